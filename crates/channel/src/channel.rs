@@ -282,7 +282,7 @@ impl Channel {
 
     /// True if a container for which there is no slot may be queued: false while much is in flight or queued beyond the
     /// window, because the peer elicits answers and acknowledges few of them. O(1).
-    pub fn has_room(&mut self) -> bool {
+    pub fn has_capacity(&mut self) -> bool {
         let space = self.connection.datagrams().send_buffer_space() as u64;
         let queued = (DATAGRAM_SEND_BYTES as u64).saturating_sub(space);
         let tap = self.tap.lock();

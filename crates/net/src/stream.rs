@@ -242,12 +242,12 @@ impl Stream {
     }
 
     /// Bytes that [`Stream::try_send`] would accept now.
-    pub fn room(&self) -> usize {
+    pub fn send_capacity(&self) -> usize {
         let mut state = self.inner.session.host.shared.lock();
         state
             .engine
             .session(self.inner.session.id)
-            .map_or(0, |session| session.stream(self.inner.id).send_room())
+            .map_or(0, |session| session.stream(self.inner.id).send_capacity())
     }
 
     /// Waits for the next ADU; `None` once the peer has finished and everything was read. ADUs that arrived before the

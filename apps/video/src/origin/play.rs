@@ -256,7 +256,13 @@ impl Play {
 
     /// Sets the share `part` of the enhanced data that is sent, from the next group on, and the extra speed `extra` over the
     /// film, in paces, from now on.
-    pub(super) fn set_room(&mut self, now: Instant, part: f64, extra: f64, pump: &mut Pump<Due>) {
+    pub(super) fn set_capacity(
+        &mut self,
+        now: Instant,
+        part: f64,
+        extra: f64,
+        pump: &mut Pump<Due>,
+    ) {
         self.part = part;
         self.extra = extra;
         if self.walk.set_extra(now, extra) && !self.groups.is_empty() {

@@ -140,9 +140,9 @@ impl Plays {
 
     /// Sets the share `part` of enhanced data that all plays send, and the extra speed of each over its film, in the order of
     /// [`Plays::needs`].
-    pub(super) fn set_room(&mut self, now: Instant, part: f64, extras: &[f64]) {
+    pub(super) fn set_capacity(&mut self, now: Instant, part: f64, extras: &[f64]) {
         for (play, &extra) in self.plays.values_mut().zip(extras) {
-            play.set_room(now, part, extra, &mut self.pump);
+            play.set_capacity(now, part, extra, &mut self.pump);
         }
     }
 

@@ -328,7 +328,7 @@ impl<'a> Pump<'a> {
             extras.fill(0.0);
         }
         self.plays.advance(now);
-        self.plays.set_room(now, self.governor.part(), &extras);
+        self.plays.set_capacity(now, self.governor.part(), &extras);
         self.total = Rate::ZERO;
         self.hold(now);
     }

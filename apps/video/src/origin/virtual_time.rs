@@ -228,7 +228,7 @@ impl Origin {
         let needs = self.needs(now);
         let extras = self.governor.extras(now, &needs, self.held.len());
         self.plays.advance(now);
-        self.plays.set_room(now, self.governor.part(), &extras);
+        self.plays.set_capacity(now, self.governor.part(), &extras);
         self.total = Rate::ZERO;
         self.hold(context, session);
     }

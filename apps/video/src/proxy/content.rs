@@ -223,7 +223,7 @@ impl Assembly {
         }
         frame.parts.push((adu.offset, bytes as u32));
         let at = frame.at + offset;
-        self.make_room();
+        self.allocate();
         self.enhanced[at..at + bytes].copy_from_slice(&adu.data);
         self.adus += 1;
         true
@@ -257,7 +257,7 @@ impl Assembly {
         if sizes.iter().sum::<usize>() != data.len() {
             return false;
         }
-        self.make_room();
+        self.allocate();
         let mut from = 0;
         for (&number, size) in numbers.iter().zip(sizes) {
             let frame = &mut self.frames[number as usize];
@@ -268,7 +268,7 @@ impl Assembly {
         true
     }
 
-    fn make_room(&mut self) {
+    fn allocate(&mut self) {
         if self.enhanced.is_empty() {
             let all = self.video.bytes(self.chunk, Part::Enhanced);
             self.enhanced = vec![0; usize::try_from(all).unwrap_or(0)];

@@ -102,7 +102,7 @@ impl Catalogue {
             .map_or(0, |item| item.bytes);
         let score = video.map_or(0.0, |video| video.score);
         let newcomer = (key, part, worth(score, part, class));
-        let excess = self.make_room(bytes.saturating_sub(before), Some(newcomer))?;
+        let excess = self.evict(bytes.saturating_sub(before), Some(newcomer))?;
         let item = Item {
             class,
             bytes,
@@ -129,7 +129,7 @@ impl Catalogue {
     /// Evicts parts until `bytes` more fit; parts that `newcomer` replaces are not counted, and nothing worth more than it
     /// goes. `None`: they do not fit, and nothing is evicted. Looks at every part while there is no space; a few are evicted at
     /// once, so that this is rare.
-    pub(super) fn make_room(
+    pub(super) fn evict(
         &mut self,
         bytes: u64,
         newcomer: Option<(VideoKey, Part, Worth)>,

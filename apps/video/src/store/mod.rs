@@ -193,7 +193,7 @@ impl Store {
             lock: Mutex::new(Some(lock)),
         };
         // The limit may be lower than before.
-        let excess = store.lock().make_room(0, None);
+        let excess = store.lock().evict(0, None);
         store.remove(excess.unwrap_or_default());
         Ok(store)
     }
@@ -403,7 +403,7 @@ pub(crate) fn fuzz_folder(bytes: &[u8]) {
     catalogue.restore_popularity(&text);
     catalogue.touch(key);
     let before = catalogue.stats().bytes;
-    catalogue.make_room(0, None);
+    catalogue.evict(0, None);
     let stats = catalogue.stats();
     assert!(stats.bytes <= before && stats.bytes <= 200);
     assert!(stats.prefix_bytes <= stats.bytes);

@@ -155,7 +155,7 @@ fn without_acknowledgements_there_is_room_for_little() {
     let channel = pair.channel();
     let mut buffer = Vec::new();
     let mut sent = 0;
-    while channel.has_room() {
+    while channel.has_capacity() {
         assert!(sent < 1000, "unlimited space");
         channel.send(vec![0; 1000]);
         sent += 1;

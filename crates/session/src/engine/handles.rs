@@ -287,8 +287,8 @@ impl StreamMut<'_> {
     }
 
     /// Bytes that the stream's send buffer will take; one ADU more is accepted while it is not 0.
-    pub fn send_room(&self) -> usize {
-        self.session.send_room(self.id)
+    pub fn send_capacity(&self) -> usize {
+        self.session.send_capacity(self.id)
     }
 
     /// Changes the importance of an ADU that was handed over; false when its fate is known already.

@@ -33,7 +33,7 @@ impl Builder {
     }
 
     /// Bytes left.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn remaining(&self) -> usize {
         if self.closed {
             return 0;
         }

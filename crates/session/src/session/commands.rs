@@ -131,7 +131,7 @@ impl Session {
         (arrival > lifetime).then_some(SendError::WouldMiss { arrival, lifetime })
     }
 
-    pub(crate) fn send_room(&self, stream: StreamId) -> usize {
+    pub(crate) fn send_capacity(&self, stream: StreamId) -> usize {
         self.streams.buffer_left(stream)
     }
 

@@ -25,7 +25,7 @@ impl Session {
     /// Starts a container: header, introduction of the channel, control frames.
     pub(super) fn begin(&mut self, run: &mut Run<'_>, place: usize, capacity: usize) -> Builder {
         let mut builder = self.begin_bare(run, place, capacity, false);
-        let limit = builder.bytes.len() + CONTROL_BYTES_MAX.min(builder.room());
+        let limit = builder.bytes.len() + CONTROL_BYTES_MAX.min(builder.remaining());
         for own in [true, false] {
             loop {
                 let queue = if own {
@@ -104,7 +104,7 @@ impl Session {
         let Some(open) = self.streams.unannounced(stream) else {
             return;
         };
-        if open.size_bound() <= builder.room() {
+        if open.size_bound() <= builder.remaining() {
             open.write(&mut builder.bytes);
         } else {
             builder.closed = true;
@@ -135,7 +135,7 @@ impl Session {
                     // The last fragment omits its length.
                     let needed = pieces.iter().map(planned_bytes).sum::<usize>();
                     let needed = needed.saturating_sub(2);
-                    if other.room() < needed {
+                    if other.remaining() < needed {
                         // Its header is longer than the first one's: no copy here this time.
                         run.scratch.channels[index].slots -= 1;
                         continue;
@@ -258,7 +258,7 @@ impl Session {
 /// True if a container may be handed to the channel with this view index, although it may have no slot.
 fn may_launch(run: &mut Run<'_>, index: usize) -> bool {
     let channel = run.endpoint.channel(run.scratch.channels[index].id);
-    channel.is_some_and(|channel| !channel.is_held() && channel.has_room())
+    channel.is_some_and(|channel| !channel.is_held() && channel.has_capacity())
 }
 
 pub(super) fn touch(touched: &mut VecDeque<ChannelId>, channel: ChannelId) {

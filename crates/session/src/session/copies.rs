@@ -236,7 +236,7 @@ impl Session {
         self.announce_in(&mut builder, place.stream);
         let mut packet = Packet::new(run.now);
         let overhead = crate::wire::frame::fragment_overhead(place, false);
-        let fits = builder.room() >= length + overhead;
+        let fits = builder.remaining() >= length + overhead;
         let piece = self
             .streams
             .send

@@ -328,7 +328,7 @@ impl Session {
             if std::mem::take(&mut is_first) {
                 first_bytes = taken;
             }
-            if first_bytes == 0 || builder.room() < FRAGMENT_BYTES_MIN {
+            if first_bytes == 0 || builder.remaining() < FRAGMENT_BYTES_MIN {
                 break;
             }
             if self.scheduling.planning.is_on {
@@ -338,10 +338,10 @@ impl Session {
                     break;
                 }
                 let view = run.view();
-                let coalesce = self
-                    .scheduling
-                    .scheduler
-                    .coalesce(&view, channels, builder.room());
+                let coalesce =
+                    self.scheduling
+                        .scheduler
+                        .coalesce(&view, channels, builder.remaining());
                 current = coalesce.map(|Coalesced { stream, adu }| Load { stream, adu });
                 continue;
             }
@@ -395,15 +395,15 @@ impl Session {
             let Some(send) = self.streams.send.get_mut(&stream) else {
                 return bytes;
             };
-            let room = builder.room();
+            let left = builder.remaining();
             if send.spec.cap.is_some() && self.shares.is_spent(stream) {
                 return bytes;
             }
             // Capacity for an explicit length is kept unless the fragment fills the container.
-            let room = |place| room.saturating_sub(fragment_overhead(place, false));
+            let capacity = |place| left.saturating_sub(fragment_overhead(place, false));
             let piece = match adu {
-                None => send.take_piece(run.now, credit, room),
-                Some(adu) => send.take_piece_of(run.now, adu, credit, room),
+                None => send.take_piece(run.now, credit, capacity),
+                Some(adu) => send.take_piece_of(run.now, adu, credit, capacity),
             };
             let Some(piece) = piece else {
                 return bytes;
@@ -415,7 +415,7 @@ impl Session {
             }
             builder.add(&piece);
             pieces.push(piece);
-            if builder.room() < FRAGMENT_BYTES_MIN {
+            if builder.remaining() < FRAGMENT_BYTES_MIN {
                 return bytes;
             }
         }

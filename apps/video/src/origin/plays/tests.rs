@@ -267,7 +267,7 @@ fn a_lead_is_gained_with_spare_capacity() {
             ..ALL
         },
     );
-    world.plays.set_room(world.now, 1.0, &[1.0]);
+    world.plays.set_capacity(world.now, 1.0, &[1.0]);
     world.run(40.0);
     let last = world.enhanced(1).last().map(|(_, adu)| adu.chunk);
     // 30 s of film have passed, 6 more are sent.
@@ -287,7 +287,7 @@ fn a_lead_is_gained_with_spare_capacity() {
 fn frames_that_do_not_fit_are_left_out() {
     let mut world = World::new(30);
     world.start(1, ALL);
-    world.plays.set_room(world.now, 0.8, &[0.0]);
+    world.plays.set_capacity(world.now, 0.8, &[0.0]);
     world.run(60.0);
     let reports = world.reports(1);
     assert_eq!(reports.len(), 15);

@@ -155,7 +155,7 @@ impl Feeder {
             let space = context
                 .engine()
                 .session(session)
-                .map_or(0, |session| session.stream(stream).send_room());
+                .map_or(0, |session| session.stream(stream).send_capacity());
             let is_welcome = if feed.offer.is_critical() {
                 feed.waiting.len() < BACKLOG_FRAMES
             } else {
@@ -194,7 +194,7 @@ impl Feeder {
             && context
                 .engine()
                 .session(session)
-                .map_or(0, |session| session.stream(stream).send_room())
+                .map_or(0, |session| session.stream(stream).send_capacity())
                 >= SCOUT_BYTES
             && context.send(session, stream, piece.clone()).is_ok()
         {}
