@@ -105,12 +105,16 @@ demo: build ## streams and a file over three emulated paths, one of which fails 
 	$(CARGO) run --release --locked -q -p anabranch-cli -- demo
 
 .PHONY: demo-overlay
-demo-overlay: build ## four nodes on emulated links, a transfer over two ways, a relay that is killed (about a minute, no root)
+demo-overlay: build ## four nodes on emulated links, a transfer over two paths, a relay that is killed (about a minute, no root)
 	$(CARGO) run --release --locked -q -p anabranch-cli -- demo-overlay
 
 .PHONY: demo-video
 demo-video: build ## a film in two flows over a pipe that loses packets, to a player (about 10 s, no root)
 	$(CARGO) run --release --locked -q -p anabranch-cli -- demo-video
+
+.PHONY: demo-gateway
+demo-gateway: build ## a download and database queries through forwards over three emulated paths, one is cut (about 20 s, no root)
+	$(CARGO) run --release --locked -q -p anabranch-cli -- demo-gateway
 
 .PHONY: pairs
 pairs: lab ## the path pairs of docs/results/performance.md in virtual time, as JSON

@@ -84,6 +84,8 @@ enum Command {
     Emulate(emulate::Arguments),
     /// Demonstrate multipath transport on this machine, over three emulated paths.
     Demo(demo::paths::Arguments),
+    /// Demonstrate forwards on this machine: a download and database queries over three emulated paths, one of which is cut.
+    DemoGateway(demo::gateway::Arguments),
     /// Demonstrate an overlay on this machine: four nodes, a transfer over two paths, and a relay that is killed.
     DemoOverlay(demo::overlay::Arguments),
     /// Serve stored video: an origin, and a proxy with plain HTTP for players.
@@ -144,6 +146,7 @@ async fn run(command: Command) -> Outcome {
         Command::Emulate(arguments) => emulate::run(arguments).await,
         Command::Demo(arguments) => demo::paths::run(arguments).await,
         Command::Video(arguments) => video::run(*arguments).await,
+        Command::DemoGateway(arguments) => demo::gateway::run(arguments).await,
         Command::DemoVideo(arguments) => demo::video::run(arguments).await,
         Command::Hose(arguments) => hose::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),

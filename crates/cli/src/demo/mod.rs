@@ -1,5 +1,6 @@
-//! `anabranch demo`, `demo-overlay` and `demo-video`: demonstrations on one machine.
+//! `anabranch demo`, `demo-gateway`, `demo-overlay` and `demo-video`: demonstrations on one machine.
 
+pub(crate) mod gateway;
 pub(crate) mod overlay;
 pub(crate) mod paths;
 mod stage;

@@ -353,3 +353,20 @@ fn failures_are_reported_by_their_causes() {
     let _other = connect(not_allowed);
     assert_eq!(forward.event("failed")["code"], "not allowed");
 }
+
+/// The demonstration checks every byte and every answer itself.
+#[test]
+fn the_demonstration_downloads_and_queries_over_a_path_that_is_cut() {
+    let folder = private_folder();
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data");
+    let arguments = ["demo-gateway", "--json", "--megabytes", "5", "--data", data];
+    let output = command(folder.path()).args(arguments).output().unwrap();
+    let seen = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{seen}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["download"]["bytes"], 5_000_000);
+    assert!(report["queries"]["answered"].as_u64() > Some(0), "{report}");
+    let paths = report["paths"].as_array().unwrap();
+    let carried = |path: &Value| path["bytes"].as_u64() > Some(100_000);
+    assert!(paths.iter().all(carried), "{report}");
+}

@@ -1,0 +1,388 @@
+//! `anabranch demo-gateway`: unchanged programs through forwards over three emulated paths, one of which is cut.
+//!
+//! `anabranch node` and `anabranch forward` are separate processes, as a user would run them; only the links are emulated, in
+//! this process. A download and database queries share the session.
+
+mod database;
+mod web;
+
+use std::{
+    net::SocketAddr,
+    path::{Path as FilePath, PathBuf},
+    process::Stdio,
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+use anabranch::{
+    Ticket,
+    base::Seed,
+    keys,
+    net::emulate::{Emulator, Path, PathSpec},
+};
+use anabranch_link::describe::parse_both;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines},
+    process::{Child, ChildStdout},
+};
+
+use self::{database::Database, web::Download};
+use super::stage::{Teller, program, until_ctrl_c};
+use crate::{
+    emulate::load_trace,
+    exit::{Failure, Outcome, print_line},
+};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Directory with the recorded traces.
+    #[arg(long, value_name = "DIR", default_value = "data")]
+    data: PathBuf,
+    /// Size of the download, in megabytes.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(5..=1000))]
+    megabytes: u64,
+    /// Seed of the random losses; the same seed gives the same losses.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print the result as JSON, and nothing else.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Paths: name, trace of the rate to the client, and the other properties of the link.
+const PATHS: [(&str, &str, &str); 3] = [
+    (
+        "3g",
+        "hsdpa-bus.csv",
+        "delay=45 ms, queue=300 ms, jitter=4 ms",
+    ),
+    (
+        "satellite",
+        "starlink-up.csv",
+        "delay=30 ms, queue=120 ms, jitter=3 ms, loss=0.2 %",
+    ),
+    ("fixed", "fixed.csv", "delay=12 ms, queue=150 ms"),
+];
+/// Index of the path that is cut.
+const CUT: usize = 1;
+/// Shares of the download after which the path is cut, and is back.
+const CUT_AT: (f64, f64) = (0.3, 0.6);
+/// Interval between two queries.
+const QUERY_EVERY: Duration = Duration::from_millis(200);
+/// Time that a process has to print its address.
+const STARTED: Duration = Duration::from_secs(30);
+
+pub(crate) async fn run(arguments: Arguments) -> Outcome {
+    until_ctrl_c(show(&arguments)).await
+}
+
+async fn show(arguments: &Arguments) -> Outcome {
+    let teller = Teller::new(arguments.json);
+    let folder = tempfile::tempdir().map_err(Failure::file)?;
+    let bytes = usize::try_from(arguments.megabytes * 1_000_000).map_err(Failure::usage)?;
+    let web = web::serve(bytes).await?;
+    let rows = folder.path().join("database");
+    std::fs::create_dir(&rows).map_err(Failure::file)?;
+    database::open_folder(folder.path())?;
+    let database = Database::start(&rows).await?;
+
+    let (_far, ticket) = far(folder.path(), &[web, database.at()]).await?;
+    let mut ticket: Ticket = ticket.parse().map_err(Failure::other)?;
+    let emulator = emulate(&arguments.data, ticket.addresses[0], Seed(arguments.seed))?;
+    ticket.addresses = emulator.addresses().to_vec();
+    let (_near, [web_here, database_here]) =
+        near(folder.path(), &ticket, [web, database.at()]).await?;
+    teller.say(format!("the node beside the servers: {}", ticket.node))?;
+    for path in emulator.paths() {
+        let rate = path.rates().1.map(|rate| rate.to_string());
+        let rate = rate.unwrap_or_default();
+        teller.say(format!("path {:<10} {rate} at first", path.name()))?;
+    }
+    teller.say(format!(
+        "download  http://{web_here}/, which is {web} there"
+    ))?;
+    let text = format!(
+        "database  {database_here}, which is {} there: {}",
+        database.at(),
+        database.name()
+    );
+    teller.say(text)?;
+    teller.say("")?;
+
+    let received = AtomicU64::new(0);
+    let mut queries = Queries::default();
+    let download = tokio::select! {
+        download = web::download(web_here, bytes, &received) => download?,
+        failure = queries.run(&database, database_here) => return Err(failure),
+        never = watch(&emulator, &received, bytes, teller) => return never,
+    };
+    let report = report(
+        &download,
+        bytes,
+        &queries,
+        &emulator,
+        arguments.seed,
+        database.name(),
+    );
+    if arguments.json {
+        print_line(&report.to_string())?;
+    } else {
+        teller.say_all(lines(&report))?;
+    }
+    Ok(())
+}
+
+/// A process of this program that prints lines.
+struct Running {
+    _process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Running {
+    fn start(folder: &FilePath, arguments: &[&str]) -> Result<Self, Failure> {
+        let mut process = program()?
+            .args(arguments)
+            .current_dir(folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(Failure::other)?;
+        let out = process.stdout.take().expect("it is piped");
+        Ok(Self {
+            _process: process,
+            lines: BufReader::new(out).lines(),
+        })
+    }
+
+    async fn line(&mut self) -> Result<String, Failure> {
+        match tokio::time::timeout(STARTED, self.lines.next_line()).await {
+            Ok(Ok(Some(line))) => Ok(line),
+            Ok(_) => Err(Failure::other("a process of the demonstration has ended")),
+            Err(_) => Err(Failure::other(
+                "a process of the demonstration does not start",
+            )),
+        }
+    }
+}
+
+/// Starts the node beside the servers, which allows the other one connections to them; returns its ticket, too.
+async fn far(folder: &FilePath, targets: &[SocketAddr]) -> Result<(Running, String), Failure> {
+    let near = keys::create(&folder.join("near.key"))?;
+    let targets: Vec<String> = targets
+        .iter()
+        .map(|target| format!("\"{target}\""))
+        .collect();
+    let text = format!(
+        "key = \"far.key\"\nlisten = [\"127.0.0.1:0\"]\ncontrol = \"far.sock\"\nlocal = \"\"\n\
+         [[peer]]\nname = \"near\"\nnode = \"{}\"\n\
+         may = [\"call\", {{ right = \"forward\", to = [{}] }}]\n",
+        near.node_id(),
+        targets.join(", "),
+    );
+    std::fs::write(folder.join("far.toml"), text).map_err(Failure::file)?;
+    let mut node = Running::start(folder, &["node", "--config", "far.toml"])?;
+    loop {
+        let line = node.line().await?;
+        let last = line.rsplit(' ').next().unwrap_or_default();
+        if last.starts_with("anabranch1:") {
+            return Ok((node, last.to_owned()));
+        }
+    }
+}
+
+/// Starts the forwards; returns where they accept connections, too.
+async fn near(
+    folder: &FilePath,
+    ticket: &Ticket,
+    targets: [SocketAddr; 2],
+) -> Result<(Running, [SocketAddr; 2]), Failure> {
+    let [web, database] = targets.map(|target| format!("0:{target}"));
+    let ticket = ticket.to_string();
+    let arguments = [
+        "forward",
+        "--json",
+        "--key",
+        "near.key",
+        "--bind",
+        "127.0.0.1:0",
+        "-L",
+        &web,
+        "-L",
+        &database,
+        &ticket,
+    ];
+    let mut forward = Running::start(folder, &arguments)?;
+    let mut listening = Vec::new();
+    while listening.len() < 2 {
+        let event: Value = serde_json::from_str(&forward.line().await?).map_err(Failure::other)?;
+        if event["kind"] == "listening" {
+            let at = event["at"].as_str().unwrap_or_default();
+            listening.push(at.parse().map_err(Failure::other)?);
+        }
+    }
+    Ok((forward, [listening[0], listening[1]]))
+}
+
+fn emulate(data: &FilePath, target: SocketAddr, seed: Seed) -> Result<Emulator, Failure> {
+    let mut specs = Vec::new();
+    for (name, trace, rest) in PATHS {
+        let text = format!("rate=trace \"{}\", {rest}", data.join(trace).display());
+        let links = parse_both(&text, &mut load_trace).map_err(|error| {
+            Failure::file(format!(
+                "path {name}: {error}; run this in the repository, or give its data directory with --data"
+            ))
+        })?;
+        specs.push(PathSpec {
+            name: name.to_owned(),
+            listen: ([127, 0, 0, 1], 0).into(),
+            target,
+            links,
+        });
+    }
+    Emulator::start(specs, seed).map_err(Failure::other)
+}
+
+/// Answered queries, in milliseconds.
+#[derive(Debug, Default)]
+struct Queries {
+    times_ms: Vec<f64>,
+}
+
+impl Queries {
+    /// Asks again and again; returns only on failure.
+    async fn run(&mut self, database: &Database, at: SocketAddr) -> Failure {
+        for number in 0.. {
+            let begin = Instant::now();
+            if let Err(failure) = database.ask(at, number).await {
+                return failure;
+            }
+            self.times_ms.push(begin.elapsed().as_secs_f64() * 1e3);
+            tokio::time::sleep(QUERY_EVERY).await;
+        }
+        unreachable!("the numbers do not end")
+    }
+
+    /// Smallest time that this share of the queries does not exceed.
+    fn percentile(&self, share: f64) -> Option<f64> {
+        let mut sorted = self.times_ms.clone();
+        sorted.sort_by(f64::total_cmp);
+        let rank = (sorted.len() as f64 * share).ceil() as usize;
+        sorted.get(rank.saturating_sub(1)).copied()
+    }
+}
+
+/// Cuts the path and brings it back, by the progress of the download, with a line a second; returns only on failure.
+async fn watch(emulator: &Emulator, received: &AtomicU64, bytes: usize, teller: Teller) -> Outcome {
+    let cut = &emulator.paths()[CUT];
+    let delivered = |path: &Path| path.stats().1.delivered.bytes;
+    let mut before: Vec<u64> = emulator.paths().iter().map(delivered).collect();
+    let mut tick = tokio::time::interval(Duration::from_millis(50));
+    let begin = Instant::now();
+    let mut said = begin;
+    loop {
+        tick.tick().await;
+        let share = received.load(Ordering::Relaxed) as f64 / bytes as f64;
+        let is_up = !(CUT_AT.0..CUT_AT.1).contains(&share);
+        if is_up != cut.is_up() {
+            cut.set_up(is_up);
+            let what = if is_up { "is back" } else { "is cut" };
+            teller.say(format!(
+                "{:>4.1} s  {} {what}",
+                begin.elapsed().as_secs_f64(),
+                cut.name()
+            ))?;
+        }
+        let elapsed = said.elapsed();
+        if elapsed >= Duration::from_secs(1) {
+            said = Instant::now();
+            let mut line = format!(
+                "{:>4.0} s  {:>3.0} % ",
+                begin.elapsed().as_secs_f64(),
+                share * 100.0
+            );
+            for (path, before) in emulator.paths().iter().zip(&mut before) {
+                let now = delivered(path);
+                let mbps = (now - *before) as f64 * 8e-6 / elapsed.as_secs_f64();
+                *before = now;
+                line += &format!("| {} {mbps:.1} Mbit/s ", path.name());
+            }
+            teller.say(line)?;
+        }
+    }
+}
+
+fn report(
+    download: &Download,
+    bytes: usize,
+    queries: &Queries,
+    emulator: &Emulator,
+    seed: u64,
+    database: &str,
+) -> Value {
+    let paths = emulator.paths().iter().map(|path| {
+        let stats = path.stats().1;
+        json!({
+            "name": path.name(),
+            "bytes": stats.delivered.bytes,
+            "queue_full": stats.queue_full.packets,
+            "lost": stats.loss.packets,
+            "cut": stats.down.packets,
+        })
+    });
+    json!({
+        "seed": seed,
+        "download": {
+            "program": download.program,
+            "bytes": bytes,
+            "seconds": download.time.as_secs_f64(),
+            "mbps": bytes as f64 * 8e-6 / download.time.as_secs_f64(),
+            "longest_stall_ms": download.stall.as_secs_f64() * 1e3,
+        },
+        "queries": {
+            "database": database,
+            "answered": queries.times_ms.len(),
+            "p50_ms": queries.percentile(0.5),
+            "p90_ms": queries.percentile(0.9),
+            "max_ms": queries.percentile(1.0),
+        },
+        "paths": paths.collect::<Vec<_>>(),
+    })
+}
+
+fn lines(report: &Value) -> Vec<String> {
+    let number = |value: &Value| value.as_f64().unwrap_or_default();
+    let (download, queries) = (&report["download"], &report["queries"]);
+    let mut lines = vec![
+        String::new(),
+        format!(
+            "download  {} by {}: {:.1} Mbit/s, every byte right, longest stall {:.0} ms",
+            format_args!("{:.0} MB", number(&download["bytes"]) / 1e6),
+            download["program"].as_str().unwrap_or_default(),
+            number(&download["mbps"]),
+            number(&download["longest_stall_ms"]),
+        ),
+        format!(
+            "queries   {} answered beside it, with the start of the client: median {:.0} ms, 90 % within {:.0} ms, longest {:.0} ms",
+            queries["answered"],
+            number(&queries["p50_ms"]),
+            number(&queries["p90_ms"]),
+            number(&queries["max_ms"]),
+        ),
+        String::new(),
+        format!(
+            "{:<10} {:>10} {:>11} {:>6} {:>6}",
+            "path", "MB", "queue full", "lost", "cut"
+        ),
+    ];
+    for path in report["paths"].as_array().into_iter().flatten() {
+        lines.push(format!(
+            "{:<10} {:>10.1} {:>11} {:>6} {:>6}",
+            path["name"].as_str().unwrap_or_default(),
+            number(&path["bytes"]) / 1e6,
+            number(&path["queue_full"]),
+            number(&path["lost"]),
+            number(&path["cut"]),
+        ));
+    }
+    lines
+}
