@@ -21,7 +21,7 @@ help: ## list the tasks
 test: setup format layers clippy doc tests fuzz-smoke tools deny ## everything that the stock toolchain can check
 
 .PHONY: test-all
-test-all: setup-all tests-all ## what needs more, after `make test`: root, network namespaces, a browser
+test-all: setup-all tests-all ## what needs more, after `make test`: root, network namespaces, a browser, servers of others
 
 .PHONY: setup
 setup: ## add what the stock toolchain may lack (clippy, rustfmt), and what makes films for the video tests
@@ -30,8 +30,8 @@ setup: ## add what the stock toolchain may lack (clippy, rustfmt), and what make
 	@tools/players ffmpeg
 
 .PHONY: setup-all
-setup-all: ## add what `make test-all` needs: a browser
-	@tools/players chromium
+setup-all: ## add what `make test-all` needs: a browser, an ssh server, rsync, PostgreSQL
+	@tools/players chromium sshd rsync postgresql
 
 .PHONY: format
 format: ## check the format (`cargo fmt --all` repairs it)
@@ -56,7 +56,7 @@ doc: ## rustdoc, warnings are errors
 # the build as they are.
 TEST_FILES := $(notdir $(basename $(wildcard crates/*/tests/*.rs apps/*/tests/*.rs)))
 TEST_FILES += $(notdir $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs apps/*/tests/*/main.rs)))
-TESTS := $(addprefix --test ,$(filter-out netns,$(sort $(TEST_FILES))))
+TESTS := $(addprefix --test ,$(filter-out netns recipes,$(sort $(TEST_FILES))))
 
 # Tests that take long wait for players and other processes more than they compute. `clippy` has built the examples.
 .PHONY: tests
@@ -67,8 +67,8 @@ tests: ## unit, property, simulation, live and doc tests
 
 .PHONY: tests-all
 tests-all: export RUST_TEST_THREADS ?= 4
-tests-all: ## tests between network namespaces (root) and in a browser
-	$(CARGO) test --workspace --locked --test netns
+tests-all: ## tests between network namespaces (root), with programs of others, and in a browser
+	$(CARGO) test --workspace --locked --test netns --test recipes
 	$(CARGO) test --workspace --locked --test live browser::
 
 # The fuzz targets as plain functions: compiled, their regressions replayed, and each fed for a second. Third-party

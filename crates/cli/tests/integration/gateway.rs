@@ -2,81 +2,18 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    path::Path,
-    process::{Child, ChildStdout, Command, Stdio},
     thread,
     time::Duration,
 };
 
 use serde_json::Value;
 
+use crate::harness::{Running, command, configure, free_port, keygen, node, private_folder};
+
 /// Longest wait for an answer; a safety net.
 const LIMIT: Duration = Duration::from_secs(60);
-
-fn command(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
-    command
-        .current_dir(folder)
-        .env_clear()
-        .env("PATH", std::env::var("PATH").unwrap_or_default())
-        .env("HOME", folder)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
-
-/// A process that is killed when the test ends.
-struct Running(Child, BufReader<ChildStdout>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Running {
-    fn start(command: &mut Command) -> Self {
-        let mut child = command.stderr(Stdio::inherit()).spawn().unwrap();
-        let out = BufReader::new(child.stdout.take().unwrap());
-        Self(child, out)
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.1.read_line(&mut line).unwrap();
-        line.trim().to_owned()
-    }
-
-    /// Reads events until one of this kind.
-    fn event(&mut self, kind: &str) -> Value {
-        loop {
-            let line = self.line();
-            assert!(!line.is_empty(), "the command has ended");
-            let event: Value = serde_json::from_str(&line).unwrap();
-            if event["kind"] == kind {
-                return event;
-            }
-        }
-    }
-
-    fn listening(&mut self) -> SocketAddr {
-        let event = self.event("listening");
-        event["at"].as_str().unwrap().parse().unwrap()
-    }
-
-    /// Ends it as Ctrl-C does, and returns its exit code.
-    fn interrupt(mut self) -> Option<i32> {
-        let pid = self.0.id().to_string();
-        let sent = Command::new("kill").args(["-INT", &pid]).status().unwrap();
-        assert!(sent.success());
-        self.0.wait().unwrap().code()
-    }
-}
 
 /// A server that sends back what it receives.
 fn echo() -> SocketAddr {
@@ -107,49 +44,6 @@ fn echoes(mut stream: TcpStream, data: &[u8]) {
     let mut back = Vec::new();
     stream.read_to_end(&mut back).unwrap();
     assert!(back == data, "{} bytes of {}", back.len(), data.len());
-}
-
-/// The key of the commands, and its node ID.
-fn keygen(folder: &Path) -> String {
-    let output = command(folder)
-        .args(["keygen", "--key", "mine.key"])
-        .output()
-        .unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let id = words.iter().find(|word| word.len() == 52);
-    (*id.unwrap_or_else(|| panic!("no ID in {text}"))).to_owned()
-}
-
-fn free_port() -> SocketAddr {
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.local_addr().unwrap()
-}
-
-/// Writes a configuration in which this node may do so much.
-fn configure(folder: &Path, listen: SocketAddr, id: &str, right: &str) {
-    let text = format!(
-        "key = \"far.key\"\nlisten = [\"{listen}\"]\ncontrol = \"far.sock\"\n\
-         [[peer]]\nname = \"near\"\nnode = \"{id}\"\nmay = [\"call\", {right}]\n"
-    );
-    fs::write(folder.join("far.toml"), text).unwrap();
-}
-
-/// Starts the node, and returns its ticket.
-fn node(folder: &Path) -> (Running, String) {
-    let mut node = Running::start(command(folder).args(["node", "--config", "far.toml"]));
-    let id = node.line();
-    assert!(id.starts_with("node "), "{id}");
-    let line = node.line();
-    let ticket = line.rsplit(' ').next().unwrap().to_owned();
-    (node, ticket)
-}
-
-fn private_folder() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    fs::set_permissions(folder.path(), owner_only).unwrap();
-    folder
 }
 
 #[test]
@@ -231,7 +125,7 @@ fn socks_and_reverse_forwards_as_commands() {
 
 /// Resident memory of a process, in bytes.
 fn resident(process: &Running) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", process.0.id())).unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));
     let kilobytes = line.unwrap().split_whitespace().nth(1).unwrap();
     1024 * kilobytes.parse::<u64>().unwrap()

@@ -4,6 +4,8 @@
 mod command;
 mod faults;
 mod gateway;
+#[path = "../harness/mod.rs"]
+mod harness;
 mod hose;
 mod stream;
 mod video;

@@ -30,7 +30,7 @@ pub(super) enum Database {
     Postgres {
         programs: PathBuf,
         at: SocketAddr,
-        _server: Child,
+        _server: Box<Child>,
     },
     Table {
         at: SocketAddr,
@@ -126,7 +126,7 @@ impl Database {
         let database = Self::Postgres {
             programs,
             at,
-            _server: server,
+            _server: Box::new(server),
         };
         let fill = format!(
             "create table orders as select c as customer, c * n as amount \

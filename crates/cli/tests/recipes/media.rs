@@ -1,0 +1,151 @@
+//! ffmpeg by RTP and by SRT through a forward for datagrams; what arrives is decoded, and each picture compared.
+
+use std::{
+    collections::HashSet,
+    fs,
+    net::{SocketAddr, UdpSocket},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use crate::{Killed, Setting, program, succeeds};
+
+const FILM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/bikes.mp4");
+/// Pictures of the film.
+const PICTURES: usize = 250;
+/// Pictures that must arrive. Without a forward, ffmpeg loses about as many as with it: the last second when its SRT ends, and by RTP
+/// what precedes the first parameter sets that it understands; a busy machine, some more.
+const ENOUGH: usize = 150;
+
+/// `None`: ffmpeg is not installed, or knows no such protocol.
+fn ffmpeg(protocol: &str) -> Option<PathBuf> {
+    let ffmpeg = program("ffmpeg")?;
+    let known = succeeds(Command::new(&ffmpeg).args(["-hide_banner", "-protocols"]));
+    let is_known = String::from_utf8_lossy(&known)
+        .lines()
+        .any(|line| line.trim() == protocol);
+    if !is_known {
+        eprintln!("skipped: this ffmpeg has no {protocol}");
+    }
+    is_known.then_some(ffmpeg)
+}
+
+fn quiet(ffmpeg: &Path) -> Command {
+    let mut command = Command::new(ffmpeg);
+    command
+        .args(["-hide_banner", "-nostdin", "-loglevel", "error"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
+    command
+}
+
+/// Hashes of the decoded pictures, without their times.
+fn pictures(text: &str) -> Vec<String> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .filter_map(|line| line.rsplit(',').next())
+        .map(|hash| hash.trim().to_owned())
+        .collect()
+}
+
+fn free_udp() -> SocketAddr {
+    UdpSocket::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+}
+
+/// Sends the film to `to(forward)` in real time, and returns how many of its pictures arrive at a receiver that listens at
+/// `from`, and how many there are.
+fn carried(
+    ffmpeg: &Path,
+    target: SocketAddr,
+    from: &str,
+    format: &str,
+    to: impl Fn(SocketAddr) -> String,
+) -> (usize, usize) {
+    let setting = Setting::new(
+        &format!("udp:{target}"),
+        &["forward", "-L", &format!("udp:0:{target}")],
+    );
+    let out = setting.path().join("pictures");
+    let receiver = quiet(ffmpeg)
+        .args(["-i", from, "-map", "0:v", "-fps_mode", "passthrough"])
+        .args(["-f", "framemd5", "-flush_packets", "1"])
+        .arg(&out)
+        .spawn()
+        .unwrap();
+    let mut receiver = Killed(receiver);
+    // The receiver must listen first: ffmpeg prints nothing when it does.
+    std::thread::sleep(Duration::from_secs(2));
+    succeeds(
+        quiet(ffmpeg)
+            .args([
+                "-re",
+                "-i",
+                FILM,
+                "-map",
+                "0:v",
+                "-c",
+                "copy",
+                "-flush_packets",
+                "1",
+                "-f",
+                format,
+            ])
+            .arg(to(setting.at)),
+    );
+    // What is on its way still arrives; the end of datagrams does not show.
+    std::thread::sleep(Duration::from_secs(3));
+    let pid = receiver.0.id().to_string();
+    succeeds(Command::new("sh").args(["-c", &format!("kill -INT {pid} || true")]));
+    receiver.0.wait().unwrap();
+    let seen: HashSet<String> = pictures(&fs::read_to_string(&out).unwrap())
+        .into_iter()
+        .collect();
+    let all = quiet(ffmpeg)
+        .args([
+            "-i",
+            FILM,
+            "-map",
+            "0:v",
+            "-fps_mode",
+            "passthrough",
+            "-f",
+            "framemd5",
+            "-",
+        ])
+        .output()
+        .unwrap();
+    let all = pictures(&String::from_utf8_lossy(&all.stdout));
+    let arrived = all.iter().filter(|hash| seen.contains(*hash)).count();
+    setting.end();
+    (arrived, all.len())
+}
+
+#[test]
+fn ffmpeg_sends_a_film_by_srt() {
+    let Some(ffmpeg) = ffmpeg("srt") else { return };
+    let target = free_udp();
+    let from = format!("srt://{target}?mode=listener&latency=1000000");
+    let to = |at| format!("srt://{at}?mode=caller&latency=1000000&pkt_size=1316");
+    let (arrived, all) = carried(&ffmpeg, target, &from, "mpegts", to);
+    assert!(
+        all == PICTURES && arrived >= ENOUGH,
+        "{arrived} of {all} pictures"
+    );
+}
+
+#[test]
+fn ffmpeg_sends_a_film_by_rtp() {
+    let Some(ffmpeg) = ffmpeg("rtp") else { return };
+    let target = free_udp();
+    let from = format!("rtp://{target}");
+    let to = |at| format!("rtp://{at}?pkt_size=1200");
+    let (arrived, all) = carried(&ffmpeg, target, &from, "rtp_mpegts", to);
+    assert!(
+        all == PICTURES && arrived >= ENOUGH,
+        "{arrived} of {all} pictures"
+    );
+}
