@@ -29,8 +29,8 @@ const RATE_ROUNDS: (f64, f64) = (5.0, 20.0);
 /// Queue goal of [`QueueGoal::Steady`] in seconds, beyond what late timers and batches of acknowledgements leave of a
 /// short one.
 const STEADY_QUEUE_S: f64 = 0.004;
-/// The same in packets.
-const STEADY_QUEUE_PACKETS: f64 = 6.0;
+/// Fewest packets of the goals [`QueueGoal::Steady`] and [`QueueGoal::Short`].
+const QUEUE_PACKETS: f64 = 6.0;
 /// Lifetime of a shortest-round-trip sample.
 const RTT_MIN_LIFE: Duration = Duration::from_secs(10);
 /// Window of the round in which the path drains, as a share of the product of rate and shortest round trip: the rate is
@@ -160,24 +160,23 @@ impl Auto {
 
     fn queue_goal_s(&self) -> f64 {
         match self.goal {
-            QueueGoal::Short => self.target_short_s,
-            QueueGoal::Steady => self.steady_s(),
+            QueueGoal::Short => self.packets_s().max(self.target_short_s),
+            QueueGoal::Steady => (self.packets_s())
+                .max(STEADY_QUEUE_S)
+                .max(self.target_short_s),
             QueueGoal::Full => {
                 (self.rtt_min_s * FULL_QUEUE_FRACTION * self.goal_scale).max(self.target_short_s)
             }
         }
     }
 
-    /// Queue goal of [`QueueGoal::Steady`] in seconds: at least a few packets. A slow path whose queue holds less than
-    /// one becomes idle, is measured to be slower, and gets even less.
-    fn steady_s(&self) -> f64 {
-        let rate = self.rate.get();
-        let packets_s = if rate > 0.0 {
-            STEADY_QUEUE_PACKETS * self.mtu / rate
-        } else {
-            0.0
-        };
-        packets_s.max(STEADY_QUEUE_S).max(self.target_short_s)
+    /// Time that the fewest packets of a queue goal take, in seconds. A slow path whose queue holds less than one becomes idle, is
+    /// measured to be slower, and gets even less.
+    fn packets_s(&self) -> f64 {
+        match self.rate.get() {
+            rate if rate > 0.0 => QUEUE_PACKETS * self.mtu / rate,
+            _ => 0.0,
+        }
     }
 
     /// `rate × (rtt_min + queue)`, plus the data at the receiver that waits to be acknowledged.

@@ -118,6 +118,34 @@ fn the_shortest_round_trip_is_found_again_on_a_path_whose_rate_changes() {
     assert!(mean < 0.065, "mean round trip {mean}");
 }
 
+/// A slow radio path that begins with almost no rate. A short queue of fewer packets than the path's own variation leaves the
+/// window at its least for ever: each round trip is longer than the shortest one by more than the queue that the window allows.
+#[test]
+fn a_slow_path_with_a_short_queue_recovers_from_a_slow_beginning() {
+    let rising = Path {
+        rate: |t_s| match (t_s, (t_s * 10.0) as u64 % 5) {
+            (..1.0, _) => 20e3,
+            (_, 0) => 150e3,
+            (_, 1 | 2) => 250e3,
+            _ => 400e3,
+        },
+        rtt_s: 0.05,
+        queue_bytes: 80e3,
+        goal: super::QueueGoal::Short,
+        ..path()
+    };
+    let out = run(Controller::Auto, &rising, 60.0, 1);
+    let mean = (150e3 + 2.0 * 250e3 + 2.0 * 400e3) / 5.0;
+    assert!(
+        out.rate(10.0, 60.0) > 0.8 * mean,
+        "{}",
+        out.rate(10.0, 60.0)
+    );
+    let late = &out.rtt_s[out.rtt_s.len() / 2..];
+    let rtt_s = late.iter().sum::<f64>() / late.len() as f64;
+    assert!(rtt_s < 0.15, "mean round trip {rtt_s}");
+}
+
 #[test]
 fn a_pause_is_not_taken_for_a_slow_path() {
     for controller in OURS {
