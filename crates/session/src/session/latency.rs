@@ -39,6 +39,7 @@ impl Latency {
     }
 }
 
-fn is_recent(at: Option<Instant>, now: Instant) -> bool {
+/// True if latency-sensitive data of this time still decides how queues are kept.
+pub(super) fn is_recent(at: Option<Instant>, now: Instant) -> bool {
     at.is_some_and(|at| now.since(at) < MEMORY)
 }
