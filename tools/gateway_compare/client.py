@@ -3,6 +3,8 @@
 client.py download ADDRESS PORT tcp|mptcp BYTES
 client.py messages ADDRESS PORT tcp|mptcp|udp COUNT BYTES INTERVAL_US
 client.py keys     ADDRESS PORT tcp|mptcp COUNT INTERVAL_US
+client.py media    ADDRESS PORT udp COUNT BYTES INTERVAL_US
+client.py sink     ADDRESS PORT udp COUNT
 """
 
 import json
@@ -90,8 +92,41 @@ def keys(address, port, kind, count, interval_us):
     return {"round_trips_ms": times}
 
 
+def media(address, port, kind, count, size, interval_us):
+    """Sends datagrams with RTP's header (RFC 3550), and behind it the time at which each should have been made."""
+    peer = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    peer.connect((address, port))
+    start, padding = now(), bytes(size - 20)
+    for index in range(count):
+        due = start + index * interval_us * 1000
+        wait = due - now()
+        if wait > 0:
+            time.sleep(wait / 1e9)
+        header = struct.pack(">BBHII", 0x80, 33, index & 0xFFFF, index * interval_us * 9 // 100 & 0xFFFFFFFF, 1)
+        peer.send(header + struct.pack(">Q", due) + padding)
+    return {"sent": count}
+
+
+def sink(address, port, kind, count):
+    """Receives the datagrams of `media`, each once."""
+    peer = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+    peer.bind((address, port))
+    peer.settimeout(30)
+    ages = {}
+    try:
+        while len(ages) < count:
+            data = peer.recv(65536)
+            due = struct.unpack(">Q", data[12:20])[0]
+            ages.setdefault(due, now() - due)
+            peer.settimeout(QUIET + 3)
+    except TimeoutError:
+        pass
+    return {"ages_ms": [age / 1e6 for age in ages.values()]}
+
+
 def main():
-    roles = {"download": download, "messages": messages, "keys": keys}
+    roles = {"download": download, "messages": messages, "keys": keys, "media": media, "sink": sink}
     role, address, port, kind, *rest = sys.argv[1:]
     figures = roles[role](address, int(port), kind, *map(int, rest))
     for name in ("ages_ms", "round_trips_ms"):

@@ -63,14 +63,15 @@ may = {rights}
 [[forward]]
 local = "127.0.0.1:{port}"
 peer = "far"
-to = "{SERVER}:{PORT}"
+to = "{SERVER}:{to}"
 protocol = "{protocol}"
 service = {{ {service} }}
 '''
-            for port, protocol, service in (
-                (8080, "tcp", ""),
-                (8081, "tcp", 'profile = "interactive"'),
-                (8082, "udp", 'profile = "live"'),
+            for port, to, protocol, service in (
+                (8080, PORT, "tcp", ""),
+                (8081, PORT, "tcp", 'profile = "interactive"'),
+                (8082, PORT, "udp", 'profile = "live"'),
+                (8083, 8100, "udp", 'profile = "live", lifetime = "300 ms"'),
             )
         )
         near = f'''
@@ -88,6 +89,10 @@ addresses = {json.dumps(listen)}
             space.start(self.binary, "node", "--config", str(work / f"{end}.toml"), stdout=log, stderr=log)
         self.wait(network, work)
         return "127.0.0.1", {"tcp": 8080, "keys": 8081, "udp": 8082}
+
+    def start_live(self, network, work):
+        address, _ = self.start(network, work)
+        return address, 8083
 
     def wait(self, network, work):
         """Waits until every path is open."""
@@ -110,8 +115,13 @@ def start_server(network, *controller):
         raise Failure("the server does not start")
 
 
-def client(network, role, target, kind, *numbers):
-    """Starts a client; its standard output is what it measured."""
+def start_client(space, role, target, kind, *numbers):
+    """Starts a client in a namespace; its standard output is what it measured."""
     address, port = target
     words = (sys.executable, str(HERE / "client.py"), role, address, str(port), kind, *map(str, numbers))
-    return network.near.start(*words, stdout=subprocess.PIPE, text=True)
+    return space.start(*words, stdout=subprocess.PIPE, text=True)
+
+
+def client(network, role, target, kind, *numbers):
+    """Starts a client at the near end."""
+    return start_client(network.near, role, target, kind, *numbers)

@@ -1,0 +1,78 @@
+"""Case `rtp`: live media of 6 Mbit/s over three recorded cellular links, whose mean rates sum up to 7.5 Mbit/s.
+
+The media leave by the three uplinks. A datagram is in time if it is 300 ms old at most when the receiver has it. Rivals are the
+broadcast and backup groups of libsrt, if its program srt-test-live, built with bonding, is named.
+"""
+
+import csv
+import json
+import statistics
+import subprocess
+import time
+
+from .network import Failure
+from .setups import HERE, client, start_client
+
+# Datagrams a run, their size with RTP's header, and their interval: 6 Mbit/s for a minute.
+COUNT, SIZE, INTERVAL_US = 34_200, 1316, 1_754
+LOAD = 0.8
+DELAYS_MS = (25, 35, 45)
+TRACES = ("2767958-taxi1", "2925703-home1", "3199718-timessquare")
+SINK = 8100
+SOURCE = 8101
+# Of the 300 ms, what SRT waits for repetitions: about a one-way delay is added to it.
+SRT_LATENCY_MS = 240
+
+
+def links(data, run):
+    """Links of a run, each at another part of its trace; None if the recordings are not at hand."""
+    texts = []
+    for trace, delay in zip(TRACES, DELAYS_MS):
+        path = data / "paths" / "nyc_cellular" / f"{trace}.csv"
+        if not path.exists():
+            return None
+        with path.open() as file:
+            rows = [row for row in csv.reader(file)][1:]
+        mean_mbps = statistics.fmean(float(row[1]) for row in rows) / 1e6
+        scale = SIZE * 8 / INTERVAL_US / LOAD / len(TRACES) / mean_mbps
+        rate = f'rate=trace "{path}" x{scale:.4f} from {20 * (run - 1)} s'
+        texts.append(f"{rate}, delay={delay} ms, queue=250 ms ; rate=20 Mbit/s, delay={delay} ms, queue=100 ms")
+    return texts
+
+
+class Srt:
+    """Group of SRT connections, one from each interface."""
+
+    def __init__(self, kind, program):
+        self.name = f"srt-{kind}"
+        self.kind = kind
+        self.program = program
+
+    def start_live(self, network, _work):
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        listen = f"srt://:7000?groupconnect=1&latency={SRT_LATENCY_MS}"
+        network.far.start(self.program, listen, f"udp://127.0.0.1:{SINK}", **quiet)
+        # Each of the server's addresses is reached over a link of its own.
+        addresses = enumerate(network.far_addresses)
+        nodes = ",".join(f"{address}:7000?weight={len(TRACES) - index}" for index, address in addresses)
+        group = f"srt:////group?type={self.kind}&nodes={nodes}&latency={SRT_LATENCY_MS}"
+        network.near.start(self.program, f"udp://:{SOURCE}", group, **quiet)
+        time.sleep(3)
+        return "127.0.0.1", SOURCE
+
+
+def measure(network, setup, work):
+    """Sends media through a set-up; a row of figures."""
+    target = setup.start_live(network, work)
+    sink = start_client(network.far, "sink", ("0.0.0.0", SINK), "udp", COUNT)
+    time.sleep(0.5)
+    source = client(network, "media", target, "udp", COUNT, SIZE, INTERVAL_US)
+    row = {}
+    for process in (source, sink):
+        out, _ = process.communicate(timeout=180)
+        if process.returncode != 0:
+            raise Failure("a client failed")
+        row |= json.loads(out)
+    row["in_time_fraction"] = (row["ages_ms_count"] - row["ages_ms_late_300"]) / COUNT
+    row["lost_fraction"] = 1 - row["ages_ms_count"] / COUNT
+    return row
