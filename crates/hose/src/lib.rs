@@ -22,6 +22,7 @@
 //! | [`program`] | compiled objectives: the facts they read, the streams they concern, their separability |
 //! | [`evaluate`] | [`Objectives`] in force, and the utility of a [`Schedule`] under them |
 //! | [`explain`] | explanation of the score, by objective and binding |
+//! | [`provided`] | labels, fields and attributes that exist, and uses of others |
 //! | [`json`] | schedules in JSON |
 
 mod builtin;
@@ -32,6 +33,7 @@ pub mod explain;
 pub mod fact;
 pub mod json;
 pub mod program;
+pub mod provided;
 mod span;
 pub mod syntax;
 mod types;
@@ -42,6 +44,7 @@ pub use diagnostic::{Diagnostic, Report, Severity};
 pub use evaluate::{Faults, Limits, ObjectiveId, Objectives, Schedule};
 pub use fact::{AduFact, FieldId, StreamFact, symbol};
 pub use program::{Objective, Program, RateDemand, RateObjective, Shape, Variable};
+pub use provided::Provided;
 pub use span::{Position, Span};
 pub use syntax::{TEXT_BYTES_MAX, ast::Level, expression::NUMBER_MAX, format};
 pub use types::Type;

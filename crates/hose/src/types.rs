@@ -3,7 +3,10 @@
 use std::fmt;
 
 /// Type of an expression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
 pub enum Type {
     /// A number: whole in the published language, with a fraction in the extended one.
     Numeric,

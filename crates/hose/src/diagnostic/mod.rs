@@ -82,9 +82,20 @@ impl Report {
         }
     }
 
-    /// Findings, in order of place; at most [`DIAGNOSTICS_MAX`].
+    /// Findings, in order of place; at most [`DIAGNOSTICS_MAX`] from each reading of the text.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.found
+    }
+
+    /// This report with the findings of another one about the same text, in order of place.
+    #[must_use]
+    pub fn with(mut self, other: Self) -> Self {
+        debug_assert_eq!(self.text, other.text);
+        self.found.extend(other.found);
+        self.found.sort_by_key(|diagnostic| diagnostic.span);
+        self.errors += other.errors;
+        self.dropped += other.dropped;
+        self
     }
 
     /// True if the text is rejected.
@@ -95,6 +106,13 @@ impl Report {
     /// Number of errors, including those beyond [`DIAGNOSTICS_MAX`].
     pub fn errors(&self) -> usize {
         self.errors
+    }
+
+    /// Number of warnings, including those beyond [`DIAGNOSTICS_MAX`] if there are no errors.
+    pub fn warnings(&self) -> usize {
+        let is_warning = |found: &&Diagnostic| found.severity == Severity::Warning;
+        let dropped = if self.has_errors() { 0 } else { self.dropped };
+        self.found.iter().filter(is_warning).count() + dropped
     }
 
     /// Line and column of a finding.
