@@ -12,6 +12,7 @@ use anabranch_base::{NodeId, SessionId, SocketId};
 use anabranch_session::{
     AllowList, ChannelReport, Config, Engine, Explanation, Grant, Link, LocalDescription,
     ObjectiveError, ObjectiveId, SecretKey, SessionStats, StreamError, StreamSpec, StreamStats,
+    hose::Provided,
     metering::Period,
     objective::{self, Injected},
 };
@@ -426,6 +427,17 @@ impl Host {
             .engine
             .session(session)
             .map(|mut session| session.objectives())
+            .unwrap_or_default()
+    }
+
+    /// What objectives of a session can refer to now; nothing if there is no such session.
+    pub fn provided(&self, session: SessionId) -> Provided {
+        self.inner
+            .shared
+            .lock()
+            .engine
+            .session(session)
+            .map(|mut session| session.provided())
             .unwrap_or_default()
     }
 

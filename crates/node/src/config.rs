@@ -18,6 +18,7 @@ mod interfaces;
 mod local;
 mod overlay;
 mod peers;
+mod streams;
 
 pub use costs::{CostLayer, Costs, default_ledger};
 pub use forward::{FORWARDS_MAX, ForwardLayer};
@@ -25,6 +26,7 @@ pub use interfaces::{AttributeLayer, InterfaceLayer};
 pub use local::{LocalConfig, LocalUser, NO_LOCAL, default_local};
 pub use overlay::{MemberLayer, OverlayConfig, OverlayLayer, Relaying, Site};
 pub use peers::{GrantLayer, Peer, PeerLayer, Retired, TermsLayer};
+pub use streams::{DeclaredStream, STREAMS_MAX, StreamLayer};
 
 /// One source of configuration; a key that it does not contain is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -62,6 +64,8 @@ pub struct Layer {
     pub overlay: OverlayLayer,
     /// Connections accepted here and made by peers.
     pub forward: Option<Vec<ForwardLayer>>,
+    /// Streams of local applications, for checks of objectives.
+    pub stream: Option<Vec<StreamLayer>>,
     /// Settings of sessions.
     pub session: SessionLayer,
     /// Settings of channels.
@@ -143,6 +147,8 @@ pub struct NodeConfig {
     pub overlay: Option<OverlayConfig>,
     /// Connections accepted here and made by peers; the gateway reads them.
     pub forwards: Vec<ForwardLayer>,
+    /// Streams that local applications open, as declared for checks of objectives.
+    pub streams: Vec<DeclaredStream>,
     /// File of objectives for every session.
     pub objectives: Option<PathBuf>,
     /// Settings of sessions and channels.
@@ -233,6 +239,7 @@ impl Layer {
             ledger: get("LEDGER").map(Into::into),
             peer: None,
             forward: None,
+            stream: None,
             overlay: OverlayLayer {
                 relay: get("RELAY"),
                 ..OverlayLayer::default()
@@ -270,6 +277,7 @@ impl Layer {
             peer: self.peer.or(below.peer),
             overlay: self.overlay.over(below.overlay),
             forward: self.forward.or(below.forward),
+            stream: self.stream.or(below.stream),
             session: SessionLayer {
                 policy: self.session.policy.or(below.session.policy),
                 objectives: self.session.objectives.or(below.session.objectives),
@@ -332,6 +340,7 @@ impl Layer {
         let overlay = self.overlay.resolve()?;
         let peers = self.peers(overlay.as_ref())?;
         let forwards = self.forwards()?;
+        let streams = self.streams()?;
         let control = match self.control {
             Some(path) => path,
             None => default_control(&variable).ok_or_else(|| missing("control", NO_CONTROL))?,
@@ -351,6 +360,7 @@ impl Layer {
             descriptions,
             peers: peers.dialled,
             forwards,
+            streams,
             engine,
         })
     }

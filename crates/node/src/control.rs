@@ -16,6 +16,7 @@
 //! | `admit` with `spec` (a [`SpecText`](crate::spec::SpecText)) | of each session `answer`, and `path`s of a grant |
 //! | `explain` with `stream` | `promise`, `path`, `decision` |
 //! | `objectives` | of each session, one an objective |
+//! | `provided` | of each session, one a `label`, `field`, `technology` or `attribute` that objectives can refer to |
 //! | `objective_add` with `text` (HOSE) | of each session `added`, one an objective |
 //! | `overlay` | `member`, `link`, `path`, `relay`, `circuit` |
 //! | `overlay_paths` with `paths` (a [`PathsQuery`]) | `path`, with the address to send to |
@@ -112,6 +113,7 @@ async fn answer_rows(context: &Context, request: &Request) -> Result<Vec<Value>,
         Request::Admit { spec, session } => promises::admit(host, spec, session.as_deref()),
         Request::Explain { stream, session } => promises::explain(host, stream, session.as_deref()),
         Request::Objectives { session } => objectives::list(host, session.as_deref()),
+        Request::Provided { session } => objectives::provided(host, session.as_deref()),
         Request::ObjectiveAdd { text, session } => objectives::add(host, text, session.as_deref()),
         Request::ObjectiveRemove { objective, session } => {
             objectives::remove(host, objective, session.as_deref())

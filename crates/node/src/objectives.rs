@@ -1,4 +1,4 @@
-//! Files of objectives that apply to sessions from their start.
+//! Files of objectives that apply to sessions from their start, and what a configuration provides to objectives.
 
 use std::{
     io,
@@ -6,9 +6,13 @@ use std::{
     sync::Arc,
 };
 
-use anabranch_session::hose::{Report, Vocabulary, compile};
+use anabranch_net::{LocalDescription, Locals, Place};
+use anabranch_session::hose::{
+    Report, Vocabulary, compile,
+    provided::{Item, Provided},
+};
 
-use crate::config::NodeConfig;
+use crate::{config::NodeConfig, rights::Right, transfer};
 
 /// A file of objectives cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +34,40 @@ pub enum ObjectivesFileError {
         /// Errors, with their positions.
         report: Box<Report>,
     },
+}
+
+/// What objectives of a node with this configuration can refer to, as far as the configuration states it: labels and fields
+/// of declared streams, labels of services and of transfers, technologies and attributes of interfaces. Forwards are the
+/// gateway's, which knows their label.
+pub fn provided(config: &NodeConfig) -> Provided {
+    let mut provided = Provided::default();
+    for stream in &config.streams {
+        provided.add(Item::label(&stream.label));
+        let fields = stream.fields.iter();
+        provided.extend(fields.map(|(name, value)| Item::field(name, *value)));
+    }
+    for (_, rights) in config.rights.iter() {
+        let services = rights.get(&Right::UseService).into_iter();
+        provided.extend(services.flat_map(|terms| terms.services.iter().map(Item::label)));
+    }
+    if config.receive.is_some() {
+        provided.add(Item::label(transfer::CONTROL_LABEL));
+    }
+    for (_, description) in &config.descriptions {
+        description.provide(config.engine.model, &mut provided);
+    }
+    let is_described = |name: &String| {
+        let mut descriptions = config.descriptions.iter();
+        descriptions.any(|(place, _)| matches!(place, Place::Interface(known) if **known == **name))
+    };
+    let are_all_described = match &config.locals {
+        Locals::Interfaces { only, .. } => !only.is_empty() && only.iter().all(is_described),
+        Locals::Fixed(_) => false,
+    };
+    if !are_all_described {
+        LocalDescription::default().provide(config.engine.model, &mut provided);
+    }
+    provided
 }
 
 /// Contents of the objective files of a configuration.
@@ -72,5 +110,50 @@ fn read(path: &Path, vocabulary: &mut Vocabulary) -> Result<Arc<str>, Objectives
             path: path.to_owned(),
             report: Box::new(report),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Layer;
+
+    fn items(text: &str) -> Vec<Item> {
+        let home = |name: &str| (name == "HOME").then(|| "/home/ada".to_owned());
+        let config = Layer::from_toml(text).unwrap().resolve(home).unwrap();
+        provided(&config).items().collect()
+    }
+
+    #[test]
+    fn a_configuration_provides_what_it_declares() {
+        use anabranch_session::hose::Type;
+
+        let node = anabranch_session::SecretKey::from_seed([1; 32]).node_id();
+        let text = format!(
+            "interfaces = [\"wwan0\"]\nreceive = \"/srv\"\n\
+             [[interface]]\non = \"wwan0\"\ntechnology = \"lte\"\nattributes = {{ operator = \"A\" }}\n\
+             [[stream]]\nlabel = \"video\"\nfields = {{ frame_type = \"string\" }}\n\
+             [[peer]]\nname = \"ship\"\nnode = \"{node}\"\n\
+             may = [\"call\", {{ right = \"use-service\", services = [\"log/*\"] }}]"
+        );
+        let expected = [
+            Item::label(transfer::CONTROL_LABEL),
+            Item::label("log/*"),
+            Item::label("video"),
+            Item::field("frame_type", Type::String),
+            Item::technology("lte"),
+            Item::text("operator", "A"),
+        ];
+        assert_eq!(items(&text), expected);
+    }
+
+    #[test]
+    fn interfaces_without_a_technology_have_those_that_are_recognised() {
+        let recognised = ["cellular", "generic", "satellite"].map(Item::technology);
+        assert_eq!(items(""), recognised);
+        let other = items("[[interface]]\non = \"wwan0\"\ntechnology = \"lte\"");
+        assert_eq!(other.len(), 4, "{other:?}");
+        let fixed = items("[channel]\nmodel = \"satellite\"");
+        assert_eq!(fixed, [Item::technology("satellite")]);
     }
 }

@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use anabranch_hose::{Type, Vocabulary, symbol};
+use anabranch_estimate::model::{Choice, Technology};
+use anabranch_hose::{
+    Type, Vocabulary,
+    provided::{Item, Provided},
+    symbol,
+};
 
 /// Most attributes of a socket.
 pub const ATTRIBUTES_MAX: usize = 32;
@@ -49,6 +54,24 @@ pub struct LocalDescription {
 }
 
 impl LocalDescription {
+    /// Adds what objectives can know of channels with this description. Without a technology of their own, they may have
+    /// any that `model` recognises.
+    pub fn provide(&self, model: Choice, provided: &mut Provided) {
+        match (&self.technology, model) {
+            (Some(technology), _) => provided.add(Item::technology(&**technology)),
+            (None, Choice::Fixed(technology)) => provided.add(Item::technology(technology.name())),
+            (None, Choice::Auto) => {
+                provided.extend(Technology::ALL.map(|known| Item::technology(known.name())));
+            }
+        }
+        for (name, attribute) in self.attributes.iter().take(ATTRIBUTES_MAX) {
+            provided.add(match attribute {
+                Attribute::Text(text) => Item::text(&**name, &**text),
+                other => Item::attribute(&**name, other.kind()),
+            });
+        }
+    }
+
     /// Writes the attributes that objectives ask about, by number; those of another type than the objectives' are left out.
     pub(crate) fn fields(&self, known: &Vocabulary, fields: &mut Vec<f64>) {
         fields.clear();
@@ -71,6 +94,33 @@ impl LocalDescription {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_description_provides_its_technology_or_those_that_are_recognised() {
+        let items = |description: &LocalDescription, model: Choice| {
+            let mut provided = Provided::default();
+            description.provide(model, &mut provided);
+            provided.items().collect::<Vec<_>>()
+        };
+        let plain = LocalDescription::default();
+        assert_eq!(items(&plain, Choice::Auto).len(), 3);
+        let fixed = Choice::Fixed(Technology::Cellular);
+        assert_eq!(items(&plain, fixed), [Item::technology("cellular")]);
+        let description = LocalDescription {
+            technology: Some("lte".into()),
+            attributes: vec![
+                ("operator".into(), Attribute::Text("A".into())),
+                ("indoor".into(), Attribute::Boolean(true)),
+            ],
+            ..plain
+        };
+        let expected = [
+            Item::technology("lte"),
+            Item::attribute("indoor", Type::Boolean),
+            Item::text("operator", "A"),
+        ];
+        assert_eq!(items(&description, Choice::Auto), expected);
+    }
 
     #[test]
     fn attributes_are_found_by_name_and_type() {

@@ -43,6 +43,7 @@ fn every_key_of_the_example_shows_its_default() {
     let billing = shown.costs.tariffs.iter().map(|tariff| tariff.billing);
     assert_eq!(billing.collect::<Vec<_>>(), [Billing::default()]);
     assert_eq!(shown.descriptions.len(), 1);
+    assert_eq!(shown.streams.len(), 1);
     for key in [
         "technology",
         "attributes",

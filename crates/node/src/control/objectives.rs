@@ -1,8 +1,8 @@
 //! Objectives of a running node: what is in force, what comes, what goes.
 
-use anabranch_base::SessionId;
+use anabranch_base::{SessionId, text::printable};
 use anabranch_net::Host;
-use anabranch_session::{ObjectiveError, ObjectiveId};
+use anabranch_session::{LABEL_BYTES_MAX, ObjectiveError, ObjectiveId};
 use serde_json::{Value, json};
 
 use super::promises::{number, sessions};
@@ -22,6 +22,26 @@ pub(super) fn list(host: &Host, session: Option<&str>) -> Result<Vec<Value>, Str
                 "text": entry.text,
                 "policy": report.stats.policy.to_string(),
             }));
+        }
+    }
+    Ok(rows)
+}
+
+/// One row for each name that objectives of a session can refer to.
+pub(super) fn provided(host: &Host, session: Option<&str>) -> Result<Vec<Value>, String> {
+    let mut rows = Vec::new();
+    for report in sessions(host, session)? {
+        let id = report.stats.session;
+        for item in host.provided(id).items() {
+            let Ok(mut row) = serde_json::to_value(item) else {
+                continue;
+            };
+            if let Some(label) = row["name"].as_str() {
+                // A peer may have chosen it.
+                row["name"] = printable(label, LABEL_BYTES_MAX).into();
+            }
+            row["session"] = id.to_string().into();
+            rows.push(row);
         }
     }
     Ok(rows)
@@ -106,7 +126,7 @@ mod tests {
     use std::time::Duration;
 
     use anabranch_net::{HostConfig, Session, Stream};
-    use anabranch_session::{AllowList, Policy, SecretKey, StreamSpec};
+    use anabranch_session::{AllowList, FieldValue, Policy, SecretKey, StreamSpec};
 
     use super::*;
     use crate::control::{Control, Request, ask};
@@ -185,6 +205,23 @@ mod tests {
                 .unwrap();
             assert_eq!(listed["rows"][0]["name"], "away");
             assert_eq!(listed["rows"][0]["kind"], "single");
+
+            let fields = [("grade", FieldValue::Number(2.0))];
+            let sent = stream.try_send_with_fields("x".into(), 0, &fields);
+            sent.unwrap();
+            peer.recv().await.unwrap().expect("a message");
+            let provided = Request::Provided { session: None };
+            let provided = ask(&path, &provided).await.unwrap();
+            for row in [
+                json!({"kind": "label", "name": "m", "session": "session-0"}),
+                json!({"kind": "field", "name": "grade", "type": "numeric", "session": "session-0"}),
+                json!({"kind": "technology", "name": "cellular", "session": "session-0"}),
+            ] {
+                assert!(
+                    provided["rows"].as_array().unwrap().contains(&row),
+                    "{provided}"
+                );
+            }
 
             let used = carried(&session, &stream, &peer).await;
             let of = |used: &[(u64, u64)], is_busiest: bool| -> u64 {

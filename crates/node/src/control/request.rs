@@ -42,6 +42,12 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<String>,
     },
+    /// Labels, fields, technologies and attributes that objectives can refer to.
+    Provided {
+        /// See [`Request`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+    },
     /// Applies objectives.
     ObjectiveAdd {
         /// Objectives in HOSE.
@@ -100,6 +106,7 @@ impl Request {
             Self::Admit { .. } => "admit",
             Self::Explain { .. } => "explain",
             Self::Objectives { .. } => "objectives",
+            Self::Provided { .. } => "provided",
             Self::ObjectiveAdd { .. } => "objective_add",
             Self::ObjectiveRemove { .. } => "objective_remove",
             Self::Overlay {} => "overlay",
@@ -130,6 +137,7 @@ mod tests {
                 session: session(),
             },
             Request::Objectives { session: None },
+            Request::Provided { session: session() },
             Request::ObjectiveAdd {
                 text: "hose 2".to_owned(),
                 session: session(),

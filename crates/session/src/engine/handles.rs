@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 
 use anabranch_base::{ChannelId, Instant, Rate, SessionId, StreamId};
+use anabranch_hose::Provided;
 use anabranch_sched::{AnyScheduler, Callback, Policy};
 use anabranch_spec::{Guarantee, StreamSpec};
 use bytes::Bytes;
@@ -187,6 +188,12 @@ impl<'e> SessionMut<'e> {
     /// The objectives in force in a session.
     pub fn objectives(&mut self) -> Vec<objective::Entry> {
         self.state().objectives()
+    }
+
+    /// What objectives can refer to now: labels of the streams that send, fields that applications have given ADUs, technologies
+    /// and attributes of channels. O(streams).
+    pub fn provided(&mut self) -> Provided {
+        self.state().provided()
     }
 
     /// Begins to keep a journal of what a session sends and of what becomes of it, or ends it. While it is kept,

@@ -1,11 +1,14 @@
 //! Objectives in force, header fields of ADUs, and `rate` items, which become promises.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use anabranch_base::{Instant, StreamId};
 use anabranch_hose::{
-    ObjectiveId, Objectives, RateDemand, RateObjective, Shape, Type, VocabularyError,
-    evaluate::InjectError, symbol, syntax::ast::VariableKind,
+    FieldId, ObjectiveId, Objectives, RateDemand, RateObjective, Shape, Type, VocabularyError,
+    evaluate::InjectError,
+    provided::{Item, Provided},
+    symbol,
+    syntax::ast::VariableKind,
 };
 use anabranch_sched::objective::Fields;
 use anabranch_spec::{Demand, Guarantee, GuaranteeError};
@@ -20,6 +23,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct ActiveObjectives {
     set: Objectives,
+    /// Fields that applications have given ADUs.
+    given: BTreeSet<FieldId>,
 }
 
 impl ActiveObjectives {
@@ -81,6 +86,7 @@ impl ActiveObjectives {
             let Some(id) = self.set.vocabulary().field(name) else {
                 continue;
             };
+            self.given.insert(id);
             let at = usize::from(id.0);
             if values.len() <= at {
                 values.resize(at + 1, f64::NAN);
@@ -207,6 +213,23 @@ impl Session {
             text: format!("{} for {}", rate.rate, rate.stream),
         });
         objectives.chain(rates).collect()
+    }
+
+    /// What objectives can refer to now: labels of the streams that send, fields that applications gave ADUs, technologies and
+    /// attributes of channels.
+    pub(crate) fn provided(&self) -> Provided {
+        let mut provided = Provided::default();
+        let labels = self.streams.send.values();
+        provided.extend(labels.map(|send| Item::label(&*send.spec.label)));
+        let objectives = &self.scheduling.objectives;
+        let known = objectives.set.vocabulary().fields();
+        let given = objectives.given.iter();
+        let fields = given.filter_map(|id| known.get(usize::from(id.0)));
+        provided.extend(fields.map(|field| Item::field(&*field.name, field.value)));
+        for state in &self.channels.states {
+            state.description.provide(self.config.model, &mut provided);
+        }
+        provided
     }
 
     /// Makes the demands of `rate` items for a stream that was opened, or has lost its promise.
