@@ -3,7 +3,7 @@
 use std::{path::Path, sync::OnceLock, time::Duration};
 
 use anabranch::{
-    AllowList, Host, HostConfig, SecretKey, Session, config::Layer, control, ledger::Ledger,
+    AllowList, Host, HostConfig, SecretKey, Session, config::Layer, control, ledger::Ledger, objectives,
 };
 use anabranch_base::Instant;
 use anabranch_session::{
@@ -32,7 +32,11 @@ pub fn configuration(data: &[u8]) {
         Err(error) => return assert!(!error.to_string().is_empty()),
     };
     match layer.resolve(nowhere) {
-        Ok(config) => converse(&config.engine),
+        Ok(config) => {
+            // What it provides to objectives can be listed.
+            assert!(objectives::provided(&config).items().count() > 0);
+            converse(&config.engine);
+        }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 }

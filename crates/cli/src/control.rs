@@ -12,18 +12,32 @@ use serde_json::Value;
 
 use crate::exit::{Failure, Outcome, print_line};
 
+/// The running node to ask.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Asking {
+pub(crate) struct Node {
     /// Control socket of the node, or of a running `anabranch send` [default: $XDG_RUNTIME_DIR/anabranch.sock,
     /// or ~/.local/state/anabranch/run/anabranch.sock].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_CONTROL")]
     control: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Asking {
+    #[command(flatten)]
+    node: Node,
     /// Print the node's answer as JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 impl Asking {
+    /// Sends `request` to the node and returns its answer.
+    pub(crate) async fn ask(&self, request: &Request) -> Result<Value, Failure> {
+        self.node.ask(request).await
+    }
+}
+
+impl Node {
     /// Sends `request` to the node and returns its answer.
     pub(crate) async fn ask(&self, request: &Request) -> Result<Value, Failure> {
         let default = || config::default_control(|name| std::env::var(name).ok());

@@ -148,7 +148,7 @@ async fn run(command: Command) -> Outcome {
         Command::Video(arguments) => video::run(*arguments).await,
         Command::DemoGateway(arguments) => demo::gateway::run(arguments).await,
         Command::DemoVideo(arguments) => demo::video::run(arguments).await,
-        Command::Hose(arguments) => hose::run(&arguments),
+        Command::Hose(arguments) => hose::run(&arguments).await,
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Completions { shell } => {
             let mut text = Vec::new();

@@ -3,13 +3,24 @@
 use anabranch_hose::{
     Diagnostic, Objective, Program, RateDemand, RateObjective, Report, Severity, Shape, Vocabulary,
     compile,
+    provided::{Provided, unprovided},
 };
 use serde_json::{Value, json};
 
-use super::{name, read};
-use crate::exit::{Failure, Outcome, print_error, print_line};
+use super::{against, name, read};
+use crate::{
+    control::Node,
+    exit::{Failure, Outcome, print_error, print_line},
+};
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A name that nothing provides is a warning: the objective is valid, but matches nothing. A configuration provides the technologies and \
+attributes of its [[interface]] sections, the labels and fields of its [[stream]] sections, the labels of services in rights, and that of \
+forwards. A session provides the labels of its open streams, the fields that messages were given, and what is known of its channels.
+
+Exit codes: 0, possibly with warnings; 2 for errors, and for warnings with --deny-warnings; 3 if no node answers; 6 if a file cannot be \
+read.")]
 pub(crate) struct Arguments {
     /// Files of objectives; `-` for standard input. Each file is checked independently.
     #[arg(value_name = "FILE", required = true)]
@@ -17,21 +28,44 @@ pub(crate) struct Arguments {
     /// Print one JSON object for each file.
     #[arg(long)]
     json: bool,
+    /// Warn of labels, fields, technologies and attributes that nothing provides: neither this node configuration, nor this session
+    /// of a running node, such as session-0. May be repeated; a name is provided if any of them provides it.
+    #[arg(long, value_name = "CONFIG|SESSION")]
+    against: Vec<String>,
+    /// Treat warnings as errors.
+    #[arg(long)]
+    deny_warnings: bool,
+    #[command(flatten)]
+    node: Node,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let mut errors = 0;
+pub(crate) async fn run(arguments: &Arguments) -> Outcome {
+    let provided = match arguments.against.as_slice() {
+        [] => None,
+        sources => Some(against::provided(sources, &arguments.node).await?),
+    };
+    let (mut errors, mut warnings) = (0, 0);
     for file in &arguments.files {
         let text = read(file)?;
         let mut vocabulary = Vocabulary::default();
         let compiled = compile(&text, &mut vocabulary);
-        let (report, program) = match &compiled {
-            Ok(compiled) => (&compiled.warnings, Some(&compiled.program)),
+        let (report, program) = match compiled {
+            Ok(compiled) => {
+                let report = with_unprovided(
+                    compiled.warnings,
+                    &compiled.program,
+                    &vocabulary,
+                    provided.as_ref(),
+                );
+                (report, Some(compiled.program))
+            }
             Err(report) => (report, None),
         };
+        let program = program.as_ref();
         errors += report.errors();
+        warnings += report.warnings();
         if arguments.json {
-            print_line(&as_json(file, report, program, &vocabulary).to_string())?;
+            print_line(&as_json(file, &report, program, &vocabulary).to_string())?;
         } else {
             print_error(&report.render(name(file)));
             if let Some(program) = program {
@@ -39,10 +73,29 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             }
         }
     }
-    match errors {
-        0 => Ok(()),
-        1 => Err(Failure::usage("1 error in the objectives")),
-        _ => Err(Failure::usage(format!("{errors} errors in the objectives"))),
+    let count = |number: usize, what: &str| match number {
+        1 => format!("1 {what} in the objectives"),
+        _ => format!("{number} {what}s in the objectives"),
+    };
+    if errors > 0 {
+        return Err(Failure::usage(count(errors, "error")));
+    }
+    if warnings > 0 && arguments.deny_warnings {
+        return Err(Failure::usage(count(warnings, "warning")));
+    }
+    Ok(())
+}
+
+/// The report, with names that nothing provides.
+fn with_unprovided(
+    report: Report,
+    program: &Program,
+    vocabulary: &Vocabulary,
+    provided: Option<&Provided>,
+) -> Report {
+    match provided {
+        None => report,
+        Some(provided) => report.with(unprovided(program, vocabulary, provided)),
     }
 }
 
@@ -76,6 +129,7 @@ fn as_json(
         "file": file,
         "is_sound": program.is_some(),
         "errors": report.errors(),
+        "warnings": report.warnings(),
         "diagnostics": diagnostics.map(|one| diagnostic(report, one)).collect::<Vec<_>>(),
         "objectives": objectives.map(objective).collect::<Vec<_>>(),
         "rates": rates.map(rate).collect::<Vec<_>>(),

@@ -1,5 +1,6 @@
 //! `anabranch hose`: checks, formats and evaluates files of objectives.
 
+mod against;
 mod check;
 mod eval;
 mod fmt;
@@ -19,7 +20,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Check files of objectives: report their errors, and the kind of each objective.
+    /// Check files of objectives: report their errors, names that nothing provides, and the kind of each objective.
     Check(check::Arguments),
     /// Format files of objectives.
     Fmt(fmt::Arguments),
@@ -27,9 +28,9 @@ enum Command {
     Eval(eval::Arguments),
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
+pub(crate) async fn run(arguments: &Arguments) -> Outcome {
     match &arguments.command {
-        Command::Check(arguments) => check::run(arguments),
+        Command::Check(arguments) => check::run(arguments).await,
         Command::Fmt(arguments) => fmt::run(arguments),
         Command::Eval(arguments) => eval::run(arguments),
     }

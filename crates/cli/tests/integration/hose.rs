@@ -73,11 +73,70 @@ fn check_passes_every_sample() {
         .filter(|name| name.ends_with(".hose"))
         .collect();
     files.push("../../lab/src/experiments/telemedicine/objectives.hose".to_owned());
-    let mut arguments = vec!["check"];
+    // The configuration provides everything that they name.
+    let mut arguments = vec!["check", "--against", "node.toml", "--deny-warnings"];
     arguments.extend(files.iter().map(String::as_str));
     let output = run(&samples(), &arguments, "");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert_eq!(text(&output.stdout).matches(": OK: ").count(), files.len());
+}
+
+#[test]
+fn check_warns_of_what_nothing_provides() {
+    let folder = tempfile::tempdir().unwrap();
+    let objective = "hose 2\nobjective o {\n  context { adu:a { label == \"vidoe\" } }\n  goal { a::channel::technology == \"fibre\" }\n  \
+                utility { a { 1 } }\n}\n";
+    fs::write(folder.path().join("o.hose"), objective).unwrap();
+    let config =
+        "[[stream]]\nlabel = \"video\"\n[[interface]]\non = \"eth0\"\ntechnology = \"fiber\"\n";
+    fs::write(folder.path().join("node.toml"), config).unwrap();
+    let check = |more: &[&str]| run(folder.path(), &[&["check", "o.hose"], more].concat(), "");
+
+    let output = check(&[]);
+    assert_eq!(text_of(&output), (Some(0), String::new()));
+    let output = check(&["--against", "node.toml"]);
+    let expected = "\
+warning: nothing provides the label 'vidoe'
+ --> o.hose:3:30
+  |
+3 |   context { adu:a { label == \"vidoe\" } }
+  |                              ^^^^^^^
+  = help: did you mean 'video'?
+
+warning: nothing provides the technology 'fibre'
+ --> o.hose:4:36
+  |
+4 |   goal { a::channel::technology == \"fibre\" }
+  |                                    ^^^^^^^
+  = help: did you mean 'fiber'?
+
+";
+    assert_eq!(text_of(&output), (Some(0), expected.to_owned()));
+    assert!(text(&output.stdout).starts_with("o.hose: OK"));
+
+    let output = check(&["--against", "node.toml", "--deny-warnings"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).ends_with("anabranch: 2 warnings in the objectives\n"));
+    let output = check(&["--against", "node.toml", "--json"]);
+    let row: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&row["warnings"], &row["errors"]), (&2.into(), &0.into()));
+    assert_eq!(row["diagnostics"][1]["severity"], "warning");
+
+    // Several sources add up; a session needs a node.
+    let more =
+        "[[stream]]\nlabel = \"vidoe\"\n[[interface]]\non = \"eth0\"\ntechnology = \"fibre\"\n";
+    fs::write(folder.path().join("more.toml"), more).unwrap();
+    let both = ["--against", "node.toml", "--against", "more.toml"];
+    assert_eq!(text_of(&check(&both)), (Some(0), String::new()));
+    for (source, code) in [("none.toml", 6), ("o.hose", 2), ("session-0", 3)] {
+        let output = check(&["--against", source, "--control", "none.sock"]);
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
+    }
+}
+
+/// Exit code and messages.
+fn text_of(output: &Output) -> (Option<i32>, String) {
+    (output.status.code(), text(&output.stderr))
 }
 
 #[test]
