@@ -83,12 +83,15 @@ impl Candidates {
         for (number, list) in self.lists.iter_mut().enumerate() {
             list.adus.clear();
             list.by_sequence.clear();
-            let Some((streams, own, sequence)) = filter(objective, number) else {
+            let Some((streams, own, joined, sequence)) = filter(objective, number) else {
                 continue;
             };
+            // Of the first variable, all parts depend on the ADU alone; those that divide come last.
+            let joined = if number == 0 { joined } else { &[] };
             let mut look = |adu| {
                 machine.bound[number] = adu;
-                if own.iter().all(|&part| machine.passes(part)) {
+                let mut parts = own.iter().chain(joined);
+                if parts.all(|&part| machine.passes(part)) {
                     list.adus.push(adu);
                 }
             };
@@ -120,17 +123,22 @@ impl Candidates {
     }
 }
 
-/// Streams that may pass, the conditions on the ADU alone, and the required sequence number.
-type Filter<'o> = (Option<&'o [StreamId]>, &'o [NodeId], Option<NodeId>);
+/// Streams that may pass, the conditions on the ADU alone, the others, and the required sequence number.
+type Filter<'o> = (
+    Option<&'o [StreamId]>,
+    &'o [NodeId],
+    &'o [NodeId],
+    Option<NodeId>,
+);
 
 fn filter(objective: &Objective, number: usize) -> Option<Filter<'_>> {
     match &objective.variables[usize::from(objective.adus[number])].binding {
         Binding::Adu {
             streams,
             own,
+            joined,
             sequence,
-            ..
-        } => Some((streams.as_deref(), own, *sequence)),
+        } => Some((streams.as_deref(), own, joined, *sequence)),
         Binding::Stream(_) => None,
     }
 }

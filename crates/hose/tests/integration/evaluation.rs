@@ -132,6 +132,16 @@ fn division_by_zero_adds_nothing() {
 }
 
 #[test]
+fn a_filter_that_divides_selects_the_adus_of_an_assignment() {
+    let text = objective("10 / stream_id > 5", "true", "1");
+    let mut objectives = objectives(&format!("hose 2 {text}"));
+    objectives.begin(&Plan::all(6));
+    let single = objectives.singles().next().unwrap();
+    // Those of stream 0 divide by zero, those of stream 2 are not above 5.
+    assert_eq!(single.adus, [1, 4]);
+}
+
+#[test]
 fn overflow_saturates() {
     let text = objective("stream_id == 0", "true", "-9007199254740991 * 2");
     assert_eq!(evaluate(&text), (-NUMBER_MAX, Faults::OVERFLOW));
