@@ -3,6 +3,7 @@
 use anabranch_base::StreamId;
 use anabranch_hose::{
     AduFact, Limits, Objectives, Schedule, StreamFact, Vocabulary, format, json::JsonSchedule,
+    symbol,
 };
 
 /// A schedule whose answers are the input's bytes.
@@ -37,6 +38,11 @@ impl Schedule for Bytes<'_> {
 
     fn stream(&self, stream: StreamId, _: StreamFact) -> f64 {
         self.at(stream.0 as usize % 100)
+    }
+
+    fn labelled(&self, number: u32) -> Option<(StreamId, f64)> {
+        let label = ["v", "voice", "video", "telemetry"].get(number as usize)?;
+        Some((StreamId(number.into()), symbol(label)))
     }
 
     fn correlated_loss(&self, one: u32, other: u32) -> f64 {

@@ -7,7 +7,7 @@ use crate::{
         ByStream, Candidates, Faults, Involving, Limits, Machine, ObjectiveId, Schedule, visit,
     },
     fact::AduFact,
-    program::{Binary, Binding, Node, NodeId, Objective, Shape},
+    program::{Binary, Binding, Node, NodeId, Objective, Shape, StreamSelector},
     types::Type,
     vocabulary::Vocabulary,
 };
@@ -236,12 +236,16 @@ fn context<S: Schedule + ?Sized>(
 
 fn bindings<S: Schedule + ?Sized>(objective: &Objective, machine: &Machine<'_, S>) -> Vec<Bound> {
     let mut adus = machine.bound.iter();
+    let mut labelled = machine.streams.iter();
     let bind = |variable: &crate::Variable| {
         let name = variable.name.clone();
         match &variable.binding {
-            Binding::Stream(id) => Bound {
+            Binding::Stream(selector) => Bound {
                 variable: name,
-                stream_id: Some(id.0),
+                stream_id: match selector {
+                    StreamSelector::Id(id) => Some(id.0),
+                    StreamSelector::Label(_) => labelled.next().map(|id| id.0),
+                },
                 stream_seq: None,
                 adu: None,
             },
@@ -282,7 +286,7 @@ fn collect(objective: &Objective, root: NodeId, into: &mut Vec<(NodeId, [NodeId;
 fn is_string(objective: &Objective, vocabulary: &Vocabulary, node: NodeId) -> bool {
     match objective.nodes[node.0 as usize] {
         Node::Adu { fact, .. } => match fact {
-            AduFact::ChannelName | AduFact::ChannelTechnology => true,
+            AduFact::Label | AduFact::ChannelName | AduFact::ChannelTechnology => true,
             AduFact::Field(id) | AduFact::ChannelField(id) => vocabulary
                 .fields()
                 .get(usize::from(id.0))

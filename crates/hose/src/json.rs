@@ -60,6 +60,7 @@ struct SlotEntry {
 #[serde(deny_unknown_fields)]
 struct StreamEntry {
     stream_id: u64,
+    label: Option<String>,
     latency_mean_ms: Option<f64>,
     latency_deviation_ms: Option<f64>,
     loss_rate: Option<f64>,
@@ -323,6 +324,12 @@ impl Schedule for JsonSchedule {
             }
         });
         known.unwrap_or(f64::NAN)
+    }
+
+    fn labelled(&self, number: u32) -> Option<(StreamId, f64)> {
+        let entry = self.document.streams.get(number as usize)?;
+        let label = entry.label.as_deref().map_or(f64::NAN, symbol);
+        Some((StreamId(entry.stream_id), label))
     }
 
     fn correlated_loss(&self, one: u32, other: u32) -> f64 {

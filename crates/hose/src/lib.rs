@@ -43,7 +43,7 @@ pub use check::VARIABLES_MAX;
 pub use diagnostic::{Diagnostic, Report, Severity};
 pub use evaluate::{Faults, Limits, ObjectiveId, Objectives, Schedule};
 pub use fact::{AduFact, FieldId, StreamFact, symbol};
-pub use program::{Objective, Program, RateDemand, RateObjective, Shape, Variable};
+pub use program::{Objective, Program, RateDemand, RateObjective, Shape, StreamSelector, Variable};
 pub use provided::Provided;
 pub use span::{Position, Span};
 pub use syntax::{TEXT_BYTES_MAX, ast::Level, expression::NUMBER_MAX, format};

@@ -1,6 +1,6 @@
 //! Compiled objectives: flat arrays of nodes without names, ready to be evaluated.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use anabranch_base::{Rate, StreamId};
 
@@ -12,6 +12,9 @@ use crate::{
 
 /// Largest number of variables of one objective that stand for ADUs.
 pub const ADU_VARIABLES_MAX: usize = 8;
+
+/// Largest number of variables of one objective that are bound to streams by label.
+pub const LABELLED_MAX: usize = 4;
 
 /// Index of a node in its objective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,13 +32,31 @@ pub(crate) enum Node {
     },
     /// A fact about a stream.
     Stream {
-        stream: StreamId,
+        stream: StreamRef,
         fact: StreamFact,
     },
     /// Correlated loss of two variables' ADUs, in percent.
     Correlated(u8, u8),
     Unary(Unary, NodeId),
     Binary(Binary, NodeId, NodeId),
+}
+
+/// The stream that a node is about.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum StreamRef {
+    /// That of a variable bound by id.
+    Known(StreamId),
+    /// That of the variable bound by label with this number: an index into `Objective::labelled`.
+    Labelled(u8),
+}
+
+/// Selection of the streams to which a stream variable, or a rate, applies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamSelector {
+    /// The stream with this id.
+    Id(StreamId),
+    /// Each stream with this label (extension).
+    Label(Arc<str>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,10 +111,22 @@ pub struct Objective {
     pub(crate) variables: Vec<Variable>,
     /// Variables that stand for ADUs, in order of declaration: indices into `variables`.
     pub(crate) adus: Vec<u8>,
+    /// Labels of the variables that are bound by label, in order of declaration; at most [`LABELLED_MAX`].
+    pub(crate) labelled: Vec<Labelled>,
     pub(crate) goal: NodeId,
     /// Gain of each variable (an index into `variables`).
     pub(crate) gains: Vec<(u8, NodeId)>,
     pub(crate) reads: Vec<AduFact>,
+}
+
+/// Label by which a variable is bound to streams.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Labelled {
+    pub(crate) label: Arc<str>,
+    /// Symbol of the label.
+    pub(crate) symbol: f64,
+    /// Place of the label in the text.
+    pub(crate) span: Span,
 }
 
 /// A variable of an objective.
@@ -106,7 +139,7 @@ pub struct Variable {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Binding {
-    Stream(StreamId),
+    Stream(StreamSelector),
     Adu {
         /// Streams whose ADUs may pass; all if `None`. Sorted.
         streams: Option<Vec<StreamId>>,
@@ -135,8 +168,10 @@ pub enum Shape {
 pub struct RateObjective {
     /// Its name.
     pub name: Option<String>,
-    /// The stream.
-    pub stream: StreamId,
+    /// Its stream, or the label of each of its streams.
+    pub stream: StreamSelector,
+    /// Place of the id or the label in the text.
+    pub stream_span: Span,
     /// Rate needed in each window; above 0.
     pub rate: Rate,
     /// Required certainty.
@@ -205,10 +240,15 @@ impl Objective {
             .any(|node| matches!(node, Node::Correlated(..)))
     }
 
-    /// True if it uses measurements of a stream.
+    /// True if it uses measurements of a stream, or the set of streams with a label.
     pub fn reads_streams(&self) -> bool {
         let is_of_stream = |node: &Node| matches!(node, Node::Stream { fact, .. } if *fact != StreamFact::StreamId);
-        self.nodes.iter().any(is_of_stream)
+        !self.labelled.is_empty() || self.nodes.iter().any(is_of_stream)
+    }
+
+    /// Labels of the streams to which variables are bound by label.
+    pub fn stream_labels(&self) -> impl Iterator<Item = &str> {
+        self.labelled.iter().map(|labelled| &*labelled.label)
     }
 
     /// True if both are the same objective of one text, compiled once. O(1).
@@ -222,6 +262,25 @@ impl Objective {
     }
 }
 
+impl StreamSelector {
+    /// True for a stream with this id and label.
+    pub fn selects(&self, id: StreamId, label: &str) -> bool {
+        match self {
+            Self::Id(wanted) => *wanted == id,
+            Self::Label(wanted) => **wanted == *label,
+        }
+    }
+}
+
+impl fmt::Display for StreamSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(id) => id.fmt(f),
+            Self::Label(label) => write!(f, "streams labelled \"{label}\""),
+        }
+    }
+}
+
 impl Variable {
     /// Kind of the variable: ADU or stream.
     pub fn kind(&self) -> VariableKind {
@@ -231,11 +290,20 @@ impl Variable {
         }
     }
 
-    /// Streams to which a bound ADU or stream may belong, sorted; `None` if any may.
+    /// Streams to which a bound ADU or stream may belong, sorted; `None` if that does not depend on ids.
     pub fn streams(&self) -> Option<&[StreamId]> {
         match &self.binding {
-            Binding::Stream(id) => Some(std::slice::from_ref(id)),
+            Binding::Stream(StreamSelector::Id(id)) => Some(std::slice::from_ref(id)),
+            Binding::Stream(StreamSelector::Label(_)) => None,
             Binding::Adu { streams, .. } => streams.as_deref(),
+        }
+    }
+
+    /// Label of the streams to which it is bound, if it is bound by label.
+    pub fn label(&self) -> Option<&str> {
+        match &self.binding {
+            Binding::Stream(StreamSelector::Label(label)) => Some(label),
+            _ => None,
         }
     }
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     diagnostic::{Findings, Report, nearest},
     fact::{AduFact, FieldId},
-    program::{Binary, Node, NodeId, Objective, Program},
+    program::{Binary, Node, NodeId, Objective, Program, StreamSelector},
     span::Span,
     types::Type,
     vocabulary::Vocabulary,
@@ -186,6 +186,11 @@ pub fn unprovided(program: &Program, vocabulary: &Vocabulary, provided: &Provide
     for objective in &program.objectives {
         search.visit(objective);
     }
+    for rate in &program.rates {
+        if let StreamSelector::Label(label) = &rate.stream {
+            search.label(label, rate.stream_span);
+        }
+    }
     let mut findings = Findings::default();
     for (message, (span, help)) in search.found {
         findings.warn(span, &message, &help);
@@ -202,6 +207,9 @@ struct Search<'s> {
 
 impl<'s> Search<'s> {
     fn visit(&mut self, objective: &Objective) {
+        for labelled in &objective.labelled {
+            self.label(&labelled.label, labelled.span);
+        }
         for (node, &span) in objective.nodes.iter().zip(&objective.spans) {
             match *node {
                 Node::Adu {
@@ -237,9 +245,7 @@ impl<'s> Search<'s> {
         };
         let provided = self.provided;
         match fact {
-            AduFact::Label if !provided.has_label(text) => {
-                self.report(span, "label", text, &provided.labels);
-            }
+            AduFact::Label => self.label(text, span),
             AduFact::ChannelTechnology if !provided.technologies.contains(text) => {
                 self.report(span, "technology", text, &provided.technologies);
             }
@@ -257,6 +263,12 @@ impl<'s> Search<'s> {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn label(&mut self, label: &str, span: Span) {
+        if !self.provided.has_label(label) {
+            self.report(span, "label", label, &self.provided.labels);
         }
     }
 

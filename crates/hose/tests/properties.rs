@@ -9,6 +9,7 @@ use anabranch_hose::{
     evaluate::{Batch, Places},
     format,
     json::JsonSchedule,
+    symbol,
 };
 use proptest::prelude::*;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -46,6 +47,15 @@ impl Schedule for Any {
         self.at(stream.0)
     }
 
+    fn labelled(&self, number: u32) -> Option<(StreamId, f64)> {
+        (number < 4).then(|| {
+            (
+                StreamId(number.into()),
+                symbol(["v", "w"][number as usize % 2]),
+            )
+        })
+    }
+
     fn correlated_loss(&self, one: u32, other: u32) -> f64 {
         self.at(u64::from(one * other))
     }
@@ -77,6 +87,8 @@ fn pieces() -> impl Strategy<Value = String> {
         "cost",
         "correlated_loss",
         "stream_id == 1",
+        "label == \"v\"",
+        "stream:s { label == \"v\" }",
         "&&",
         "||",
         "!",
@@ -154,11 +166,15 @@ fn boolean() -> impl Strategy<Value = String> {
 }
 
 fn objective() -> impl Strategy<Value = String> {
-    let version = prop::sample::select(vec!["", "hose 2\n"]);
-    (version, boolean(), numeric(), numeric()).prop_map(|(version, goal, one, other)| {
+    let version = prop::sample::select(vec![
+        ("", "stream_id == 1"),
+        ("hose 2\n", "stream_id == 1"),
+        ("hose 2\n", "label == \"v\""),
+    ]);
+    (version, boolean(), numeric(), numeric()).prop_map(|((version, stream), goal, one, other)| {
         format!(
             "{version}objective {{ context {{ adu:a {{ stream_id == 0 }} adu:b {{ (stream_id != 2) && (mark >= a::length - 5) }}
-               stream:s {{ stream_id == 1 }} }} goal {{ {goal} }} utility {{ a {{ {one} }} s {{ {other} }} }} }}"
+               stream:s {{ {stream} }} }} goal {{ {goal} }} utility {{ a {{ {one} }} s {{ {other} }} }} }}"
         )
     })
 }
@@ -243,6 +259,10 @@ impl Schedule for One<'_> {
 
     fn stream(&self, stream: StreamId, fact: StreamFact) -> f64 {
         self.0.stream(stream, fact)
+    }
+
+    fn labelled(&self, number: u32) -> Option<(StreamId, f64)> {
+        self.0.labelled(number)
     }
 
     fn correlated_loss(&self, _: u32, _: u32) -> f64 {

@@ -18,9 +18,12 @@ use crate::{
     builtin,
     diagnostic::{Diagnostic, Findings, nearest},
     fact::AduFact,
-    program::{ADU_VARIABLES_MAX, Binding, Node, Objective, Program, RateObjective, Variable},
+    program::{
+        ADU_VARIABLES_MAX, Binding, Node, Objective, Program, RateObjective, StreamSelector,
+        Variable,
+    },
     span::Span,
-    syntax::ast::{self, BinaryOp, Expr, ExprKind, File, Item, Level, VariableKind},
+    syntax::ast::{self, BinaryOp, ExprKind, File, Item, Level, VariableKind},
     types::Type,
     vocabulary::{FIELDS_MAX, Vocabulary, VocabularyError},
 };
@@ -152,6 +155,7 @@ fn lowering<'c, 'a>(facts: Facts<'c>, findings: &'c mut Findings) -> Lowering<'c
         facts,
         findings,
         variables: Vec::new(),
+        labelled: Vec::new(),
         own: None,
         nodes: Vec::new(),
         spans: Vec::new(),
@@ -194,7 +198,7 @@ fn objective(
         .filter(|(_, variable)| variable.kind() == VariableKind::Adu)
         .map(|(index, _)| index)
         .collect();
-    let (nodes, spans) = (lowering.nodes, lowering.spans);
+    let (nodes, spans, labelled) = (lowering.nodes, lowering.spans, lowering.labelled);
     (findings.errors() == before).then_some(Objective {
         text: source.clone(),
         name: item.name.map(|name| name.text.to_owned()),
@@ -204,6 +208,7 @@ fn objective(
         spans: spans.into(),
         variables,
         adus,
+        labelled,
         goal: goal?,
         gains,
         reads,
@@ -239,8 +244,10 @@ fn context<'a>(lowering: &mut Lowering<'_, 'a>, bindings: &[ast::Binding<'a>]) -
         }
         let (target, made) = match binding.kind {
             VariableKind::Stream => {
-                let id = stream_id(lowering, binding).unwrap_or(StreamId(0));
-                (Target::Stream(id), Binding::Stream(id))
+                let found = stream_selector(lowering, binding);
+                let (selector, span) =
+                    found.unwrap_or((StreamSelector::Id(StreamId(0)), binding.span));
+                (lowering.target(&selector, span), Binding::Stream(selector))
             }
             VariableKind::Adu => {
                 let made = adu_binding(lowering, binding, adus);
@@ -292,27 +299,54 @@ fn adu_binding<'a>(
     made
 }
 
-/// Lowers `stream_id == NUMBER`, the only filter of streams [Horde §B.2.2].
-fn stream_id(lowering: &mut Lowering<'_, '_>, binding: &ast::Binding<'_>) -> Option<StreamId> {
-    let is_id =
-        |expr: &Expr<'_>| matches!(expr.kind, ExprKind::Name(name) if name.text == "stream_id");
+/// Lowers `stream_id == NUMBER`, the published filter of streams [Horde §B.2.2], or `label == TEXT`; returns the place of the number or
+/// text, too.
+fn stream_selector(
+    lowering: &mut Lowering<'_, '_>,
+    binding: &ast::Binding<'_>,
+) -> Option<(StreamSelector, Span)> {
     if let ExprKind::Binary {
         op: BinaryOp::Equal,
         left,
         right,
         ..
     } = &binding.filter.kind
-        && let (true, ExprKind::Number(id)) = (is_id(left), &right.kind)
-        && id.fract() == 0.0
+        && let ExprKind::Name(name) = left.kind
     {
-        return Some(StreamId(*id as u64));
+        match (name.text, &right.kind) {
+            ("stream_id", ExprKind::Number(id)) if id.fract() == 0.0 => {
+                return Some((StreamSelector::Id(StreamId(*id as u64)), right.span));
+            }
+            ("label", ExprKind::Text(label)) if lowering.facts.level == Level::Extended => {
+                return Some((StreamSelector::Label((*label).into()), right.span));
+            }
+            ("label", ExprKind::Text(_)) => {
+                lowering.error(|| {
+                    Diagnostic::error(
+                        name.span,
+                        "'label' is an extension of the published language",
+                    )
+                    .help("begin the text with the line 'hose 2' to use extensions")
+                });
+                return None;
+            }
+            _ => {}
+        }
     }
-    lowering.error(|| {
-        Diagnostic::error(binding.filter.span, "a stream is bound by its number").help(format!(
-            "write 'stream:{} {{ stream_id == 3 }}'",
-            binding.name.text
-        ))
-    });
+    let name = binding.name.text;
+    let (message, help) = match lowering.facts.level {
+        Level::Published => (
+            "a stream is bound by its number",
+            format!("write 'stream:{name} {{ stream_id == 3 }}'"),
+        ),
+        Level::Extended => (
+            "a stream is bound by its number or its label",
+            format!(
+                "write 'stream:{name} {{ stream_id == 3 }}' or 'stream:{name} {{ label == \"video\" }}'"
+            ),
+        ),
+    };
+    lowering.error(|| Diagnostic::error(binding.filter.span, message).help(help));
     None
 }
 
@@ -360,6 +394,9 @@ fn warn_of_unused(lowering: &mut Lowering<'_, '_>) {
         let known = lowering.variables.iter().find(|known| known.name == name);
         let of = known.map_or("", |known| match known.target.kind() {
             VariableKind::Adu => "the objective counts once for each ADU that it can be bound to",
+            VariableKind::Stream if matches!(known.target, Target::Labelled(_)) => {
+                "the objective counts once for each stream with this label"
+            }
             VariableKind::Stream => "remove it",
         });
         let message = format!("'{}' is bound but not used", name.text);
@@ -371,15 +408,18 @@ fn rate(item: &ast::Rate<'_>, facts: Facts<'_>, findings: &mut Findings) -> Opti
     let before = findings.errors();
     let mut lowering = lowering(facts, findings);
     let stream = match item.context.body.as_slice() {
-        [binding] if binding.kind == VariableKind::Stream => stream_id(&mut lowering, binding),
+        [binding] if binding.kind == VariableKind::Stream => {
+            stream_selector(&mut lowering, binding)
+        }
         _ => {
             lowering.error(|| {
-                Diagnostic::error(item.context.span, "a rate applies to exactly one stream")
+                Diagnostic::error(item.context.span, "a rate has exactly one stream variable")
                     .help("write 'context { stream:s { stream_id == 3 } }'")
             });
             None
         }
     };
-    let checked = rate::rate(&mut lowering, item, stream.unwrap_or(StreamId(0)));
+    let unknown = (StreamSelector::Id(StreamId(0)), item.context.span);
+    let checked = rate::rate(&mut lowering, item, stream.unwrap_or(unknown));
     checked.filter(|_| findings.errors() == before)
 }

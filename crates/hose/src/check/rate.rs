@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use anabranch_base::{Rate, StreamId};
+use anabranch_base::Rate;
 
 use super::lower::Lowering;
 use crate::{
     diagnostic::Diagnostic,
     evaluate,
-    program::{RateDemand, RateObjective},
+    program::{RateDemand, RateObjective, StreamSelector},
     span::Span,
     syntax::ast,
     types::Type,
@@ -44,7 +44,7 @@ const WINDOW_DEFAULT_MS: f64 = 1000.0;
 pub(super) fn rate<'a>(
     lowering: &mut Lowering<'_, 'a>,
     item: &ast::Rate<'a>,
-    stream: StreamId,
+    (stream, stream_span): (StreamSelector, Span),
 ) -> Option<RateObjective> {
     let mut values: [Option<(f64, Span)>; CLAUSES.len()] = [None; CLAUSES.len()];
     let mut is_sound = true;
@@ -79,6 +79,7 @@ pub(super) fn rate<'a>(
         Ok(demand) => Some(RateObjective {
             name: item.name.map(|name| name.text.to_owned()),
             stream,
+            stream_span,
             rate: Rate::from_bps(bps as u64),
             demand,
             window: Duration::from_secs_f64(window.map_or(WINDOW_DEFAULT_MS, |(ms, _)| ms) / 1e3),

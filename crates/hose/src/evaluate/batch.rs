@@ -9,7 +9,7 @@ use super::{faults::Faults, schedule::Schedule};
 use crate::{
     NUMBER_MAX,
     fact::AduFact,
-    program::{Binary, Node, NodeId, Objective, Shape, Unary},
+    program::{Binary, Node, NodeId, Objective, Shape, StreamRef, Unary},
 };
 
 /// Number of slots that are evaluated in one batch.
@@ -80,10 +80,13 @@ impl Objective {
                 places,
                 slots: from..from + gains.len(),
                 is_whole: self.is_whole(),
-                is_sound: true,
+                // Bindings to streams are enumerated slot by slot.
+                is_sound: self.labelled.is_empty(),
                 levels: &mut batch.levels,
             };
-            walk.gains(self, gains);
+            if walk.is_sound {
+                walk.gains(self, gains);
+            }
             if !walk.is_sound {
                 for (at, gain) in gains.iter_mut().enumerate() {
                     *gain = self.gain(&places.one(from + at), places.adu(), faults);
@@ -144,6 +147,9 @@ impl<P: Places> Walk<'_, P> {
                 self.known(Value::Same(answer), fact.is_probability(), level)
             }
             Node::Stream { stream, fact } => {
+                let StreamRef::Known(stream) = stream else {
+                    return self.check(Value::Same(f64::NAN), level);
+                };
                 let answer = self.places.one(self.slots.start).stream(stream, fact);
                 self.known(Value::Same(answer), fact.is_probability(), level)
             }

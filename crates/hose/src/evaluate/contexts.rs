@@ -196,7 +196,7 @@ impl<F> Walk<'_, F> {
         F: FnMut(&mut Machine<'_, S>),
     {
         if number == self.objective.adus.len() {
-            (self.at)(machine);
+            machine.each_stream(&self.objective.labelled, self.at);
             return;
         }
         let list = &self.candidates.lists[number];

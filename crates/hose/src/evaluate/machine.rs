@@ -1,13 +1,22 @@
 //! Evaluation of one node in one context.
 
+use anabranch_base::StreamId;
+
 use super::{
     faults::Faults,
     schedule::{Nothing, Schedule},
 };
 use crate::{
     NUMBER_MAX,
-    program::{ADU_VARIABLES_MAX, Binary, Node, NodeId, Objective, Unary},
+    fact::StreamFact,
+    program::{
+        ADU_VARIABLES_MAX, Binary, LABELLED_MAX, Labelled, Node, NodeId, Objective, StreamRef,
+        Unary,
+    },
 };
+
+/// Bindings of variables to streams by label that are tried for one binding of the ADU variables.
+const STREAM_BINDINGS_MAX: u32 = 1_024;
 
 /// Evaluator of the nodes of one objective. No allocation; recursion is bounded by the depth of expressions.
 pub(crate) struct Machine<'m, S: ?Sized> {
@@ -17,6 +26,8 @@ pub(crate) struct Machine<'m, S: ?Sized> {
     is_whole: bool,
     /// ADUs bound to the ADU variables so far.
     pub(crate) bound: [u32; ADU_VARIABLES_MAX],
+    /// Streams bound to the variables that are bound by label.
+    pub(crate) streams: [StreamId; LABELLED_MAX],
     /// Faults since they were last taken.
     pub(crate) faults: Faults,
 }
@@ -28,6 +39,7 @@ pub(crate) fn constant(nodes: &[Node], root: NodeId) -> Option<f64> {
         schedule: &Nothing,
         is_whole: false,
         bound: [0; ADU_VARIABLES_MAX],
+        streams: [StreamId(0); LABELLED_MAX],
         faults: Faults::NONE,
     };
     let value = machine.value(root);
@@ -41,7 +53,43 @@ impl<'m, S: Schedule + ?Sized> Machine<'m, S> {
             schedule,
             is_whole: objective.is_whole(),
             bound: [0; ADU_VARIABLES_MAX],
+            streams: [StreamId(0); LABELLED_MAX],
             faults: Faults::NONE,
+        }
+    }
+
+    /// Calls `at` with each binding of the variables that are bound by label: once if there are none. Of too many bindings,
+    /// the first [`STREAM_BINDINGS_MAX`] are taken.
+    pub(crate) fn each_stream<F>(&mut self, labelled: &[Labelled], at: &mut F)
+    where
+        F: FnMut(&mut Self),
+    {
+        let mut left = STREAM_BINDINGS_MAX;
+        self.bind_stream(labelled, 0, &mut left, at);
+    }
+
+    fn bind_stream<F>(&mut self, labelled: &[Labelled], number: usize, left: &mut u32, at: &mut F)
+    where
+        F: FnMut(&mut Self),
+    {
+        let Some(wanted) = labelled.get(number) else {
+            at(self);
+            return;
+        };
+        for index in 0.. {
+            let Some((stream, label)) = self.schedule.labelled(index) else {
+                return;
+            };
+            if label != wanted.symbol {
+                continue;
+            }
+            if *left == 0 {
+                self.faults = self.faults.union(Faults::TOO_MANY_CONTEXTS);
+                return;
+            }
+            *left -= 1;
+            self.streams[number] = stream;
+            self.bind_stream(labelled, number + 1, left, at);
         }
     }
 
@@ -91,7 +139,14 @@ impl<'m, S: Schedule + ?Sized> Machine<'m, S> {
                 self.known(known, fact.is_probability())
             }
             Node::Stream { stream, fact } => {
-                let known = self.schedule.stream(stream, fact);
+                let stream = match stream {
+                    StreamRef::Known(id) => id,
+                    StreamRef::Labelled(number) => self.streams[usize::from(number)],
+                };
+                let known = match fact {
+                    StreamFact::StreamId => stream.0 as f64,
+                    fact => self.schedule.stream(stream, fact),
+                };
                 self.known(known, fact.is_probability())
             }
             Node::Correlated(one, other) => {

@@ -358,7 +358,8 @@ impl Objective {
         }
         let mut machine = Machine::new(self, schedule);
         machine.bound[0] = adu;
-        let gain = machine.gain(self);
+        let mut gain = 0.0;
+        machine.each_stream(&self.labelled, &mut |machine| gain += machine.gain(self));
         *faults = faults.union(machine.faults);
         gain
     }

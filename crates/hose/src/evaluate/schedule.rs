@@ -25,6 +25,12 @@ pub trait Schedule {
     /// A fact about a stream; NaN if there is no such stream.
     fn stream(&self, stream: StreamId, fact: StreamFact) -> f64;
 
+    /// Streams that can be found by their label, numbered from 0: the stream, and the [`symbol`](crate::symbol) of its label.
+    /// `None` beyond the last.
+    fn labelled(&self, _number: u32) -> Option<(StreamId, f64)> {
+        None
+    }
+
     /// P(both are lost | either is lost) in [0, 1], of two different ADUs in their slots [Horde §6.2].
     fn correlated_loss(&self, one: u32, other: u32) -> f64;
 }

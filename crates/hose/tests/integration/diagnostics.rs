@@ -379,3 +379,78 @@ fn warnings_are_no_errors() {
     );
     assert!(compiled.warnings.to_string().starts_with("warning: "));
 }
+
+#[test]
+fn streams_are_bound_by_number_or_label() {
+    let stream = |version: &str, filter: &str, goal: &str| {
+        format!(
+            "{version} objective {{ context {{ stream:s {{ {filter} }} }} goal {{ {goal} }} utility {{ s {{ 1 }} }} }}"
+        )
+    };
+    let label = r#"label == "video""#;
+    finds(&stream("hose 2", label, "s::loss_rate < 5"), &[]);
+    finds(
+        &stream("", label, "s::loss_rate < 5"),
+        &[("label", "begin the text with the line 'hose 2'")],
+    );
+    for filter in [
+        r#"label != "video""#,
+        "label == 3",
+        r#"(label == "video") || (stream_id == 3)"#,
+        "stream_id == 1.5",
+    ] {
+        let text = stream("hose 2", filter, "s::loss_rate < 5");
+        let words = r#"stream_id == 3 }' or 'stream:s { label == "video" }'"#;
+        let report = report(&text);
+        assert_eq!(report.errors(), 1, "{report}");
+        let help = report.diagnostics()[0].help.clone().unwrap();
+        assert!(help.contains(words), "{report}");
+    }
+    finds(
+        &stream("hose 2", label, "true")
+            .replace("utility { s { 1 } }", "utility { s { s::labl } }"),
+        &[("labl", "streams have no field")],
+    );
+    let filtered = r#"hose 2 objective { context { stream:s { label == "v" } adu:a { length > s::loss_rate } }
+        goal { true } utility { a { 1 } } }"#;
+    finds(
+        filtered,
+        &[(
+            "s::loss_rate",
+            "bound by its label, so no filter can use it",
+        )],
+    );
+    let five: String = (0..5)
+        .map(|number| format!(r#"stream:s{number} {{ label == "v" }} "#))
+        .collect();
+    let text = format!(
+        "hose 2 objective {{ context {{ {five} }} goal {{ true }} utility {{ s0 {{ 1 }} }} }}"
+    );
+    assert!(
+        report(&text)
+            .to_string()
+            .contains("at most 4 streams by label")
+    );
+    let unused = r#"hose 2 objective { context { adu:a { true } stream:s { label == "v" } }
+        goal { true } utility { a { 1 } } }"#;
+    finds(
+        unused,
+        &[("s", "counts once for each stream with this label")],
+    );
+}
+
+#[test]
+fn a_rate_applies_to_a_stream_or_a_label() {
+    let rate = |context: &str| {
+        format!(
+            "hose 2 rate {{ context {{ {context} }} at_least {{ 1000 }} probability {{ 95 }} }}"
+        )
+    };
+    finds(&rate(r#"stream:s { label == "video" }"#), &[]);
+    let text = rate("adu:a { true }");
+    assert!(
+        report(&text)
+            .to_string()
+            .contains("exactly one stream variable")
+    );
+}

@@ -4,7 +4,7 @@
 use anabranch_base::StreamId;
 use anabranch_hose::{
     AduFact, Faults, Limits, NUMBER_MAX, Objectives, Schedule, StreamFact, Vocabulary,
-    evaluate::InjectError,
+    evaluate::InjectError, symbol,
 };
 use proptest::prelude::*;
 
@@ -50,6 +50,13 @@ impl Schedule for Plan {
             (0, StreamFact::LossRate) => 0.026,
             _ => f64::NAN,
         }
+    }
+
+    /// Streams 0 and 2 are labelled `v`, stream 1 is labelled `w`.
+    fn labelled(&self, number: u32) -> Option<(StreamId, f64)> {
+        let labels = ["v", "w", "v"];
+        let label = labels.get(number as usize)?;
+        Some((StreamId(number.into()), symbol(label)))
     }
 
     fn correlated_loss(&self, one: u32, other: u32) -> f64 {
@@ -139,6 +146,82 @@ fn a_filter_that_divides_selects_the_adus_of_an_assignment() {
     let single = objectives.singles().next().unwrap();
     // Those of stream 0 divide by zero, those of stream 2 are not above 5.
     assert_eq!(single.adus, [1, 4]);
+}
+
+/// An extended objective over the ADUs `a` of stream 1, and streams.
+fn with_streams(streams: &str, goal: &str, utility: &str) -> String {
+    format!(
+        "hose 2 objective {{ context {{ adu:a {{ stream_id == 1 }} {streams} }} goal {{ {goal} }} utility {{ {utility} }} }}"
+    )
+}
+
+#[test]
+fn a_label_binds_each_of_its_streams() {
+    let v = r#"stream:v { label == "v" }"#;
+    let sum = "v { v::stream_id + 1 }";
+    let alone =
+        format!("hose 2 objective {{ context {{ {v} }} goal {{ true }} utility {{ {sum} }} }}");
+    assert_eq!(evaluate(&alone), (4.0, Faults::NONE), "1 for 0, 3 for 2");
+    let one = alone.replace("true", "v::stream_id > 0");
+    assert_eq!(evaluate(&one), (3.0, Faults::NONE));
+    assert_eq!(
+        evaluate(&alone.replace("\"v\"", "\"x\"")),
+        (0.0, Faults::NONE)
+    );
+
+    // With each ADU, in contexts and in an assignment.
+    let with_adus = with_streams(v, "a::length > 0", sum);
+    assert_eq!(evaluate(&with_adus), (4.0, Faults::NONE));
+    let objectives = objectives(&with_adus);
+    let (_, objective) = objectives.iter().next().unwrap();
+    let mut faults = Faults::NONE;
+    assert_eq!(objective.gain(&Plan::all(3), 1, &mut faults), 4.0);
+    assert!(objective.reads_streams());
+
+    // Two of them.
+    let pairs = with_streams(
+        &format!(r#"{v} stream:w {{ label == "v" }}"#),
+        "v::stream_id != w::stream_id",
+        "v { 1 }",
+    );
+    assert_eq!(evaluate(&pairs), (2.0, Faults::NONE));
+
+    // Stream 2 has not been measured.
+    let measured = with_streams(v, "v::loss_rate < 5", "v { 10 * v::loss_rate }");
+    assert_eq!(evaluate(&measured), (26.0, Faults::UNKNOWN));
+}
+
+#[test]
+fn the_bindings_of_labels_are_bounded() {
+    struct Many;
+    impl Schedule for Many {
+        fn adus(&self) -> u32 {
+            1
+        }
+        fn adu(&self, _: u32, _: AduFact) -> f64 {
+            1.0
+        }
+        fn stream(&self, _: StreamId, _: StreamFact) -> f64 {
+            1.0
+        }
+        fn labelled(&self, number: u32) -> Option<(StreamId, f64)> {
+            (number < 200).then(|| (StreamId(number.into()), symbol("v")))
+        }
+        fn correlated_loss(&self, _: u32, _: u32) -> f64 {
+            0.0
+        }
+    }
+    let streams = ["p", "q", "r", "s"].map(|name| format!(r#"stream:{name} {{ label == "v" }}"#));
+    let mut objectives = objectives(&with_streams(
+        &streams.join(" "),
+        "p::stream_id + q::stream_id + r::stream_id + s::stream_id >= 0",
+        "a { 1 }",
+    ));
+    objectives.begin(&Many);
+    let utility = objectives.utility(&Many);
+    assert!((900.0..=1024.0).contains(&utility), "{utility}");
+    let (_, faults) = objectives.take_faults()[0];
+    assert_eq!(faults, Faults::TOO_MANY_CONTEXTS);
 }
 
 #[test]

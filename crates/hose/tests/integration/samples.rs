@@ -3,9 +3,10 @@
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
+use anabranch_base::StreamId;
 use anabranch_hose::{
-    Faults, Limits, Objectives, Program, RateDemand, Schedule, Shape, Vocabulary, compile, format,
-    json::JsonSchedule,
+    Faults, Limits, Objectives, Program, RateDemand, Schedule, Shape, StreamSelector, Vocabulary,
+    compile, format, json::JsonSchedule,
 };
 
 /// A sample, its utility, and the computation. Latency is queueing delay and round trip; ADUs are named by stream and
@@ -168,7 +169,8 @@ fn rates_are_typed_and_ranged() {
     assert_eq!(video.rate.as_bps(), 2_500_000);
     assert_eq!(video.demand, RateDemand::Probability(0.95));
     assert_eq!(video.window.as_millis(), 1000);
-    assert_eq!(telemetry.stream.0, 4);
+    assert_eq!(video.stream, StreamSelector::Id(StreamId(3)));
+    assert_eq!(telemetry.stream, StreamSelector::Label("telemetry".into()));
     assert_eq!(
         telemetry.demand,
         RateDemand::Late {

@@ -10,7 +10,7 @@ use anabranch_base::StreamId;
 use crate::{
     diagnostic::{Diagnostic, Findings},
     fact::FieldId,
-    program::{Binary, Node, NodeId, Unary},
+    program::{Binary, LABELLED_MAX, Labelled, Node, NodeId, StreamRef, StreamSelector, Unary},
     span::Span,
     syntax::ast::{BinaryOp, Expr, ExprKind, Level, Name, UnaryOp, VariableKind},
     types::Type,
@@ -38,7 +38,10 @@ pub(super) struct Known<'a> {
 pub(super) enum Target {
     /// The ADU variable with this number.
     Adu(u8),
+    /// The stream with this id.
     Stream(StreamId),
+    /// The streams with the label of this number.
+    Labelled(u8),
 }
 
 /// Nodes of one objective under construction.
@@ -47,6 +50,8 @@ pub(super) struct Lowering<'c, 'a> {
     pub(super) findings: &'c mut Findings,
     /// In order of declaration.
     pub(super) variables: Vec<Known<'a>>,
+    /// Labels by which variables are bound, in order of declaration.
+    pub(super) labelled: Vec<Labelled>,
     /// In a filter: the variable to which it applies, whose fields need no `::`.
     pub(super) own: Option<u8>,
     pub(super) nodes: Vec<Node>,
@@ -67,6 +72,30 @@ impl<'a> Lowering<'_, 'a> {
 
     pub(super) fn error(&mut self, make: impl FnOnce() -> Diagnostic) {
         self.findings.error(make);
+    }
+
+    /// The target of a stream variable; `span` is the place of its id or label.
+    pub(super) fn target(&mut self, selector: &StreamSelector, span: Span) -> Target {
+        match selector {
+            StreamSelector::Id(id) => Target::Stream(*id),
+            StreamSelector::Label(label) => {
+                if self.labelled.len() >= LABELLED_MAX {
+                    self.error(|| {
+                        Diagnostic::error(
+                            span,
+                            format!("an objective binds at most {LABELLED_MAX} streams by label"),
+                        )
+                    });
+                    return Target::Labelled(0);
+                }
+                self.labelled.push(Labelled {
+                    label: label.clone(),
+                    symbol: crate::fact::symbol(label),
+                    span,
+                });
+                Target::Labelled((self.labelled.len() - 1) as u8)
+            }
+        }
     }
 
     /// Lowers an expression that must be of a type.
@@ -149,7 +178,12 @@ impl<'a> Lowering<'_, 'a> {
                 let known = self.variable(*variable)?;
                 match known.target {
                     Target::Adu(number) => self.adu_field(number, *field, span),
-                    Target::Stream(stream) => self.stream_field(stream, *field, span),
+                    Target::Stream(stream) => {
+                        self.stream_field(StreamRef::Known(stream), *field, span)
+                    }
+                    Target::Labelled(number) => {
+                        self.stream_field(StreamRef::Labelled(number), *field, span)
+                    }
                 }
             }
             ExprKind::Attribute {
@@ -271,7 +305,7 @@ impl Target {
     pub(super) fn kind(self) -> VariableKind {
         match self {
             Self::Adu(_) => VariableKind::Adu,
-            Self::Stream(_) => VariableKind::Stream,
+            Self::Stream(_) | Self::Labelled(_) => VariableKind::Stream,
         }
     }
 }

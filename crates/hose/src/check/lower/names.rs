@@ -1,13 +1,11 @@
 //! Lowering of names: variables, fields of ADUs and streams, attributes of channels.
 
-use anabranch_base::StreamId;
-
 use super::{Known, Lowered, Lowering, Target};
 use crate::{
     builtin,
     diagnostic::{Diagnostic, nearest},
     fact::{AduFact, StreamFact},
-    program::Node,
+    program::{Node, StreamRef},
     span::Span,
     syntax::ast::{Level, Name},
     types::Type,
@@ -32,7 +30,7 @@ impl<'a> Lowering<'_, 'a> {
                 format!("'{}' is an ADU, not a value", name.text),
                 format!("name one of its fields, as in '{}::stream_seq'", name.text),
             ),
-            Some(Target::Stream(_)) => (
+            Some(Target::Stream(_) | Target::Labelled(_)) => (
                 format!("'{}' is a stream, not a value", name.text),
                 format!("name one of its fields, as in '{}::latency_ave'", name.text),
             ),
@@ -145,15 +143,25 @@ impl<'a> Lowering<'_, 'a> {
 
     pub(super) fn stream_field(
         &mut self,
-        stream: StreamId,
+        stream: StreamRef,
         field: Name<'_>,
         span: Span,
     ) -> Lowered {
         let level = self.facts.level;
+        if self.own.is_some() && matches!(stream, StreamRef::Labelled(_)) {
+            self.error(|| {
+                Diagnostic::error(
+                    span,
+                    "this stream is bound by its label, so no filter can use it",
+                )
+                .help("compare it in the goal")
+            });
+            return None;
+        }
         if let Some(entry) = builtin::find(builtin::STREAM_FIELDS, field.text, level) {
-            let node = match entry.means {
-                StreamFact::StreamId => Node::Constant(stream.0 as f64),
-                fact => Node::Stream { stream, fact },
+            let node = match (entry.means, stream) {
+                (StreamFact::StreamId, StreamRef::Known(id)) => Node::Constant(id.0 as f64),
+                (fact, _) => Node::Stream { stream, fact },
             };
             return Some((self.push(node, span), Type::Numeric));
         }
