@@ -1,8 +1,8 @@
 //! `anabranch hose check`: errors and contents of files of objectives.
 
 use anabranch_hose::{
-    Diagnostic, Objective, Program, RateDemand, RateObjective, Report, Severity, Shape, Vocabulary,
-    compile,
+    Diagnostic, Objective, Program, RateDemand, RateObjective, Report, Severity, Shape,
+    StreamSelector, Vocabulary, compile,
     provided::{Provided, unprovided},
 };
 use serde_json::{Value, json};
@@ -159,6 +159,7 @@ fn objective(objective: &Objective) -> Value {
         json!({
             "name": variable.name,
             "kind": variable.kind().word(),
+            "label": variable.label(),
             "streams": streams.map(|ids| ids.iter().map(|id| id.0).collect::<Vec<_>>()),
         })
     });
@@ -177,7 +178,14 @@ fn objective(objective: &Objective) -> Value {
 fn rate(rate: &RateObjective) -> Value {
     let mut row = json!({
         "name": rate.name,
-        "stream": rate.stream.0,
+        "stream": match &rate.stream {
+            StreamSelector::Id(id) => Some(id.0),
+            StreamSelector::Label(_) => None,
+        },
+        "label": match &rate.stream {
+            StreamSelector::Id(_) => None,
+            StreamSelector::Label(label) => Some(&**label),
+        },
         "rate_bps": rate.rate.as_bps(),
         "window_ms": rate.window.as_secs_f64() * 1e3,
     });

@@ -1,7 +1,7 @@
 //! Ours: the exact assignment under objectives over one ADU, then local search under the others.
 
 use anabranch_base::Seed;
-use anabranch_hose::{Faults, ObjectiveId, Objectives, Shape};
+use anabranch_hose::{Faults, ObjectiveId, Objectives, Shape, Variable, syntax::ast::VariableKind};
 
 use super::{
     Cycle, Placed, Planner, Schedule,
@@ -117,7 +117,8 @@ impl Assign {
 fn concerned(cycle: &Cycle, objectives: &Objectives) -> Vec<u32> {
     let is_concerned = |adu: &Adu| {
         objectives.iter().any(|(_, objective)| {
-            let mut variables = objective.variables().iter();
+            let of_adus = |variable: &&Variable| variable.kind() == VariableKind::Adu;
+            let mut variables = objective.variables().iter().filter(of_adus);
             objective.shape() == Shape::Combinatorial
                 && variables.any(|variable| {
                     let streams = variable.streams();

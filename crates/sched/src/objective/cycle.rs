@@ -80,6 +80,8 @@ pub struct Sent {
 pub struct Stream {
     /// Its id.
     pub id: StreamId,
+    /// Symbol of its label; NaN if it is not open.
+    pub label: f64,
     /// Mean latency of its ADUs, in milliseconds; NaN while nothing is known, as the others.
     pub latency_ms: f64,
     /// Standard deviation of the latency.
@@ -258,6 +260,11 @@ impl hose::Schedule for Placed<'_> {
         }
     }
 
+    fn labelled(&self, number: u32) -> Option<(StreamId, f64)> {
+        let stream = self.cycle.streams.get(number as usize)?;
+        Some((stream.id, stream.label))
+    }
+
     fn correlated_loss(&self, one: u32, other: u32) -> f64 {
         let ((_, a, outcome_a), (_, b, outcome_b)) = (self.sent(one), self.sent(other));
         let (Some(a), Some(b)) = (a, b) else {
@@ -332,6 +339,15 @@ pub(super) struct Alone<'c> {
     pub slot: &'c Slot,
 }
 
+impl<'c> Alone<'c> {
+    fn unplaced(&self) -> Placed<'c> {
+        Placed {
+            cycle: self.cycle,
+            slots: &[],
+        }
+    }
+}
+
 impl hose::Schedule for Alone<'_> {
     fn adus(&self) -> u32 {
         self.cycle.adus.len() as u32
@@ -343,15 +359,11 @@ impl hose::Schedule for Alone<'_> {
     }
 
     fn stream(&self, stream: StreamId, fact: StreamFact) -> f64 {
-        let slots = &[];
-        hose::Schedule::stream(
-            &Placed {
-                cycle: self.cycle,
-                slots,
-            },
-            stream,
-            fact,
-        )
+        hose::Schedule::stream(&self.unplaced(), stream, fact)
+    }
+
+    fn labelled(&self, number: u32) -> Option<(StreamId, f64)> {
+        hose::Schedule::labelled(&self.unplaced(), number)
     }
 
     fn correlated_loss(&self, _: u32, _: u32) -> f64 {

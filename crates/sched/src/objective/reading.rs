@@ -167,6 +167,7 @@ fn is_of_channel(fact: &AduFact) -> bool {
 fn is_same_stream((one, other): (&Stream, &Stream)) -> bool {
     let measures = |stream: &Stream| {
         [
+            stream.label,
             stream.latency_ms,
             stream.deviation_ms,
             stream.loss,

@@ -96,6 +96,7 @@ impl World {
         };
         let stream = Stream {
             id: StreamId(0),
+            label: anabranch_hose::symbol("v"),
             latency_ms: f64::NAN,
             deviation_ms: f64::NAN,
             loss: f64::NAN,

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
-use anabranch_hose::{AduFact, Objective, Objectives, Shape};
+use anabranch_hose::{AduFact, Objective, Objectives, Shape, Variable, syntax::ast::VariableKind};
 
 use super::pgos::Pgos;
 use crate::{Coalesced, Decision, PlanScheduler, PromiseScheduler, Scheduler};
@@ -275,7 +275,8 @@ fn binds(objective: &Objective, stream: StreamId) -> bool {
         );
         fact.is_of_slot() && !is_of_time
     };
-    let mut variables = objective.variables().iter();
+    let of_adus = |variable: &&Variable| variable.kind() == VariableKind::Adu;
+    let mut variables = objective.variables().iter().filter(of_adus);
     objective.reads().iter().any(is_bound)
         && variables.any(|variable| {
             let streams = variable.streams();

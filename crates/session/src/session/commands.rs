@@ -41,6 +41,7 @@ impl Session {
         self.shares.note_order(id, &spec);
         let has_guarantee = spec.guarantee.is_some();
         self.streams.send.insert(id, self.new_send_stream(id, spec));
+        self.note_opened(id);
         if !has_guarantee {
             self.ask_for_opened(now, id, events);
         }

@@ -187,6 +187,7 @@ impl Session {
             send.announced = true;
             self.shares.note_order(stream, &shared);
             self.streams.send.insert(stream, send);
+            self.note_opened(stream);
         }
         let is_duplex = spec.duplex;
         self.streams

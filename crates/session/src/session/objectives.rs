@@ -17,6 +17,7 @@ use super::Session;
 use crate::{
     event::{Event, SessionEvent, StreamError},
     objective::{Entry, FieldValue, Injected, Kind, ObjectiveError},
+    send::SendStream,
 };
 
 /// Key: session.
@@ -36,17 +37,22 @@ impl ActiveObjectives {
         &mut self.set
     }
 
-    /// Streams that objectives refer to by id, ascending.
-    fn named(&self) -> Vec<StreamId> {
-        let mut named: Vec<StreamId> = (self.set.iter())
+    /// Streams that objectives refer to by id.
+    fn named(&self) -> BTreeSet<StreamId> {
+        (self.set.iter())
             .flat_map(|(_, objective)| objective.variables())
             .filter(|variable| variable.kind() == VariableKind::Stream)
             .flat_map(|variable| variable.streams().unwrap_or_default())
             .copied()
-            .collect();
-        named.sort_unstable();
-        named.dedup();
-        named
+            .collect()
+    }
+
+    /// Symbols of the labels by which objectives refer to streams.
+    fn labels(&self) -> Vec<f64> {
+        let objectives = self.set.iter();
+        let labels = objectives.flat_map(|(_, objective)| objective.stream_labels());
+        let labels: BTreeSet<&str> = labels.collect();
+        labels.into_iter().map(symbol).collect()
     }
 
     fn has_companions(&self) -> bool {
@@ -149,7 +155,12 @@ impl Session {
         self.on_objectives_changed();
         let rates = injected.rates.iter();
         for (id, rate) in rates.clone() {
-            self.ask_for(now, *id, rate, events);
+            let streams = self.streams.send.iter();
+            let selected = streams.filter(|(id, send)| rate.stream.selects(**id, &send.spec.label));
+            let selected: Vec<StreamId> = selected.map(|(id, _)| *id).collect();
+            for stream in selected {
+                self.ask_for(now, *id, stream, rate, events);
+            }
         }
         let ids = injected.objectives.iter().copied();
         Ok(Injected {
@@ -158,25 +169,23 @@ impl Session {
         })
     }
 
-    /// Removes an objective from force; false when it is not in force. A `rate` item's promise is released, and the demand of an
-    /// earlier item for the same stream is made again.
+    /// Removes an objective from force; false when it is not in force. The promises of a `rate` item are released, and the
+    /// demands of earlier items for the same streams are made again.
     pub(crate) fn remove_objective(
         &mut self,
         now: Instant,
         id: ObjectiveId,
         events: &mut VecDeque<Event>,
     ) -> bool {
-        let mut rates = self.scheduling.objectives.set.rates().iter();
-        let stream = rates.clone().find(|(rate, _)| *rate == id);
-        let stream = stream.map(|(_, rate)| rate.stream);
-        // Of several items for one stream, the last one determines its promise.
-        let decides = rates.rfind(|(_, rate)| Some(rate.stream) == stream);
-        let decides = decides.is_some_and(|(rate, _)| *rate == id);
+        let decided: Vec<StreamId> = (self.streams.send.values())
+            .filter(|send| (self.rate_of(send)).is_some_and(|(rate, _)| *rate == id))
+            .map(|send| send.id)
+            .collect();
         if !self.scheduling.objectives.set.remove(id) {
             return false;
         }
         self.on_objectives_changed();
-        if let Some(stream) = stream.filter(|_| decides) {
+        for stream in decided {
             // Releasing is never refused; a stream that is over has nothing to release.
             let _ = self.change_guarantee(now, stream, None, events);
             self.ask_for_opened(now, stream, events);
@@ -184,11 +193,20 @@ impl Session {
         true
     }
 
+    /// The `rate` item that determines the promise of a stream: of several, the last one.
+    fn rate_of(&self, send: &SendStream) -> Option<&(ObjectiveId, RateObjective)> {
+        let mut rates = self.scheduling.objectives.set.rates().iter();
+        rates.rfind(|(_, rate)| rate.stream.selects(send.id, &send.spec.label))
+    }
+
     fn on_objectives_changed(&mut self) {
-        self.scheduling
-            .planning
-            .observed
-            .watch(&self.scheduling.objectives.named());
+        let objectives = &self.scheduling.objectives;
+        let open = self.streams.send.values();
+        self.scheduling.planning.observed.watch(
+            objectives.named(),
+            objectives.labels(),
+            open.map(|send| (send.id, symbol(&send.spec.label))),
+        );
         self.scheduling.planning.has_history = self.scheduling.objectives.has_companions();
         self.pump.is_due = true;
     }
@@ -232,26 +250,34 @@ impl Session {
         provided
     }
 
-    /// Makes the demands of `rate` items for a stream that was opened, or has lost its promise.
+    /// Lets objectives know of a stream that was opened: measures it, if they name it.
+    pub(super) fn note_opened(&mut self, stream: StreamId) {
+        if let Some(send) = self.streams.send.get(&stream) {
+            let label = symbol(&send.spec.label);
+            self.scheduling.planning.observed.open(stream, label);
+        }
+    }
+
+    /// Makes the demand of a `rate` item for a stream that was opened, or has lost its promise.
     pub(super) fn ask_for_opened(
         &mut self,
         now: Instant,
         stream: StreamId,
         events: &mut VecDeque<Event>,
     ) {
-        let rates = self.scheduling.objectives.set.rates();
-        let wanted = rates.iter().rfind(|(_, rate)| rate.stream == stream);
-        if let Some((id, rate)) = wanted.cloned() {
-            self.ask_for(now, id, &rate, events);
+        let send = self.streams.send.get(&stream);
+        if let Some((id, rate)) = send.and_then(|send| self.rate_of(send)).cloned() {
+            self.ask_for(now, id, stream, &rate, events);
         }
     }
 
-    /// Makes the demand of a `rate` item, if its stream is open. A refusal is reported; where it may pass, the stream waits
-    /// for the promise.
+    /// Makes the demand of a `rate` item for a stream. A refusal is reported; where it may pass, the stream waits for the
+    /// promise.
     fn ask_for(
         &mut self,
         now: Instant,
         objective: ObjectiveId,
+        stream: StreamId,
         rate: &RateObjective,
         events: &mut VecDeque<Event>,
     ) {
@@ -259,7 +285,6 @@ impl Session {
         let Ok(wanted) = guarantee(rate) else {
             return;
         };
-        let stream = rate.stream;
         let answer = self.change_guarantee(now, stream, Some(wanted), events);
         if let Err(StreamError::Refused(refusal)) = answer {
             events.push_back(Event::Session {

@@ -1,6 +1,6 @@
 //! Measurements of the streams that objectives name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anabranch_base::StreamId;
 use anabranch_sched::objective::Stream;
@@ -12,10 +12,16 @@ const GAIN: f64 = 1.0 / 16.0;
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     streams: BTreeMap<StreamId, Averages>,
+    /// Streams that objectives name by id, ascending; they are observed whether they are open or not.
+    named: Vec<StreamId>,
+    /// Symbols of the labels by which objectives name streams; these are observed while they are open.
+    labels: Vec<f64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Averages {
+    /// Symbol of the stream's label; NaN while it is not open.
+    label: f64,
     /// Mean latency in milliseconds; NaN before the first ADU.
     mean: f64,
     variance: f64,
@@ -24,19 +30,57 @@ struct Averages {
     loss: f64,
 }
 
+impl Averages {
+    const UNKNOWN: Self = Self {
+        label: f64::NAN,
+        mean: f64::NAN,
+        variance: 0.0,
+        jitter: f64::NAN,
+        last: f64::NAN,
+        loss: f64::NAN,
+    };
+}
+
 impl Observed {
-    /// Observes just these streams, ascending.
-    pub(super) fn watch(&mut self, streams: &[StreamId]) {
-        self.streams
-            .retain(|id, _| streams.binary_search(id).is_ok());
-        for &stream in streams {
-            self.streams.entry(stream).or_insert(Averages {
-                mean: f64::NAN,
-                variance: 0.0,
-                jitter: f64::NAN,
-                last: f64::NAN,
-                loss: f64::NAN,
-            });
+    /// Observes just the streams with these ids and those with these labels; `open` are all open streams, with the
+    /// symbols of their labels.
+    pub(super) fn watch(
+        &mut self,
+        named: BTreeSet<StreamId>,
+        labels: Vec<f64>,
+        open: impl Iterator<Item = (StreamId, f64)>,
+    ) {
+        self.named = named.into_iter().collect();
+        self.labels = labels;
+        let labels = &self.labels;
+        let named = &self.named;
+        self.streams.retain(|id, averages| {
+            named.binary_search(id).is_ok() || labels.contains(&averages.label)
+        });
+        for &id in named {
+            self.streams.entry(id).or_insert(Averages::UNKNOWN);
+        }
+        for (id, label) in open {
+            self.open(id, label);
+        }
+    }
+
+    /// A stream is open; `label` is the symbol of its label.
+    pub(super) fn open(&mut self, id: StreamId, label: f64) {
+        if self.labels.contains(&label) {
+            self.streams.entry(id).or_insert(Averages::UNKNOWN);
+        }
+        if let Some(averages) = self.streams.get_mut(&id) {
+            averages.label = label;
+        }
+    }
+
+    /// A stream is over.
+    pub(super) fn forget(&mut self, id: StreamId) {
+        if self.named.binary_search(&id).is_err() {
+            self.streams.remove(&id);
+        } else if let Some(averages) = self.streams.get_mut(&id) {
+            averages.label = f64::NAN;
         }
     }
 
@@ -75,6 +119,7 @@ impl Observed {
     pub(super) fn streams(&self) -> impl Iterator<Item = Stream> + '_ {
         self.streams.iter().map(|(&id, averages)| Stream {
             id,
+            label: averages.label,
             latency_ms: averages.mean,
             deviation_ms: if averages.mean.is_nan() {
                 f64::NAN
@@ -96,7 +141,11 @@ mod tests {
         let mut observed = Observed::default();
         let stream = StreamId(4);
         observed.note(stream, Some(1.0));
-        observed.watch(&[stream]);
+        let watch = |observed: &mut Observed, named: &[StreamId]| {
+            let named = named.iter().copied().collect();
+            observed.watch(named, Vec::new(), std::iter::empty());
+        };
+        watch(&mut observed, &[stream]);
         let now = |observed: &Observed| observed.streams().next().expect("it is watched");
         assert!(
             now(&observed).latency_ms.is_nan(),
@@ -111,7 +160,39 @@ mod tests {
         assert!((7.0..11.0).contains(&seen.deviation_ms), "{seen:?}");
         assert!((0.15..0.35).contains(&seen.loss), "{seen:?}");
         assert!((10.0..20.0).contains(&seen.jitter_ms), "{seen:?}");
-        observed.watch(&[]);
+        watch(&mut observed, &[]);
         assert_eq!(observed.streams().count(), 0);
+    }
+
+    #[test]
+    fn streams_are_found_by_label_while_they_are_open() {
+        let ids = |observed: &Observed| -> Vec<u64> {
+            let labelled = observed.streams().filter(|stream| stream.label == 7.0);
+            labelled.map(|stream| stream.id.0).collect()
+        };
+        let mut observed = Observed::default();
+        let named = BTreeSet::from([StreamId(4)]);
+        let open = [(2, 7.0), (4, 7.0), (6, 8.0)];
+        let open = open.map(|(id, label)| (StreamId(id), label));
+        observed.watch(named.clone(), vec![7.0], open.into_iter());
+        assert_eq!(ids(&observed), [2, 4]);
+        observed.note(StreamId(2), Some(5.0));
+        observed.open(StreamId(8), 7.0);
+        observed.open(StreamId(10), 8.0);
+        assert_eq!(ids(&observed), [2, 4, 8]);
+
+        for over in [4, 8] {
+            observed.forget(StreamId(over));
+        }
+        assert_eq!(ids(&observed), [2]);
+        assert_eq!(
+            observed.streams().count(),
+            2,
+            "stream 4 has an id in an objective"
+        );
+        // Measurements stay when other objectives come.
+        observed.watch(BTreeSet::new(), vec![7.0], open.into_iter().take(1));
+        let kept = observed.streams().next().expect("it is open");
+        assert_eq!((kept.id.0, kept.latency_ms), (2, 5.0));
     }
 }

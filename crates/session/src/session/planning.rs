@@ -61,6 +61,7 @@ impl Planning {
     /// Forgets a stream that is over.
     pub(super) fn forget(&mut self, stream: StreamId) {
         self.turns.forget(stream);
+        self.observed.forget(stream);
     }
 }
 

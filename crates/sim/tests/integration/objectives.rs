@@ -306,6 +306,25 @@ fn objectives_find_streams_by_their_labels() {
     assert!(wanted < unwanted, "{wanted}, {unwanted}");
 }
 
+/// A stream variable that is bound by label stands for the open streams with that label, which are measured.
+#[test]
+fn stream_variables_are_bound_by_label() {
+    let with = |label: &str| {
+        let text = format!(
+            "hose 2
+            objective quick {{
+                context {{ adu:x {{ label == \"b\" }} stream:s {{ label == \"{label}\" }} }}
+                goal {{ (expected(x::latency) <= 700) && (s::latency_ave > 0) && (s::loss_rate < 50) }}
+                utility {{ x {{ 700 - expected(x::latency) }} }}
+            }}"
+        );
+        let ([_, mean], _) = delays(Policy::Assign, &text);
+        mean
+    };
+    let (present, absent) = (with("b"), with("c"));
+    assert!(present < 30.0 && absent > present, "{present}, {absent}");
+}
+
 /// An ADU that waits alone can only be placed beside its predecessor while the history knows where that was sent.
 #[test]
 fn an_objective_over_two_adus_knows_where_the_first_was_sent() {
@@ -519,12 +538,18 @@ fn errors_change_nothing_and_faults_and_refusals_are_reported_once() {
 /// Two `rate` items for one stream: the last one applies, and the first one after the last is removed.
 #[test]
 fn an_earlier_rate_applies_again_when_a_later_one_is_removed() {
+    for stream in ["stream_id == 2", "label == \"b\""] {
+        check_earlier_rate(stream);
+    }
+}
+
+fn check_earlier_rate(stream: &str) {
     let (mut world, session) = world(5, Policy::Assign);
     // Its streams are open.
     world.run_for(Duration::from_millis(200));
     let item = |name: &str, rate: u64| {
         format!(
-            "hose 2\nrate {name} {{ context {{ stream:s {{ stream_id == 2 }} }} at_least {{ {rate} }} probability {{ 95 }} }}"
+            "hose 2\nrate {name} {{ context {{ stream:s {{ {stream} }} }} at_least {{ {rate} }} probability {{ 95 }} }}"
         )
     };
     let ids = [("low", 1_000_000), ("mid", 1_500_000), ("high", 2_000_000)]
@@ -555,16 +580,24 @@ fn an_earlier_rate_applies_again_when_a_later_one_is_removed() {
 /// A `rate` item applies to data that this side sends on a stream that the peer opens later.
 #[test]
 fn a_rate_is_asked_for_when_the_peer_opens_the_stream() {
+    for stream in ["stream_id == 4", "label == \"talk\""] {
+        check_rate_of_peer(stream);
+    }
+}
+
+fn check_rate_of_peer(selected: &str) {
     let (mut world, session) = world(6, Policy::Assign);
     world.run_for(Duration::from_millis(200));
     let back = world.engine(1).session_ids()[0];
     let now = world.now();
-    let text = "hose 2\nrate answers { context { stream:s { stream_id == 4 } } at_least { 1000000 } probability { 95 } }";
+    let text = format!(
+        "hose 2\nrate answers {{ context {{ stream:s {{ {selected} }} }} at_least {{ 1000000 }} probability {{ 95 }} }}"
+    );
     let injected = world
         .engine(1)
         .session(back)
         .unwrap()
-        .inject_objectives(now, text);
+        .inject_objectives(now, &text);
     injected.expect("a good text");
     let spec = StreamSpec {
         duplex: true,

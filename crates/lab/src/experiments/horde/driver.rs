@@ -157,6 +157,7 @@ fn frame(setting: &Setting) -> Cycle {
     }
     let stream = |id| Stream {
         id: StreamId(id),
+        label: f64::NAN,
         latency_ms: f64::NAN,
         deviation_ms: f64::NAN,
         loss: f64::NAN,
