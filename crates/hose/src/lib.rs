@@ -41,7 +41,7 @@ pub mod vocabulary;
 
 pub use check::VARIABLES_MAX;
 pub use diagnostic::{Diagnostic, Report, Severity};
-pub use evaluate::{Faults, Limits, ObjectiveId, Objectives, Schedule};
+pub use evaluate::{Faults, Limits, ObjectiveId, Objectives, Schedule, Tally};
 pub use fact::{AduFact, FieldId, StreamFact, symbol};
 pub use program::{Objective, Program, RateDemand, RateObjective, Shape, StreamSelector, Variable};
 pub use provided::Provided;

@@ -111,15 +111,21 @@ impl<'m, S: Schedule + ?Sized> Machine<'m, S> {
     /// Gain of the context; 0 unless its goal is true and everything in it is known.
     pub(crate) fn gain(&mut self, objective: &Objective) -> f64 {
         let before = std::mem::take(&mut self.faults);
+        let gain = self.outcome(objective);
+        self.faults = self.faults.union(before);
+        gain.unwrap_or(0.0)
+    }
+
+    /// Gain of the context; `None` unless its goal is true and everything in it is known. To be called without faults.
+    pub(super) fn outcome(&mut self, objective: &Objective) -> Option<f64> {
+        let is_met = self.value(objective.goal) != 0.0;
         let mut sum = 0.0;
-        if self.value(objective.goal) != 0.0 {
+        if is_met {
             for &(_, value) in &objective.gains {
                 sum += self.value(value);
             }
         }
-        let is_sound = self.is_sound();
-        self.faults = self.faults.union(before);
-        if is_sound { sum } else { 0.0 }
+        (is_met && self.is_sound()).then_some(sum)
     }
 
     /// True if everything that was evaluated since the faults were taken has a value.

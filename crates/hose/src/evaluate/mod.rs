@@ -11,6 +11,8 @@
 //! | `batch` | gains of an objective over one ADU in many slots at once |
 //! | `contexts` | the contexts of one objective, with a bound |
 //! | `objectives` | [`Objectives`]: those in force, their candidates, sums and faults |
+//! | `tally` | [`Tally`]: contexts, utility and faults of what was sent lately |
+//! | `sent` | evaluation of what was sent, for tallies |
 //! | `faults` | [`Faults`]: errors of an evaluation, and their results |
 
 mod batch;
@@ -19,6 +21,8 @@ mod faults;
 pub(crate) mod machine;
 mod objectives;
 mod schedule;
+mod sent;
+mod tally;
 
 pub use batch::{Batch, Places};
 pub(crate) use contexts::{ByStream, Candidates, Involving, visit};
@@ -28,3 +32,4 @@ pub use objectives::{
     InjectError, Injected, Limits, OBJECTIVES_MAX, ObjectiveId, Objectives, Single,
 };
 pub use schedule::Schedule;
+pub use tally::{TALLY_WINDOW, Tally};

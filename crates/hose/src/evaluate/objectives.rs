@@ -5,6 +5,8 @@ use super::{
     faults::Faults,
     machine::Machine,
     schedule::Schedule,
+    sent::Sent,
+    tally::Intervals,
 };
 use crate::{
     Report,
@@ -64,14 +66,24 @@ pub enum InjectError {
 
 /// One objective in force.
 #[derive(Clone, Debug)]
-struct Entry {
-    id: ObjectiveId,
-    objective: Objective,
+pub(super) struct Entry {
+    pub(super) id: ObjectiveId,
+    pub(super) objective: Objective,
     candidates: Candidates,
     /// All faults so far.
     faults: Faults,
     /// Faults that have been reported.
     reported: Faults,
+    /// Faults that are in no interval of the tally yet.
+    pub(super) fresh: Faults,
+    pub(super) tally: Intervals,
+}
+
+impl Entry {
+    pub(super) fn add_faults(&mut self, faults: Faults) {
+        self.faults = self.faults.union(faults);
+        self.fresh = self.fresh.union(faults);
+    }
 }
 
 /// An objective over one ADU, and the ADUs that pass its filter.
@@ -95,10 +107,11 @@ pub struct Single<'o> {
 pub struct Objectives {
     limits: Limits,
     vocabulary: Vocabulary,
-    entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry>,
     rates: Vec<(ObjectiveId, RateObjective)>,
     next: u64,
     by_stream: ByStream,
+    pub(super) sent: Sent,
     /// Bindings tried since [`Objectives::begin`].
     tried: u64,
 }
@@ -145,6 +158,8 @@ impl Objectives {
                 candidates: Candidates::default(),
                 faults: Faults::NONE,
                 reported: Faults::NONE,
+                fresh: Faults::NONE,
+                tally: Intervals::default(),
             });
         }
         let mut rates = Vec::new();
@@ -183,6 +198,11 @@ impl Objectives {
             .map(|entry| (entry.id, &entry.objective))
     }
 
+    /// True if no objective is in force; rates do not count.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// One of the objectives in force, by its [place](Single::place).
     ///
     /// # Panics
@@ -212,7 +232,7 @@ impl Objectives {
         self.by_stream.fill(schedule);
         for entry in &mut self.entries {
             let faults = (entry.candidates).find(&entry.objective, schedule, &self.by_stream);
-            entry.faults = entry.faults.union(faults);
+            entry.add_faults(faults);
         }
     }
 
@@ -271,7 +291,8 @@ impl Objectives {
                 tries,
                 &mut add,
             );
-            entry.faults = entry.faults.union(machine.faults);
+            let faults = machine.faults;
+            entry.add_faults(faults);
         }
         total
     }
@@ -314,7 +335,7 @@ impl Objectives {
     /// Records faults of an evaluation by [`Objective::gain`], to be reported with the others.
     pub fn note(&mut self, id: ObjectiveId, faults: Faults) {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == id) {
-            entry.faults = entry.faults.union(faults);
+            entry.add_faults(faults);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Faults have defined results and are reported once, contexts are bounded, and partial evaluation agrees with full
 //! evaluation.
 
-use anabranch_base::StreamId;
+use anabranch_base::{Instant, StreamId};
 use anabranch_hose::{
     AduFact, Faults, Limits, NUMBER_MAX, Objectives, Schedule, StreamFact, Vocabulary,
     evaluate::InjectError, symbol,
@@ -222,6 +222,59 @@ fn the_bindings_of_labels_are_bounded() {
     assert!((900.0..=1024.0).contains(&utility), "{utility}");
     let (_, faults) = objectives.take_faults()[0];
     assert_eq!(faults, Faults::TOO_MANY_CONTEXTS);
+}
+
+#[test]
+fn tallies_count_what_was_sent_in_the_last_minute() {
+    let text = [
+        objective("stream_id == 1", "expected(a::latency) < 200", "10"),
+        objective("stream_id == 1", "a::length / a::queue_delay > 0", "1"),
+        "objective { context { adu:a { stream_id == 1 } adu:b { stream_id == 1 } } goal { a::stream_seq <= b::stream_seq }
+            utility { a { 1 } } }"
+            .to_owned(),
+        "objective { context { stream:s { stream_id == 0 } } goal { s::loss_rate < 5 } utility { s { 3 } } }".to_owned(),
+    ];
+    let mut objectives = objectives(&text.concat());
+    let plan = Plan::all(6);
+    let at = Instant::from_secs;
+    let tallies = |objectives: &Objectives, now| -> Vec<(u64, u64, f64, u64)> {
+        let all = objectives.tallies(at(now));
+        all.map(|(_, one)| {
+            (
+                one.contexts,
+                one.contexts_met,
+                one.utility,
+                one.contexts_faulty,
+            )
+        })
+        .collect()
+    };
+    // ADU 1 has a latency of 170 ms, ADU 4 one of 380 ms; ADU 0 is of another stream.
+    for (now, adu) in [(0, 1), (30, 4), (30, 0)] {
+        objectives.note_sent(at(now), &plan, adu);
+    }
+    objectives.note_streams(at(30), &plan);
+    // Of pairs, those of each with itself and with the other, which both are in the plan from the start.
+    let expected = [
+        (2, 1, 10.0, 0),
+        (2, 0, 0.0, 2),
+        (6, 4, 4.0, 0),
+        (1, 1, 3.0, 0),
+    ];
+    assert_eq!(tallies(&objectives, 31), expected);
+    let faults: Vec<Faults> = objectives
+        .tallies(at(31))
+        .map(|(_, one)| one.faults)
+        .collect();
+    assert_eq!(faults[1], Faults::DIVISION_BY_ZERO);
+    assert_eq!(tallies(&objectives, 61)[0], (1, 0, 0.0, 0));
+    assert_eq!(tallies(&objectives, 95)[0], (0, 0, 0.0, 0));
+
+    // What planning alone has found is shown, too.
+    let (id, _) = objectives.iter().next().unwrap();
+    objectives.note(id, Faults::OVERFLOW);
+    let (_, first) = objectives.tallies(at(200)).next().unwrap();
+    assert_eq!((first.contexts, first.faults), (0, Faults::OVERFLOW));
 }
 
 #[test]

@@ -153,6 +153,28 @@ impl Cycle {
         at.ok().map(|at| &self.streams[at])
     }
 
+    /// P(both are lost | either is lost), of two ADUs in their slots or with their outcomes.
+    pub(super) fn correlated_loss(
+        &self,
+        (a, outcome_a): (Option<&Slot>, Outcome),
+        (b, outcome_b): (Option<&Slot>, Outcome),
+    ) -> f64 {
+        let (Some(a), Some(b)) = (a, b) else {
+            return f64::NAN;
+        };
+        let both = self.correlation.both(a, b);
+        match (outcome_a, outcome_b) {
+            (Outcome::Open, Outcome::Open) => both,
+            (Outcome::Lost, Outcome::Lost) => 1.0,
+            // One arrived: they were not lost both.
+            (Outcome::Acked { .. }, _) | (_, Outcome::Acked { .. }) => 0.0,
+            // One is lost: P(the other is, too), both being as likely to be lost.
+            (Outcome::Lost, Outcome::Open) | (Outcome::Open, Outcome::Lost) => {
+                2.0 * both / (1.0 + both)
+            }
+        }
+    }
+
     pub(super) fn of_adu(
         &self,
         adu: &Adu,
@@ -267,20 +289,7 @@ impl hose::Schedule for Placed<'_> {
 
     fn correlated_loss(&self, one: u32, other: u32) -> f64 {
         let ((_, a, outcome_a), (_, b, outcome_b)) = (self.sent(one), self.sent(other));
-        let (Some(a), Some(b)) = (a, b) else {
-            return f64::NAN;
-        };
-        let both = self.cycle.correlation.both(a, b);
-        match (outcome_a, outcome_b) {
-            (Outcome::Open, Outcome::Open) => both,
-            (Outcome::Lost, Outcome::Lost) => 1.0,
-            // One arrived: they were not lost both.
-            (Outcome::Acked { .. }, _) | (_, Outcome::Acked { .. }) => 0.0,
-            // One is lost: P(the other is, too), both being as likely to be lost.
-            (Outcome::Lost, Outcome::Open) | (Outcome::Open, Outcome::Lost) => {
-                2.0 * both / (1.0 + both)
-            }
-        }
+        self.cycle.correlated_loss((a, outcome_a), (b, outcome_b))
     }
 }
 

@@ -7,6 +7,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`cycle`] | [`Cycle`], and [`Placed`]: a cycle with a schedule, as objectives see it |
+//! | `just_sent` | [`JustSent`]: an ADU in the slot that it took, beside those sent before |
 //! | [`turns`] | [`Turns`]: of which streams the ADUs of a cycle are |
 //! | [`random_walk`] | the published search: the best of 25 random schedules |
 //! | [`assign`] | ours: the exact assignment under objectives over one ADU, then local search under the others |
@@ -18,6 +19,7 @@
 pub mod assign;
 mod classes;
 pub mod cycle;
+mod just_sent;
 mod keyed;
 mod lifetime;
 mod local;
@@ -37,6 +39,7 @@ use anabranch_hose::Objectives;
 pub use self::{
     assign::Assign,
     cycle::{Adu, Channel, Cycle, Fields, Outcome, Placed, Sent, Stream},
+    just_sent::JustSent,
     random_walk::RandomWalk,
     turns::Turns,
 };
