@@ -14,7 +14,7 @@ use anabranch_session::{
     ObjectiveError, ObjectiveId, SecretKey, SessionStats, StreamError, StreamSpec, StreamStats,
     hose::Provided,
     metering::Period,
-    objective::{self, Injected},
+    objective::{self, Injected, Tally},
 };
 
 use crate::{
@@ -427,6 +427,18 @@ impl Host {
             .engine
             .session(session)
             .map(|mut session| session.objectives())
+            .unwrap_or_default()
+    }
+
+    /// Contexts, utility and faults of each objective of a session within the last minute.
+    pub fn tallies(&self, session: SessionId) -> Vec<(ObjectiveId, Tally)> {
+        let shared = &self.inner.shared;
+        let now = self.clock().now();
+        shared
+            .lock()
+            .engine
+            .session(session)
+            .map(|mut session| session.tallies(now))
             .unwrap_or_default()
     }
 

@@ -3,7 +3,7 @@
 use anabranch_hose::{Position, Report, Type, VocabularyError, evaluate::InjectError};
 use anabranch_spec::GuaranteeError;
 
-pub use anabranch_hose::{Faults, ObjectiveId};
+pub use anabranch_hose::{Faults, ObjectiveId, Tally, evaluate::TALLY_WINDOW};
 /// Arguments of a [`Callback`](crate::Callback).
 pub use anabranch_sched::objective::Adu;
 pub use anabranch_spec::Slot;

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use anabranch_base::{ChannelId, Instant, Rate, SessionId, StreamId};
-use anabranch_hose::Provided;
+use anabranch_hose::{Provided, Tally};
 use anabranch_sched::{AnyScheduler, Callback, Policy};
 use anabranch_spec::{Guarantee, StreamSpec};
 use bytes::Bytes;
@@ -188,6 +188,12 @@ impl<'e> SessionMut<'e> {
     /// The objectives in force in a session.
     pub fn objectives(&mut self) -> Vec<objective::Entry> {
         self.state().objectives()
+    }
+
+    /// Contexts, utility and faults of each objective in force within the last minute: of ADUs that were sent while the policy
+    /// followed objectives. Objectives over streams alone count once a second while something is sent, `rate` items not at all.
+    pub fn tallies(&mut self, now: Instant) -> Vec<(ObjectiveId, Tally)> {
+        self.state().tallies(now)
     }
 
     /// What objectives can refer to now: labels of the streams that send, fields that applications have given ADUs, technologies

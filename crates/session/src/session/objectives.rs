@@ -1,10 +1,14 @@
 //! Objectives in force, header fields of ADUs, and `rate` items, which become promises.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use anabranch_base::{Instant, StreamId};
 use anabranch_hose::{
-    FieldId, ObjectiveId, Objectives, RateDemand, RateObjective, Shape, Type, VocabularyError,
+    FieldId, ObjectiveId, Objectives, RateDemand, RateObjective, Shape, Tally, Type,
+    VocabularyError,
     evaluate::InjectError,
     provided::{Item, Provided},
     symbol,
@@ -20,12 +24,17 @@ use crate::{
     send::SendStream,
 };
 
+/// Time from one count of objectives over streams alone to the next.
+const STREAMS_PERIOD: Duration = Duration::from_secs(1);
+
 /// Key: session.
 #[derive(Debug, Default)]
 pub(super) struct ActiveObjectives {
     set: Objectives,
     /// Fields that applications have given ADUs.
     given: BTreeSet<FieldId>,
+    /// Time at which objectives over streams alone are to be counted next; `None` if there are none.
+    streams_due: Option<Instant>,
 }
 
 impl ActiveObjectives {
@@ -55,9 +64,18 @@ impl ActiveObjectives {
         labels.into_iter().map(symbol).collect()
     }
 
-    fn has_companions(&self) -> bool {
+    /// True once every [`STREAMS_PERIOD`] while objectives over streams alone are in force.
+    pub(super) fn are_streams_due(&mut self, now: Instant) -> bool {
+        let is_due = self.streams_due.is_some_and(|due| due <= now);
+        if is_due {
+            self.streams_due = Some(now + STREAMS_PERIOD);
+        }
+        is_due
+    }
+
+    fn has(&self, shape: Shape) -> bool {
         let mut all = self.set.iter();
-        all.any(|(_, objective)| objective.shape() == Shape::Combinatorial)
+        all.any(|(_, objective)| objective.shape() == shape)
     }
 
     /// Header fields by number, from names and values; they override those that were set before.
@@ -207,7 +225,10 @@ impl Session {
             objectives.labels(),
             open.map(|send| (send.id, symbol(&send.spec.label))),
         );
-        self.scheduling.planning.has_history = self.scheduling.objectives.has_companions();
+        let objectives = &mut self.scheduling.objectives;
+        self.scheduling.planning.has_history = objectives.has(Shape::Combinatorial);
+        let due = objectives.streams_due.unwrap_or(Instant::EPOCH);
+        objectives.streams_due = objectives.has(Shape::Streams).then_some(due);
         self.pump.is_due = true;
     }
 
@@ -231,6 +252,11 @@ impl Session {
             text: format!("{} for {}", rate.rate, rate.stream),
         });
         objectives.chain(rates).collect()
+    }
+
+    /// Contexts, utility and faults of each objective within the last minute; `rate` items have none.
+    pub(crate) fn tallies(&self, now: Instant) -> Vec<(ObjectiveId, Tally)> {
+        self.scheduling.objectives.set.tallies(now).collect()
     }
 
     /// What objectives can refer to now: labels of the streams that send, fields that applications gave ADUs, technologies and

@@ -174,7 +174,7 @@ mod tests {
         let named = BTreeSet::from([StreamId(4)]);
         let open = [(2, 7.0), (4, 7.0), (6, 8.0)];
         let open = open.map(|(id, label)| (StreamId(id), label));
-        observed.watch(named.clone(), vec![7.0], open.into_iter());
+        observed.watch(named, vec![7.0], open.into_iter());
         assert_eq!(ids(&observed), [2, 4]);
         observed.note(StreamId(2), Some(5.0));
         observed.open(StreamId(8), 7.0);

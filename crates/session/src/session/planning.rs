@@ -6,10 +6,13 @@ use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_estimate::model::Supply;
 use anabranch_hose::symbol;
 use anabranch_metering::Price;
-use anabranch_sched::objective::{Adu, Channel, Cycle, Outcome, Sent, Turns};
+use anabranch_sched::objective::{Adu, Channel, Cycle, JustSent, Outcome, Placed, Sent, Turns};
 use anabranch_spec::{ChannelMask, Correlation};
 
-use super::{Session, channels::Channels, observed::Observed, pump::Run, supply::supply};
+use super::{
+    Session, channels::Channels, observed::Observed, pump::Run, scheduling::Scheduling,
+    supply::supply,
+};
 use crate::send::{AduOutcome, Piece};
 
 /// Most ADUs, and fragments of them, in one cycle.
@@ -144,6 +147,24 @@ impl Session {
             .correlate(channels, &mut cycle.correlation);
     }
 
+    /// Counts objectives over streams alone in their tallies, once a second while something is sent.
+    pub(super) fn note_stream_objectives(&mut self, now: Instant) {
+        let Scheduling {
+            objectives,
+            planning,
+            ..
+        } = &mut self.scheduling;
+        if !objectives.are_streams_due(now) {
+            return;
+        }
+        let cycle = &mut planning.cycle;
+        cycle.streams.clear();
+        cycle.streams.extend(planning.observed.streams());
+        objectives
+            .in_force_mut()
+            .note_streams(now, &Placed { cycle, slots: &[] });
+    }
+
     fn draw_slots(&mut self, run: &mut Run<'_>, look_ahead: Duration) {
         let Planning { cycle, .. } = &mut self.scheduling.planning;
         cycle.slots.clear();
@@ -245,7 +266,7 @@ impl Session {
         adus.sort_unstable_by_key(|adu| (adu.stream, adu.sequence, adu.turn));
     }
 
-    /// Records an ADU that a policy which plans has sent: counts as a turn, and enters the history.
+    /// Records an ADU that a policy which plans has sent: counts as a turn, enters the tallies of objectives, and the history.
     pub(super) fn note_sent(
         &mut self,
         run: &mut Run<'_>,
@@ -259,10 +280,13 @@ impl Session {
         }
         let view = &run.scratch.streams.all()[stream];
         self.scheduling.planning.turns.charge(view, bytes);
-        if !self.scheduling.planning.has_history {
+        let objectives = self.scheduling.objectives.in_force_mut();
+        if objectives.is_empty() {
             return;
         }
-        let Planning { cycle, .. } = &mut self.scheduling.planning;
+        let Planning {
+            cycle, has_history, ..
+        } = &mut self.scheduling.planning;
         let channel = channels.iter().next().map(|channel| channel as u32);
         let Some(view) = channel.and_then(|channel| run.scratch.channels.get(channel as usize))
         else {
@@ -288,12 +312,18 @@ impl Session {
                 again.slot = slot;
                 continue;
             }
+            let (adu, slot) = (adu, &slot);
+            objectives.note_sent(run.now, &JustSent { cycle, adu, slot }, 0);
+            if !*has_history {
+                continue;
+            }
+            let adu = adu.clone();
             if cycle.history.len() >= HISTORY_MAX {
                 cycle.history.remove(0);
             }
             cycle.history.push(Sent {
-                adu: adu.clone(),
-                slot,
+                adu,
+                slot: *slot,
                 outcome: Outcome::Open,
             });
         }

@@ -179,12 +179,14 @@ impl Session {
         }
     }
 
-    /// Reports to channels whether the network limits them, and to streams the rate that they may send.
+    /// Reports to channels whether the network limits them, and to streams the rate that they may send; counts objectives over
+    /// streams.
     fn conclude(&mut self, run: &mut Run<'_>) {
         self.settle_limits(run);
         self.wait_for_caps();
         self.shed(run);
         self.note_shares(run);
+        self.note_stream_objectives(run.now);
     }
 
     /// Drops ADUs that are predicted to be late and would make more of their stream late. O(streams in the view), if any

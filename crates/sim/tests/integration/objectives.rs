@@ -325,6 +325,65 @@ fn stream_variables_are_bound_by_label() {
     assert!(present < 30.0 && absent > present, "{present}, {absent}");
 }
 
+/// Tallies count each ADU once, in the slot that it took; what the planner looked at besides does not count.
+#[test]
+fn tallies_count_what_was_sent() {
+    let (mut world, session) = world(8, Policy::Assign);
+    world.run_for(Duration::from_millis(200));
+    let text = "hose 2
+        objective by_quick { context { adu:a { label == \"b\" } } goal { a::channel::id == 0 } utility { a { 2 } } }
+        objective twice { context { adu:a { label == \"b\" } adu:b { (label == \"b\") && (stream_seq == a::stream_seq + 1) } }
+            goal { a::channel::id == b::channel::id } utility { a { 1 } } }
+        objective voice { context { stream:s { label == \"b\" } } goal { s::latency_ave > 0 } utility { s { 1 } } }
+        objective unknown { context { adu:a { label == \"b\" } } goal { a::channel::colour == 3 } utility { a { 1 } } }";
+    inject(&mut world, session, text);
+    let sent = |world: &mut World| {
+        let engine = world.engine(0);
+        let stats = engine
+            .session(session)
+            .map(|mut session| session.stream_stats());
+        let stats = stats.unwrap_or_default();
+        let of = stats.iter().find(|stats| stats.spec.label == "b");
+        of.map_or(0, |stats| stats.acked_adus)
+    };
+    let before = sent(&mut world);
+    world.run_for(Duration::from_secs(5));
+    let sent = sent(&mut world) - before;
+    let now = world.now();
+    let tallies = world
+        .engine(0)
+        .session(session)
+        .map(|mut session| session.tallies(now))
+        .expect("it is open");
+    let [(_, quick), (_, twice), (_, voice), (_, unknown)] = tallies[..] else {
+        panic!("{tallies:?}");
+    };
+    // Some are under way.
+    let near = |contexts: u64| contexts.abs_diff(sent) <= 60;
+    assert!(sent > 1_000 && near(quick.contexts), "{sent}, {quick:?}");
+    assert!(quick.contexts_met > sent / 2, "{quick:?}");
+    assert_eq!(quick.utility, 2.0 * quick.contexts_met as f64);
+    assert!(near(twice.contexts), "{sent}, {twice:?}");
+    assert!(
+        (4..=6).contains(&voice.contexts) && voice.contexts_met > 0,
+        "{voice:?}"
+    );
+    assert!(
+        near(unknown.contexts) && unknown.contexts_met == 0,
+        "{unknown:?}"
+    );
+    assert_eq!(
+        (unknown.contexts_faulty, unknown.faults),
+        (unknown.contexts, Faults::UNKNOWN)
+    );
+    let later = now + Duration::from_secs(61);
+    let session = world.engine(0).session(session);
+    let forgotten = session
+        .map(|mut session| session.tallies(later))
+        .expect("it is open");
+    assert!(forgotten.iter().all(|(_, tally)| tally.contexts == 0));
+}
+
 /// An ADU that waits alone can only be placed beside its predecessor while the history knows where that was sent.
 #[test]
 fn an_objective_over_two_adus_knows_where_the_first_was_sent() {
