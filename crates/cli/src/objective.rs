@@ -8,6 +8,7 @@ use crate::{
     control,
     exit::{Failure, Outcome, print_error, print_line},
     hose,
+    overlay::table::table,
 };
 
 #[derive(Debug, clap::Args)]
@@ -30,7 +31,11 @@ places, and the exit code is 2.")]
         #[command(flatten)]
         asking: Where,
     },
-    /// List the objectives in force.
+    /// List the objectives in force, with what each did in the last minute.
+    #[command(after_help = "\
+Counts are of messages that were sent in the last minute under a policy that follows objectives, each in the slot that it took: \
+the contexts tried (bindings of variables), those in which the goal was met, the utility gained in these, and those whose evaluation had a \
+fault. Objectives over streams alone count once a second while something is sent; rates do not.")]
     List {
         #[command(flatten)]
         asking: Where,
@@ -75,13 +80,74 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         return print_line(&answer.to_string());
     }
     let rows = control::rows(&answer);
-    if rows.is_empty() {
-        return print_line("no objectives");
-    }
-    for row in rows {
-        print_line(&line(row))?;
+    let lines = match request {
+        _ if rows.is_empty() => vec!["no objectives".to_owned()],
+        Request::Objectives { .. } => list(rows),
+        _ => rows.iter().map(line).collect(),
+    };
+    for line in lines {
+        print_line(&line)?;
     }
     Ok(())
+}
+
+/// Table of the objectives in force, and a line for each that has faults.
+fn list(rows: &[Value]) -> Vec<String> {
+    let head = [
+        "session",
+        "objective",
+        "name",
+        "kind",
+        "contexts",
+        "met",
+        "utility",
+        "faulty",
+        "text",
+    ];
+    let mut cells = vec![head.map(str::to_owned).to_vec()];
+    let number = |value: &Value| match value.as_f64() {
+        None => "-".to_owned(),
+        // The addition turns minus zero into zero.
+        Some(number) => format!("{}", (number * 10.0).round() / 10.0 + 0.0),
+    };
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    cells.extend(rows.iter().map(|row| {
+        let words: Vec<&str> = row["text"]
+            .as_str()
+            .unwrap_or_default()
+            .split_whitespace()
+            .collect();
+        vec![
+            text(&row["session"]),
+            number(&row["objective"]),
+            text(&row["name"]),
+            text(&row["kind"]),
+            number(&row["contexts"]),
+            number(&row["contexts_met"]),
+            number(&row["utility"]),
+            number(&row["contexts_faulty"]),
+            words.join(" "),
+        ]
+    }));
+    let mut lines = table(&cells);
+    for row in rows {
+        let which = || format!("{} objective {}", text(&row["session"]), row["objective"]);
+        let faults = row["faults"].as_str().unwrap_or_default();
+        if !faults.is_empty() {
+            lines.push(format!("{}: it {faults}", which()));
+        }
+        if let Some(policy) = ignoring(row) {
+            lines.push(format!("{}: policy {policy} ignores objectives", which()));
+        }
+    }
+    lines
+}
+
+/// The policy of a row's session, if it ignores objectives.
+fn ignoring(row: &Value) -> Option<&str> {
+    let policy = row["policy"].as_str().unwrap_or_default();
+    let follows = policy == "assign" || policy.starts_with("random_walk");
+    (!follows && row["kind"] != "rate").then_some(policy)
 }
 
 /// Returns the text of a file without errors. The node checks it again, against the fields that its applications declared.
@@ -113,21 +179,54 @@ fn line(row: &Value) -> String {
         text("session"),
         row["objective"].as_u64().unwrap_or_default()
     );
-    let policy = match text("policy") {
-        policy if policy == "assign" || policy.starts_with("random_walk") => String::new(),
-        policy => format!(" (policy {policy} ignores objectives)"),
-    };
-    match text("kind") {
-        "added" => format!("{head}: in force{policy}"),
-        "removed" => format!("{head}: removed"),
-        kind => {
-            let name = row["name"].as_str().map(|name| format!(" '{name}'"));
-            let words: Vec<&str> = text("text").split_whitespace().collect();
-            format!(
-                "{head}{}, {kind}: {}",
-                name.unwrap_or_default(),
-                words.join(" ")
-            )
+    match (text("kind"), ignoring(row)) {
+        ("added", None) => format!("{head}: in force"),
+        ("added", Some(policy)) => {
+            format!("{head}: in force (policy {policy} ignores objectives)")
         }
+        _ => format!("{head}: removed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn objectives_are_listed_with_what_they_did() {
+        let row = |objective: u64, more: Value| {
+            let mut row = json!({
+                "session": "session-0", "objective": objective, "kind": "single", "policy": "assign",
+                "text": "objective x {\n  …\n}",
+            });
+            for (key, value) in more.as_object().unwrap() {
+                row[key] = value.clone();
+            }
+            row
+        };
+        let rows = [
+            row(
+                0,
+                json!({
+                    "name": "quick", "contexts": 120, "contexts_met": 118, "utility": 4130.25, "contexts_faulty": 2,
+                    "faults": "divides by zero; contexts in which it does so add nothing",
+                }),
+            ),
+            row(11, json!({ "kind": "rate", "text": "64 kbit/s" })),
+        ];
+        let expected = [
+            "session    objective  name   kind    contexts  met  utility  faulty  text",
+            "session-0  0          quick  single  120       118  4130.3   2       objective x { … }",
+            "session-0  11         -      rate    -         -    -        -       64 kbit/s",
+            "session-0 objective 0: it divides by zero; contexts in which it does so add nothing",
+        ];
+        assert_eq!(list(&rows), expected);
+        let ignored = row(1, json!({ "policy": "default" }));
+        assert_eq!(
+            list(&[ignored]).last().unwrap(),
+            "session-0 objective 1: policy default ignores objectives"
+        );
     }
 }

@@ -15,7 +15,7 @@
 //! | `reload` | `reloaded`: reads the configuration again and applies its rights and peers |
 //! | `admit` with `spec` (a [`SpecText`](crate::spec::SpecText)) | of each session `answer`, and `path`s of a grant |
 //! | `explain` with `stream` | `promise`, `path`, `decision` |
-//! | `objectives` | of each session, one an objective |
+//! | `objectives` | of each session, one an objective, with what it did in the last minute |
 //! | `provided` | of each session, one a `label`, `field`, `technology` or `attribute` that objectives can refer to |
 //! | `objective_add` with `text` (HOSE) | of each session `added`, one an objective |
 //! | `overlay` | `member`, `link`, `path`, `relay`, `circuit` |

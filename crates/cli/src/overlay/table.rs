@@ -27,7 +27,7 @@ fn number(row: &Value, key: &str, unit: &str) -> String {
 }
 
 /// Formats rows as lines, with every column padded to its widest cell.
-fn table(rows: &[Vec<String>]) -> Vec<String> {
+pub(crate) fn table(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {
         let cells = rows

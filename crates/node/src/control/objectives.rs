@@ -2,17 +2,22 @@
 
 use anabranch_base::{SessionId, text::printable};
 use anabranch_net::Host;
-use anabranch_session::{LABEL_BYTES_MAX, ObjectiveError, ObjectiveId};
+use anabranch_session::{LABEL_BYTES_MAX, ObjectiveError, ObjectiveId, objective::TALLY_WINDOW};
 use serde_json::{Value, json};
 
 use super::promises::{number, sessions};
 
-/// One row for each objective in force.
+/// One row for each objective in force, with its tally of the last minute; null for rates, which have none.
 pub(super) fn list(host: &Host, session: Option<&str>) -> Result<Vec<Value>, String> {
     let mut rows = Vec::new();
     for report in sessions(host, session)? {
         let id = report.stats.session;
+        let tallies = host.tallies(id);
         for entry in host.objectives(id) {
+            let mut all = tallies.iter();
+            let tally = all.find(|(objective, _)| *objective == entry.id);
+            let tally = tally.map(|(_, tally)| tally);
+            let faults: Option<Vec<_>> = tally.map(|tally| tally.faults.words().collect());
             rows.push(json!({
                 "kind": entry.kind.name(),
                 "session": id.to_string(),
@@ -21,6 +26,12 @@ pub(super) fn list(host: &Host, session: Option<&str>) -> Result<Vec<Value>, Str
                 "name": entry.name,
                 "text": entry.text,
                 "policy": report.stats.policy.to_string(),
+                "window_s": tally.map(|_| TALLY_WINDOW.as_secs()),
+                "contexts": tally.map(|tally| tally.contexts),
+                "contexts_met": tally.map(|tally| tally.contexts_met),
+                "utility": tally.map(|tally| tally.utility),
+                "contexts_faulty": tally.map(|tally| tally.contexts_faulty),
+                "faults": faults.map(|words| words.join("; ")),
             }));
         }
     }
@@ -230,6 +241,16 @@ mod tests {
             };
             assert_eq!(of(&used, true), 0, "{used:?}");
             assert!(of(&used, false) >= 100_000, "{used:?}");
+
+            let listed = ask(&path, &Request::Objectives { session: None });
+            let row = listed.await.unwrap()["rows"][0].clone();
+            // The goal, to be on that channel, is met by no message that was sent.
+            assert!(row["contexts"].as_u64().unwrap() >= 100, "{row}");
+            assert_eq!(
+                (&row["contexts_met"], &row["utility"], &row["faults"]),
+                (&0.into(), &0.0.into(), &"".into())
+            );
+            assert_eq!(row["window_s"], 60);
 
             let remove = Request::ObjectiveRemove {
                 objective: number.to_string(),
