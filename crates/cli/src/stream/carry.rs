@@ -5,7 +5,7 @@ use std::{
     os::fd::AsFd,
 };
 
-use anabranch::{base::text::printable, local::client::Stream};
+use anabranch::{Field, base::text::printable, local::client::Stream};
 use tokio::{
     fs::File,
     io::{AsyncRead, AsyncWrite},
@@ -39,8 +39,14 @@ fn writing(error: io::Error) -> Failure {
     Failure::file(format!("cannot write to standard output: {error}"))
 }
 
-/// Sends the input, and waits until everything has arrived.
-pub(super) async fn send(stream: &Stream, input: impl AsyncRead + Unpin, form: Framing) -> Outcome {
+/// Sends the input, with these header fields on each ADU that does not have them itself, and waits until everything has
+/// arrived.
+pub(super) async fn send(
+    stream: &Stream,
+    input: impl AsyncRead + Unpin,
+    form: Framing,
+    fields: &[(String, Field)],
+) -> Outcome {
     let mut reader = Reader::new(input, form);
     loop {
         // A peer that wants no more is noticed even while there is no input.
@@ -49,7 +55,14 @@ pub(super) async fn send(stream: &Stream, input: impl AsyncRead + Unpin, form: F
             error = refused(stream) => return Err(error),
         };
         match adu {
-            Some(adu) => stream.send(adu).await.map_err(failure)?,
+            Some(mut adu) => {
+                for (name, field) in fields {
+                    if !adu.fields.iter().any(|(own, _)| own == name) {
+                        adu.fields.push((name.clone(), field.clone()));
+                    }
+                }
+                stream.send(adu).await.map_err(failure)?
+            }
             None => break,
         };
     }

@@ -1,10 +1,12 @@
-//! ADUs in standard input and output: one a line, one a frame, or pieces of one record.
+//! ADUs in standard input and output: one a line, one a frame, pieces of one record, or JSON.
 
 use std::io;
 
-use anabranch::local::frame::ADU_BYTES_MAX;
+use anabranch::{Outgoing, local::frame::ADU_BYTES_MAX};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::message;
 
 /// Bytes of a message of a record, unless others are asked for.
 const RECORD_BYTES: usize = 64 << 10;
@@ -20,9 +22,11 @@ pub(super) enum Framing {
     Frames,
     /// The bytes as they come, in ADUs of this size.
     Record(usize),
+    /// One JSON object a line, with the ADU as text, and header fields (`message`).
+    Json,
 }
 
-/// Reads `lines`, `frames`, `record` or `record=N`.
+/// Reads `lines`, `frames`, `record`, `record=N` or `json`.
 pub(super) fn parse(text: &str) -> Result<Framing, String> {
     let size = |text: &str| {
         text.parse()
@@ -32,10 +36,11 @@ pub(super) fn parse(text: &str) -> Result<Framing, String> {
     match (text, text.strip_prefix("record=").and_then(size)) {
         ("lines", _) => Ok(Framing::Lines),
         ("frames", _) => Ok(Framing::Frames),
+        ("json", _) => Ok(Framing::Json),
         ("record", _) => Ok(Framing::Record(RECORD_BYTES)),
         (_, Some(size)) => Ok(Framing::Record(size)),
         _ => Err(format!(
-            "give lines, frames, record, or record=N with 1 to {ADU_BYTES_MAX} bytes"
+            "give lines, frames, json, record, or record=N with 1 to {ADU_BYTES_MAX} bytes"
         )),
     }
 }
@@ -64,8 +69,16 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     /// The next ADU; `None` at the end of the input. A future that is dropped has taken none.
     ///
     /// # Errors
-    /// Reading failed; an ADU is too large, or the input ends within a frame.
-    pub(super) async fn next(&mut self) -> io::Result<Option<Bytes>> {
+    /// Reading failed; an ADU is too large or no JSON, or the input ends within a frame.
+    pub(super) async fn next(&mut self) -> io::Result<Option<Outgoing>> {
+        match self.next_bytes().await? {
+            None => Ok(None),
+            Some(line) if self.framing == Framing::Json => message::from_json(&line).map(Some),
+            Some(bytes) => Ok(Some(bytes.into())),
+        }
+    }
+
+    async fn next_bytes(&mut self) -> io::Result<Option<Bytes>> {
         loop {
             if let Some(adu) = self.cut()? {
                 return Ok(Some(adu));
@@ -81,7 +94,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     /// Cuts an ADU from the front of the buffer.
     fn cut(&mut self) -> io::Result<Option<Bytes>> {
         match self.framing {
-            Framing::Lines => self.cut_line(),
+            Framing::Lines | Framing::Json => self.cut_line(),
             Framing::Frames => self.cut_frame(),
             Framing::Record(size) => {
                 // What is there is sent at once: nobody knows when more comes.
@@ -151,12 +164,19 @@ pub(super) async fn write(
     framing: Framing,
     adu: &[u8],
 ) -> io::Result<()> {
+    let line;
+    let adu = if framing == Framing::Json {
+        line = message::to_json(adu);
+        line.as_bytes()
+    } else {
+        adu
+    };
     let mut bytes = Vec::with_capacity(adu.len() + 4);
     if framing == Framing::Frames {
         bytes.put_u32(adu.len() as u32);
     }
     bytes.put_slice(adu);
-    if framing == Framing::Lines {
+    if matches!(framing, Framing::Lines | Framing::Json) {
         bytes.put_u8(b'\n');
     }
     output.write_all(&bytes).await?;
@@ -171,14 +191,14 @@ mod tests {
         let mut reader = Reader::new(input, framing);
         let mut adus = Vec::new();
         while let Some(adu) = reader.next().await.map_err(|error| error.to_string())? {
-            adus.push(adu);
+            adus.push(adu.data);
         }
         Ok(adus)
     }
 
     #[tokio::test]
     async fn what_is_written_is_read_back() {
-        for framing in [Framing::Lines, Framing::Frames] {
+        for framing in [Framing::Lines, Framing::Frames, Framing::Json] {
             let mut bytes = Vec::new();
             for adu in ["a", "two words", "ü"] {
                 write(&mut bytes, framing, adu.as_bytes()).await.unwrap();

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `open` | `stream open`: a stream to a peer |
 //! | `accept` | `stream accept`: the streams of peers |
-//! | `framing` | ADUs as lines, frames or records |
+//! | `framing` | ADUs as lines, frames, records or JSON |
+//! | `message` | ADUs with header fields |
 //! | `carry` | the two directions between a stream and the standard streams |
 
 mod accept;
 mod carry;
 mod framing;
+mod message;
 mod open;
 
 use std::path::PathBuf;
@@ -44,7 +46,8 @@ struct Common {
     #[arg(long, value_name = "FILE", env = "ANABRANCH_LOCAL")]
     local: Option<PathBuf>,
     /// Messages: `lines`, one a line without its end; `frames`, each after its length as 32 bits, big endian; `record`, the
-    /// bytes as they come, in messages of 64 KiB, or of N bytes with `record=N`.
+    /// bytes as they come, in messages of 64 KiB, or of N bytes with `record=N`; `json`, one object a line, such as
+    /// {"data": "…", "fields": {"frame": "I"}}.
     #[arg(long = "as", value_name = "FORM", default_value = "lines", value_parser = framing::parse)]
     framing: Framing,
 }

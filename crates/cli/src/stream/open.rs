@@ -2,9 +2,9 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use anabranch::spec::SpecText;
+use anabranch::{Field, spec::SpecText};
 
-use super::{Common, carry, failure};
+use super::{Common, carry, failure, message};
 use crate::{
     exit::{Failure, Outcome, note, stopped},
     guarantee,
@@ -27,6 +27,9 @@ pub(super) struct Arguments {
     /// Receive, too.
     #[arg(long)]
     duplex: bool,
+    /// Header field of every message, for objectives: a number, true, false or a text; may be repeated. It stays with the sender.
+    #[arg(long = "field", value_name = "NAME=VALUE", value_parser = message::parse_field)]
+    fields: Vec<(String, Field)>,
     /// TOML file with all that the stream asks for (see stream.example.toml); flags take precedence over it.
     #[arg(long, value_name = "FILE")]
     spec: Option<PathBuf>,
@@ -94,7 +97,7 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
         let stream = session.map_err(failure)?.open_stream(spec).await;
         let stream = stream.map_err(failure)?;
         let form = arguments.common.framing;
-        let sending = carry::send(&stream, carry::input()?, form);
+        let sending = carry::send(&stream, carry::input()?, form, &arguments.fields);
         let receiving = async {
             if stream.can_receive() {
                 carry::receive(&stream, &mut carry::output()?, form).await?;
