@@ -11,6 +11,9 @@ use crate::{
     overlay::table::table,
 };
 
+/// Characters of an objective's text that a table shows.
+const TEXT_CHARS: usize = 40;
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -126,7 +129,7 @@ fn list(rows: &[Value]) -> Vec<String> {
             number(&row["contexts_met"]),
             number(&row["utility"]),
             number(&row["contexts_faulty"]),
-            words.join(" "),
+            short(&words.join(" ")),
         ]
     }));
     let mut lines = table(&cells);
@@ -141,6 +144,14 @@ fn list(rows: &[Value]) -> Vec<String> {
         }
     }
     lines
+}
+
+/// The beginning of a text that is too long for a table; JSON has all of it.
+fn short(text: &str) -> String {
+    match text.char_indices().nth(TEXT_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 /// The policy of a row's session, if it ignores objectives.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 mod command;
+mod drone;
 mod faults;
 mod gateway;
 #[path = "../harness/mod.rs"]

@@ -4,6 +4,7 @@
 mod budgets;
 mod common;
 mod deadlines;
+mod drone;
 mod founding;
 mod models;
 mod network;

@@ -1,0 +1,205 @@
+//! The first example of the guide to objectives, run as it stands there: files, commands, effect.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    net::UdpSocket,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+const GUIDE: &str = include_str!("../../../../docs/hose.md");
+const HEADING: &str = "## A drone, in ten minutes\n";
+/// Ports of the guide, which others may use on this machine.
+const PORTS: [&str; 4] = ["7100", "7101", "7102", "7200"];
+
+/// Fenced blocks of the section: the words after the fence, and the content.
+fn blocks() -> Vec<(Vec<&'static str>, &'static str)> {
+    let section = GUIDE.split_once(HEADING).expect("the section").1;
+    let section = section.split("\n## ").next().unwrap_or(section);
+    let inside = section.split("```").skip(1).step_by(2);
+    let block = |text: &'static str| {
+        let (head, body) = text.split_once('\n').expect("a line for the fence");
+        (head.split_whitespace().collect(), body)
+    };
+    inside.map(block).collect()
+}
+
+/// A command of the guide, killed soon after the test if it does not end.
+fn shell(folder: &Path, line: &str) -> Command {
+    let program = Path::new(env!("CARGO_BIN_EXE_anabranch"));
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", program.parent().unwrap().display());
+    let mut command = Command::new("timeout");
+    command
+        .args(["-k", "5", "120", "sh", "-c", line])
+        .current_dir(folder)
+        .env_clear()
+        .env("PATH", path)
+        .env("HOME", folder)
+        .stdin(Stdio::null());
+    command
+}
+
+/// A command in the background, which is asked to end when this is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // `timeout` passes it on to the commands.
+        let pid = self.0.id().to_string();
+        let _ = Command::new("kill")
+            .args(["-TERM", &pid])
+            .stderr(Stdio::null())
+            .status();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a command; waits for its first line, unless it sends on a stream, which prints none.
+fn start(folder: &Path, line: &str) -> Running {
+    // A pipe for standard input, because `emulate` reads commands from it.
+    let mut child = shell(folder, &format!("{{ {line} ; }} 2>&1"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = child.stdout.take().unwrap();
+    let (ready, is_ready) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            // Nobody waits any more.
+            let _ = ready.send(line);
+        }
+    });
+    let running = Running(child);
+    if !line.contains("stream open") {
+        let first = is_ready.recv_timeout(Duration::from_secs(60));
+        first.unwrap_or_else(|_| panic!("`{line}` is not ready"));
+    }
+    running
+}
+
+fn run(folder: &Path, line: &str) -> Output {
+    let output = shell(folder, line).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "`{line}`: {errors}");
+    output
+}
+
+fn rows(folder: &Path, line: &str) -> Vec<Value> {
+    let output = run(folder, &format!("{line} --json"));
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    answer["rows"].as_array().cloned().unwrap_or_default()
+}
+
+/// Waits until both paths of the drone are in use.
+fn wait_for_paths(folder: &Path) {
+    let until = Instant::now() + Duration::from_secs(60);
+    let active = || {
+        let paths = rows(folder, "anabranch paths --control drone.sock");
+        paths.iter().filter(|row| row["state"] == "active").count()
+    };
+    while active() < 2 {
+        assert!(Instant::now() < until, "the drone has no session");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn the_guide_runs_as_it_stands() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let sockets = PORTS.map(|_| free_socket());
+    let own = |text: &str| {
+        let ports = PORTS.iter().zip(&sockets);
+        ports.fold(text.to_owned(), |text, (port, (_, own))| {
+            text.replace(port, &own.to_string())
+        })
+    };
+    let mut commands = Vec::new();
+    let mut files = 0;
+    for (words, body) in blocks() {
+        match words[..] {
+            ["console"] => commands.extend(body.lines().filter_map(|line| line.strip_prefix("$ "))),
+            [_, name] => {
+                fs::write(folder.join(name), own(body)).unwrap();
+                files += 1;
+            }
+            _ => panic!("{words:?}"),
+        }
+    }
+    assert_eq!(files, 5);
+    let commands: Vec<String> = commands.into_iter().map(own).collect();
+    drop(sockets);
+
+    let mut running = Vec::new();
+    for line in &commands {
+        match line.strip_suffix(" &") {
+            Some(line) => running.push(start(folder, line)),
+            None if line.starts_with("anabranch paths") => {
+                wait_for_paths(folder);
+                run(folder, line);
+            }
+            // What is listed is looked at below, once everything has been sent.
+            None => drop(run(folder, line)),
+        }
+    }
+    // Those that send or accept one stream end by themselves.
+    for (child, line) in running
+        .iter_mut()
+        .zip(commands.iter().filter(|line| line.ends_with('&')))
+    {
+        if line.contains("stream") {
+            let status = child.0.wait().unwrap();
+            // Late frames are lost, which is no failure.
+            assert!(status.success(), "`{line}`: {status}");
+        }
+    }
+
+    let lines = |name: &str| {
+        fs::read_to_string(folder.join(name))
+            .unwrap()
+            .lines()
+            .count()
+    };
+    assert_eq!((lines("telemetry.log"), lines("commands.log")), (100, 100));
+    assert!(lines("video.log") > 0);
+    let tally = |node: &str, name: &str| -> (u64, u64, f64) {
+        let line = format!("anabranch objective list --control {node}.sock");
+        let rows = rows(folder, &line);
+        let row = rows.iter().find(|row| row["name"] == name).unwrap();
+        let number = |key: &str| row[key].as_f64().unwrap();
+        let counts = ["contexts", "contexts_met"].map(|key| number(key) as u64);
+        (counts[0], counts[1], number("utility"))
+    };
+    let (contexts, met, utility) = tally("ground", "commands_early");
+    assert!(
+        contexts >= 90 && met > 0 && utility > 0.0,
+        "{contexts}, {met}"
+    );
+    assert_eq!(tally("drone", "commands_early").0, 0);
+    // Telemetry was sent, and none of it by LTE.
+    let (contexts, met, _) = tally("drone", "telemetry_gives_way");
+    assert!(contexts >= 90 && met == 0, "{contexts}, {met}");
+    for name in ["key_frames_safe", "frames_early"] {
+        let (contexts, met, utility) = tally("drone", name);
+        assert!(contexts > 0 && met > 0 && utility > 0.0, "{name}");
+    }
+}
+
+/// A socket that keeps a port, free at both loopback addresses until it is dropped.
+fn free_socket() -> ([UdpSocket; 2], u16) {
+    for _ in 0..100 {
+        let four = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = four.local_addr().unwrap().port();
+        if let Ok(six) = UdpSocket::bind(("::1", port)) {
+            return ([four, six], port);
+        }
+    }
+    panic!("no port is free at 127.0.0.1 and ::1; the guide needs both");
+}
