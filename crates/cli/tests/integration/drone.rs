@@ -190,6 +190,20 @@ fn the_guide_runs_as_it_stands() {
         let (contexts, met, utility) = tally("drone", name);
         assert!(contexts > 0 && met > 0 && utility > 0.0, "{name}");
     }
+    check_against_session(folder);
+}
+
+/// Against the drone's session, once all its streams are over: labels are gone; what is known of fields and channels stays.
+fn check_against_session(folder: &Path) {
+    let check = "anabranch hose check drone.hose --against session-0 --control drone.sock";
+    let errors = String::from_utf8(run(folder, check).stderr).unwrap();
+    let label = "nothing provides the label 'commands'";
+    assert!(errors.contains(label), "{errors}");
+    for known in ["field 'frame'", "technology 'lte'"] {
+        assert!(!errors.contains(known), "{errors}");
+    }
+    let denied = shell(folder, &format!("{check} --deny-warnings")).output();
+    assert_eq!(denied.unwrap().status.code(), Some(2));
 }
 
 /// A socket that keeps a port, free at both loopback addresses until it is dropped.
