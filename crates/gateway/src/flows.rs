@@ -11,9 +11,9 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use crate::{
+    connections::WeakConnections,
     endpoint::Endpoint,
     flow::{self, Reply},
-    forward::WeakConnections,
     limits::FLOWS_MAX,
     notice::Notice,
     uplink::Uplink,
@@ -134,8 +134,8 @@ mod tests {
 
     use super::*;
     use crate::{
+        connections::Connections,
         error::{Code, Refusal},
-        forward::Connections,
         notice::Notices,
         uplink::Waiting,
     };

@@ -15,6 +15,8 @@
 //! | `connect` | resolution, check and connection at the far side |
 //! | [`serve`] | the service that does what peers ask for |
 //! | `listener` | accepting connections, whatever the limit of files |
+//! | [`connections`] | tasks and number of the connections, and what they share |
+//! | [`service`], [`route`] | specs of streams; where accepted connections go |
 //! | [`forward`] | connections accepted here and made by a peer |
 //! | `flow`, `flows` | UDP: one flow, and the table of flows |
 //! | [`reverse`] | connections accepted by a peer and made here |
@@ -24,6 +26,7 @@
 //! | [`limits`] | limits of the gateway, and of the process on files |
 
 mod connect;
+pub mod connections;
 mod credit;
 pub mod endpoint;
 pub mod error;
@@ -35,20 +38,24 @@ mod listener;
 pub mod notice;
 mod relay;
 pub mod reverse;
+pub mod route;
 pub mod section;
 pub mod serve;
+pub mod service;
 mod socket;
 pub mod socks;
 pub mod target;
 pub mod uplink;
 pub mod wire;
 
+pub use connections::Connections;
 pub use endpoint::{Endpoint, Host};
 pub use error::{Code, Refusal};
-pub use forward::{Connections, Forward, ListenError, Route, Service, Switch};
+pub use forward::{Forward, ListenError};
 pub use notice::{Notice, Notices};
 pub use reverse::Reverse;
+pub use route::{Route, Switch};
 pub use section::Gateway;
-
 pub use serve::Server;
+pub use service::Service;
 pub use target::Mapping;

@@ -10,14 +10,17 @@ use tokio::time::timeout;
 
 use crate::{
     connect::{Allowed, connect, open_flow},
+    connections::Connections,
     credit::Pools,
     endpoint::Endpoint,
     error::{Code, Refusal},
     flow::{self, refuse},
-    forward::{Connections, Forward, Route, Service, Switch},
+    forward::Forward,
     limits::{CONNECT_TIMEOUT, REQUEST_TIMEOUT},
     notice::Notice,
     relay::{Phase, abort, relay},
+    route::{Route, Switch},
+    service::{LIFETIME, Service},
     target::Mapping,
     uplink::OneSession,
     wire::{Action, CODE_PROTOCOL, LABEL, Message},
@@ -57,7 +60,7 @@ pub(crate) async fn listen(
     let is_udp = at.is_udp();
     let lifetime_ms = match (is_udp, lifetime_ms) {
         (false, _) => 0,
-        (true, 0) => u32::try_from(crate::forward::LIFETIME.as_millis()).unwrap_or(u32::MAX),
+        (true, 0) => u32::try_from(LIFETIME.as_millis()).unwrap_or(u32::MAX),
         (true, given) => given,
     };
     let route = Route::by(

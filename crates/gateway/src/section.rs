@@ -12,12 +12,15 @@ use anabranch::{
 use tokio::task::AbortHandle;
 
 use crate::{
+    connections::Connections,
     credit::Pools,
     endpoint::Endpoint,
     error::{Code, Refusal},
-    forward::{Connections, Forward, ListenError, Route, Service, Switch},
+    forward::{Forward, ListenError},
     notice::{Notice, Notices},
+    route::{Route, Switch},
     serve::Server,
+    service::Service,
     target::Mapping,
     uplink::{NodeUplink, Uplink, Waiting},
 };

@@ -14,10 +14,10 @@ use tokio::{
 
 use super::codec;
 use crate::{
+    connections::WeakConnections,
     endpoint::Endpoint,
     flow::{DATAGRAM_BYTES_MAX, framed},
     flows::{Beginning, Flows},
-    forward::WeakConnections,
     uplink::Uplink,
     wire::Action,
 };

@@ -16,12 +16,14 @@ use tokio::{
 
 use self::codec::{Command, Decoded, SocksError};
 use crate::{
+    connections::{Connections, WeakConnections},
     endpoint::Endpoint,
     error::Refusal,
-    forward::{Connections, ListenError, Service, WeakConnections, open},
+    forward::{ListenError, open},
     listener::{Accepted, Listener},
     notice::Notice,
     relay::{Phase, relay},
+    service::Service,
     socket::Socket,
     target::is_local,
     uplink::Uplink,
