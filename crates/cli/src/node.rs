@@ -11,7 +11,7 @@ use anabranch::{
 use anabranch_gateway::{
     Gateway, Notices,
     limits::raise_file_limit,
-    section::{GatewayError, Setting},
+    section::{GatewayError, Settings},
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -134,7 +134,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let config = read(&arguments)?;
     if arguments.check {
         Objectives::read(&config).map_err(objectives_failure)?;
-        Setting::all(&config).map_err(Failure::usage)?;
+        Settings::read(&config).map_err(Failure::usage)?;
         return print_line("the configuration is valid");
     }
     raise_file_limit();
@@ -152,7 +152,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let daemon = daemon.with_source(Box::new(source));
     let gateway = Gateway::start(&daemon.handle(), &config, Notices::to_log());
     let _gateway = gateway.map_err(|error| match error {
-        GatewayError::Config(error) => Failure::usage(error),
+        GatewayError::Setting(error) => Failure::usage(error),
         _ => Failure::other(error),
     })?;
     // Before the first output: a script that reads it may send a signal at once, which ends the process if it is not handled.

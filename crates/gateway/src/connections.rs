@@ -10,7 +10,30 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{credit::Pools, limits::CONNECTIONS_MAX, notice::Notices};
+use crate::{
+    credit::Pools, limits::CONNECTIONS_MAX, notice::Notices, register::Register, rules::Rules,
+};
+
+/// What the flows of a gateway share. Clones share it; a task of a flow may hold one.
+#[derive(Clone, Debug)]
+pub(crate) struct Means {
+    pub(crate) notices: Notices,
+    pub(crate) pools: Pools,
+    pub(crate) rules: Rules,
+    pub(crate) register: Register,
+}
+
+impl Means {
+    /// With these notices, and nothing yet.
+    pub(crate) fn new(notices: Notices) -> Self {
+        Self {
+            notices,
+            pools: Pools::default(),
+            rules: Rules::default(),
+            register: Register::default(),
+        }
+    }
+}
 
 /// The connections of a gateway: their tasks and their number. Clones share them; they end when the last clone is dropped.
 #[derive(Clone, Debug)]
@@ -20,8 +43,7 @@ pub struct Connections(Arc<Shared>);
 struct Shared {
     places: Arc<Semaphore>,
     tasks: Mutex<JoinSet<()>>,
-    pools: Pools,
-    notices: Notices,
+    means: Means,
 }
 
 /// Reference to connections that does not keep them; for their own tasks.
@@ -41,16 +63,15 @@ impl Connections {
 
     /// No connections yet.
     pub fn new(notices: Notices) -> Self {
-        Self::sharing(notices, Pools::default())
+        Self::with(Means::new(notices))
     }
 
-    /// As [`Connections::new`], with the windows of sessions that others use, too.
-    pub(crate) fn sharing(notices: Notices, pools: Pools) -> Self {
+    /// No connections yet, with what others use, too.
+    pub(crate) fn with(means: Means) -> Self {
         Self(Arc::new(Shared {
             places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             tasks: Mutex::default(),
-            pools,
-            notices,
+            means,
         }))
     }
 
@@ -59,12 +80,17 @@ impl Connections {
         CONNECTIONS_MAX - self.0.places.available_permits()
     }
 
-    pub(crate) fn notices(&self) -> &Notices {
-        &self.0.notices
+    /// The rules for flows.
+    pub fn rules(&self) -> &Rules {
+        &self.0.means.rules
     }
 
-    pub(crate) fn pools(&self) -> &Pools {
-        &self.0.pools
+    pub(crate) fn means(&self) -> &Means {
+        &self.0.means
+    }
+
+    pub(crate) fn notices(&self) -> &Notices {
+        &self.0.means.notices
     }
 
     /// Waits for a place.

@@ -5,7 +5,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use anabranch::{Session, Stream, StreamFailure, StreamParameters, StreamSpec};
+use anabranch::{Stream, StreamFailure, StreamParameters};
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::{
     net::UdpSocket,
@@ -16,6 +16,7 @@ use tokio::{
 use crate::{
     error::Refusal,
     limits::{FLOW_IDLE, FLOW_IDLE_FAR},
+    register::Registered,
     wire::{Action, DATA, Message},
 };
 
@@ -48,21 +49,21 @@ fn offer(stream: &Stream, message: Bytes) -> Result<(), StreamFailure> {
 /// # Errors
 /// The peer refused it.
 pub(crate) async fn ask(
-    session: &Session,
-    spec: StreamSpec,
+    stream: &Stream,
     action: &Action,
     mut datagrams: mpsc::Receiver<Bytes>,
     reply: &Reply,
+    flow: &Registered,
 ) -> Result<(), Refusal> {
     let failed =
         |failure: StreamFailure| Refusal::new(crate::Code::Unreachable, failure.to_string());
-    let stream = session.open_stream(spec).map_err(failed)?;
     let mut is_answered = false;
     let mut idle_at = Instant::now() + FLOW_IDLE;
     loop {
         let adu = tokio::select! {
             datagram = datagrams.recv() => {
                 let Some(datagram) = datagram else { return Ok(()) };
+                flow.sent(datagram.len() - 1);
                 let message = match is_answered {
                     true => datagram,
                     false => Message::Request {
@@ -71,7 +72,7 @@ pub(crate) async fn ask(
                     }
                     .encode(),
                 };
-                offer(&stream, message).map_err(failed)?;
+                offer(stream, message).map_err(failed)?;
                 idle_at = Instant::now() + FLOW_IDLE;
                 continue;
             }
@@ -86,6 +87,7 @@ pub(crate) async fn ask(
             Ok(Message::Data { bytes, .. }) => {
                 // It may have overtaken the answer.
                 is_answered = true;
+                flow.received(bytes.len());
                 reply(&bytes);
                 idle_at = Instant::now() + FLOW_IDLE;
             }
@@ -105,7 +107,12 @@ fn read(socket: &UdpSocket) -> io::Result<Option<Bytes>> {
 }
 
 /// Carries a flow from the side of its target, until the other side ends it or nothing moved for long.
-pub(crate) async fn serve(stream: &Stream, socket: &UdpSocket, first: Option<Bytes>) {
+pub(crate) async fn serve(
+    stream: &Stream,
+    socket: &UdpSocket,
+    first: Option<Bytes>,
+    flow: &Registered,
+) {
     let spec = stream.spec();
     // The drop order is this side's own: datagrams beyond the share are dropped, oldest first.
     let own = StreamParameters {
@@ -121,7 +128,10 @@ pub(crate) async fn serve(stream: &Stream, socket: &UdpSocket, first: Option<Byt
     }
     // An error is that of an earlier datagram. (`try_send` would lose the first one: the runtime does not know yet that a new socket
     // can be written to.)
-    let hand_over = async |datagram: Bytes| drop(socket.send(&datagram).await);
+    let hand_over = async |datagram: Bytes| {
+        flow.received(datagram.len());
+        drop(socket.send(&datagram).await);
+    };
     if let Some(datagram) = first {
         hand_over(datagram).await;
     }
@@ -147,10 +157,11 @@ pub(crate) async fn serve(stream: &Stream, socket: &UdpSocket, first: Option<Byt
                     return;
                 }
                 // An error is that of an earlier datagram, such as a port that nobody listens at.
-                if let Ok(Some(message)) = read(socket)
-                    && offer(stream, message).is_err()
-                {
-                    return;
+                if let Ok(Some(message)) = read(socket) {
+                    flow.sent(message.len() - 1);
+                    if offer(stream, message).is_err() {
+                        return;
+                    }
                 }
             }
             () = sleep_until(idle_at) => return,

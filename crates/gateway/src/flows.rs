@@ -3,20 +3,22 @@
 use std::{
     collections::{BTreeMap, HashMap},
     net::SocketAddr,
-    sync::Arc,
 };
 
-use anabranch::StreamSpec;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use crate::{
-    connections::WeakConnections,
+    connections::{Means, WeakConnections},
     endpoint::Endpoint,
+    error::{Code, Refusal},
     flow::{self, Reply},
     limits::FLOWS_MAX,
     notice::Notice,
-    uplink::Uplink,
+    register::Begun,
+    route::Chooser,
+    rules::Facts,
+    source::Source,
     wire::Action,
 };
 
@@ -45,8 +47,9 @@ pub(crate) struct Flows {
 
 /// Initial state of a flow.
 pub(crate) struct Beginning {
-    pub(crate) uplink: Arc<dyn Uplink>,
-    pub(crate) spec: StreamSpec,
+    pub(crate) source: Source,
+    pub(crate) dscp: Option<u8>,
+    pub(crate) chooser: Chooser,
     pub(crate) action: Action,
     pub(crate) reply: Reply,
 }
@@ -107,37 +110,59 @@ impl Flows {
         let Some(place) = connections.try_place() else {
             return false;
         };
-        let (to, notices) = (key.1.clone(), connections.notices().clone());
+        let (to, means) = (key.1.clone(), connections.means().clone());
         connections.spawn(async move {
             let _place = place;
-            let Beginning {
-                uplink,
-                spec,
-                action,
-                reply,
-            } = beginning;
-            let carrying = async {
-                let session = uplink.session().await?;
-                flow::ask(&session, spec, &action, queue, &reply).await
-            };
-            if let Err(refusal) = carrying.await {
-                notices.show(&Notice::Failed { to, refusal });
+            if let Err(refusal) = carry(beginning, &to, queue, &means).await {
+                means.notices.show(&Notice::Failed { to, refusal });
             }
         });
         true
     }
 }
 
+/// Carries a flow until it is over. The error is that of its beginning.
+async fn carry(
+    beginning: Beginning,
+    to: &Endpoint,
+    queue: mpsc::Receiver<Bytes>,
+    means: &Means,
+) -> Result<(), Refusal> {
+    let Beginning {
+        source,
+        dscp,
+        chooser,
+        action,
+        reply,
+    } = beginning;
+    let facts = Facts {
+        target: to,
+        source: &source,
+        dscp,
+    };
+    let choice = chooser.choose(&means.rules, facts).await?;
+    let flow = means.register.enter(Begun::by(&choice, source, to));
+    let session = choice.uplink.session().await?;
+    let stream = choice.service.open(&session, to, &means.notices);
+    let stream = stream.map_err(|failure| Refusal::new(Code::Unreachable, failure.to_string()))?;
+    drop(session);
+    tokio::select! {
+        result = flow::ask(&stream, &action, queue, &reply, &flow) => result,
+        () = choice.service.watch(&stream, to, &means.notices) => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::{Arc, Mutex};
+
+    use anabranch::{SecretKey, base::NodeId};
 
     use super::*;
     use crate::{
         connections::Connections,
-        error::{Code, Refusal},
         notice::Notices,
-        uplink::Waiting,
+        uplink::{OnlyExit, Uplink, Waiting},
     };
 
     /// Never has a session.
@@ -145,6 +170,10 @@ mod tests {
     struct Nowhere;
 
     impl Uplink for Nowhere {
+        fn peer(&self) -> NodeId {
+            SecretKey::from_seed([1; 32]).node_id()
+        }
+
         fn session(&self) -> Waiting<'_> {
             Box::pin(std::future::pending())
         }
@@ -155,6 +184,10 @@ mod tests {
     struct Closed;
 
     impl Uplink for Closed {
+        fn peer(&self) -> NodeId {
+            SecretKey::from_seed([1; 32]).node_id()
+        }
+
         fn session(&self) -> Waiting<'_> {
             Box::pin(std::future::ready(Err(Refusal::new(Code::Failed, "no"))))
         }
@@ -170,8 +203,9 @@ mod tests {
         flows.forward(key(port), Bytes::from_static(b"\0x"), |key| {
             is_new = true;
             Beginning {
-                uplink,
-                spec: StreamSpec::default(),
+                source: Source::Unknown,
+                dscp: None,
+                chooser: Chooser::new(None, Arc::new(OnlyExit(uplink))),
                 action: Action::Connect(key.1.clone()),
                 reply: Arc::new(|_| ()),
             }

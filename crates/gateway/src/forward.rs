@@ -2,23 +2,24 @@
 
 use std::sync::Arc;
 
-use anabranch::{Session, Stream};
+use anabranch::{Session, Stream, rights::Transport};
 
 pub use crate::listener::ListenError;
 use crate::{
-    connections::Connections,
-    credit::Pools,
+    connections::{Connections, Means},
+    datagram::{self, Received},
     endpoint::Endpoint,
     error::{Code, Refusal},
     flow::{DATAGRAM_BYTES_MAX, framed},
     flows::{Beginning, Flows},
-    listener::Listener,
-    notice::Notice,
+    listener::{Accepted, Listener},
+    notice::{Notice, Notices},
+    register::Begun,
     relay::{Broken, Phase, relay},
-    route::{Route, Switch},
-    service::Service,
+    route::{Choice, Route, Switch},
+    rules::Facts,
     socket::Socket,
-    uplink::Uplink,
+    source::Source,
     wire::{Action, Message},
 };
 
@@ -27,15 +28,16 @@ const ATTEMPTS: usize = 3;
 
 /// Opens a stream with its request.
 pub(crate) async fn open(
-    uplink: &dyn Uplink,
-    service: &Service,
+    choice: &Choice,
+    to: &Endpoint,
     action: &Action,
+    notices: &Notices,
 ) -> Result<(Session, Stream), Refusal> {
     let mut attempt = 1;
     loop {
-        let session = uplink.session().await?;
+        let session = choice.uplink.session().await?;
         let opening = async {
-            let stream = session.open_stream(service.spec().clone())?;
+            let stream = choice.service.open(&session, to, notices)?;
             let request = Message::request(action.clone());
             stream.send(request.encode()).await?;
             Ok::<_, anabranch::StreamFailure>(stream)
@@ -92,21 +94,14 @@ impl Forward {
         let notices = self.connections.notices();
         loop {
             self.connections.room().await;
-            let socket = self.listener.accept(notices).await.into();
+            let accepted = self.listener.accept(notices).await;
             let place = self.connections.place().await;
-            let (route, pools) = (switch.route(), self.connections.pools().clone());
-            let notices = notices.clone();
+            let (route, means) = (switch.route(), self.connections.means().clone());
             self.connections.spawn(async move {
                 let _place = place;
-                let Route {
-                    to,
-                    action,
-                    service,
-                    uplink,
-                } = &*route;
-                if let Err(refusal) = carry(socket, &**uplink, service, action, &pools).await {
-                    let to = to.clone();
-                    notices.show(&Notice::Failed { to, refusal });
+                if let Err(refusal) = carry(accepted, &route, &means).await {
+                    let to = route.to.clone();
+                    means.notices.show(&Notice::Failed { to, refusal });
                 }
             });
         }
@@ -116,13 +111,19 @@ impl Forward {
         let Listener::Udp(socket) = self.listener else {
             return;
         };
+        let Ok(at) = socket.local_addr() else { return };
         let socket = Arc::new(socket);
         let mut route = switch.route();
         let mut flows = Flows::new(self.connections.downgrade());
         let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
         loop {
             // An error is that of an earlier answer, such as a client that is gone.
-            let Ok((count, client)) = socket.recv_from(&mut buffer).await else {
+            let Ok(Received {
+                count,
+                client,
+                dscp,
+            }) = datagram::receive(&socket, &mut buffer).await
+            else {
                 tokio::task::yield_now().await;
                 continue;
             };
@@ -137,8 +138,13 @@ impl Forward {
                 let socket = socket.clone();
                 let reply = move |datagram: &[u8]| drop(socket.try_send_to(datagram, client));
                 Beginning {
-                    uplink: route.uplink.clone(),
-                    spec: route.service.spec().clone(),
+                    source: Source::Address {
+                        transport: Transport::Udp,
+                        client,
+                        at,
+                    },
+                    dscp,
+                    chooser: route.chooser.clone(),
                     action: route.action.clone(),
                     reply: Arc::new(reply),
                 }
@@ -148,21 +154,33 @@ impl Forward {
 }
 
 /// Carries one connection. The failure to make it is the error; what happens later ends it only.
-async fn carry(
-    socket: Socket,
-    uplink: &dyn Uplink,
-    service: &Service,
-    action: &Action,
-    pools: &Pools,
-) -> Result<(), Refusal> {
-    let (session, stream) = tokio::select! {
-        opened = open(uplink, service, action) => opened?,
+async fn carry(accepted: Accepted, route: &Route, means: &Means) -> Result<(), Refusal> {
+    let source = accepted.source();
+    let socket = Socket::from(accepted);
+    let to = &route.to;
+    let facts = Facts {
+        target: to,
+        source: &source,
+        dscp: None,
+    };
+    let choice = tokio::select! {
+        choice = route.chooser.choose(&means.rules, facts) => choice?,
         // The program did not wait.
         _ = socket.failed() => return Ok(()),
     };
-    let pool = pools.of(session.id());
+    let flow = means.register.enter(Begun::by(&choice, source, to));
+    let (session, stream) = tokio::select! {
+        opened = open(&choice, to, &route.action, &means.notices) => opened?,
+        _ = socket.failed() => return Ok(()),
+    };
+    let pool = means.pools.of(session.id());
     drop(session);
-    match relay(socket, &stream, Phase::Asked, pool).await {
+    let relaying = relay(socket, &stream, Phase::Asked, pool, &flow);
+    let result = tokio::select! {
+        result = relaying => result,
+        () = choice.service.watch(&stream, to, &means.notices) => Ok(()),
+    };
+    match result {
         Err(Broken::Refused(refusal)) => Err(refusal),
         Err(broken) => {
             tracing::debug!(%broken, "a connection ended");

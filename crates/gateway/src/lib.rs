@@ -17,7 +17,10 @@
 //! | `listener` | accepting connections, whatever the limit of files |
 //! | [`connections`] | tasks and number of the connections, and what they share |
 //! | [`service`], [`route`] | specs of streams; where accepted connections go |
+//! | [`rules`] | rules: the service, the peer, or the refusal of each flow |
+//! | `register`, `source` | open flows with their bytes; where they come from |
 //! | [`forward`] | connections accepted here and made by a peer |
+//! | `datagram` | datagrams with the code point of their packets |
 //! | `flow`, `flows` | UDP: one flow, and the table of flows |
 //! | [`reverse`] | connections accepted by a peer and made here |
 //! | [`socks`] | SOCKS5 |
@@ -28,6 +31,7 @@
 mod connect;
 pub mod connections;
 mod credit;
+mod datagram;
 pub mod endpoint;
 pub mod error;
 mod flow;
@@ -36,14 +40,17 @@ pub mod forward;
 pub mod limits;
 mod listener;
 pub mod notice;
+mod register;
 mod relay;
 pub mod reverse;
 pub mod route;
+pub mod rules;
 pub mod section;
 pub mod serve;
 pub mod service;
 mod socket;
 pub mod socks;
+mod source;
 pub mod target;
 pub mod uplink;
 pub mod wire;
@@ -54,8 +61,9 @@ pub use error::{Code, Refusal};
 pub use forward::{Forward, ListenError};
 pub use notice::{Notice, Notices};
 pub use reverse::Reverse;
-pub use route::{Route, Switch};
+pub use route::{Chooser, Route, Switch};
+pub use rules::Rules;
 pub use section::Gateway;
 pub use serve::Server;
-pub use service::Service;
+pub use service::{Service, Services};
 pub use target::Mapping;

@@ -12,10 +12,12 @@ use anabranch::rights::Transport;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket, UnixListener, UnixStream};
 
 use crate::{
+    datagram,
     endpoint::{Endpoint, Host},
     limits::is_out_of_files,
     notice::{Notice, Notices},
     socket::Socket,
+    source::Source,
 };
 
 /// Pause when no file is left for another connection.
@@ -76,6 +78,32 @@ pub(crate) enum Accepted {
     Unix(UnixStream),
 }
 
+impl Accepted {
+    /// The program that connected.
+    pub(crate) fn source(&self) -> Source {
+        match self {
+            Self::Tcp(stream) => tcp_source(stream),
+            Self::Unix(stream) => {
+                let credentials = stream.peer_cred();
+                Source::Unix(credentials.ok().and_then(|found| found.pid()))
+            }
+        }
+    }
+}
+
+/// Source of a TCP connection.
+pub(crate) fn tcp_source(stream: &TcpStream) -> Source {
+    match (stream.peer_addr(), stream.local_addr()) {
+        (Ok(client), Ok(at)) => Source::Address {
+            transport: Transport::Tcp,
+            client,
+            at,
+        },
+        // It was reset already.
+        _ => Source::Unknown,
+    }
+}
+
 impl From<Accepted> for Socket {
     fn from(accepted: Accepted) -> Self {
         match accepted {
@@ -105,7 +133,7 @@ impl Listener {
                 let address = SocketAddr::new(*address, *port);
                 match transport {
                     Transport::Tcp => open_tcp(address).map(Self::Tcp),
-                    Transport::Udp => open_udp(address).map(Self::Udp),
+                    Transport::Udp => datagram::open(address).map(Self::Udp),
                 }
             }
         };
@@ -163,12 +191,6 @@ fn open_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
-}
-
-fn open_udp(address: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = std::net::UdpSocket::bind(address)?;
-    socket.set_nonblocking(true)?;
-    UdpSocket::from_std(socket)
 }
 
 fn open_unix(path: &Path) -> io::Result<SocketFile> {

@@ -2,10 +2,12 @@
 
 use std::{fmt, sync::Arc};
 
+use anabranch::PromiseEvent;
+
 use crate::{Refusal, endpoint::Endpoint};
 
 /// An event that users want to see.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Notice {
     /// Connections are accepted at this endpoint.
@@ -23,6 +25,20 @@ pub enum Notice {
         to: Endpoint,
         /// The cause.
         refusal: Refusal,
+    },
+    /// A flow is carried without the promise that its service asks for, until that can be given.
+    NotPromised {
+        /// The target.
+        to: Endpoint,
+        /// The reason, and what could be promised instead.
+        refusal: anabranch::Refusal,
+    },
+    /// The promise of a flow has changed.
+    Promise {
+        /// The target.
+        to: Endpoint,
+        /// The change.
+        event: PromiseEvent,
     },
     /// No connections are accepted for a while.
     Paused {
@@ -43,6 +59,13 @@ impl Notice {
         match self {
             Self::Listening { .. } => "listening",
             Self::Failed { .. } => "failed",
+            Self::NotPromised { .. } => "not_promised",
+            Self::Promise { event, .. } => match event {
+                PromiseEvent::Promised(_) => "promised",
+                PromiseEvent::Warned(_) => "promise_warned",
+                PromiseEvent::Withdrawn(_) => "promise_withdrawn",
+                _ => "promise",
+            },
             Self::Paused { .. } => "paused",
             Self::Connected => "connected",
             Self::Disconnected(_) => "disconnected",
@@ -61,6 +84,13 @@ impl fmt::Display for Notice {
                 }
             }
             Self::Failed { to, refusal } => write!(f, "no connection to {to}: {refusal}"),
+            Self::NotPromised { to, refusal } => {
+                write!(
+                    f,
+                    "carrying the flow to {to} without its promise for now: {refusal}"
+                )
+            }
+            Self::Promise { to, event } => write!(f, "flow to {to} {event}"),
             Self::Paused { at, cause } => {
                 write!(f, "accepting no connections at {at} for a second: {cause}")
             }
@@ -92,7 +122,9 @@ impl Notices {
     pub fn to_log() -> Self {
         Self::new(|notice| match notice {
             Notice::Listening { .. } | Notice::Connected => tracing::info!("{notice}"),
-            Notice::Failed { .. } => anabranch::net::limited!(warn, "{notice}"),
+            Notice::NotPromised { .. } | Notice::Promise { .. } => {
+                anabranch::net::limited!(info, "{notice}");
+            }
             _ => anabranch::net::limited!(warn, "{notice}"),
         })
     }

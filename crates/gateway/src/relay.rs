@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use crate::{
     credit::{Overrun, Pool, Window},
     error::Refusal,
+    register::Registered,
     socket::Socket,
     wire::{CODE_PROTOCOL, CODE_RESET, DATA, INITIAL_CREDIT, LAST, Message, WireError},
 };
@@ -68,8 +69,9 @@ pub(crate) async fn relay(
     stream: &Stream,
     phase: Phase,
     pool: Pool,
+    flow: &Registered,
 ) -> Result<(), Broken> {
-    let result = carry(&socket, stream, phase, pool).await;
+    let result = carry(&socket, stream, phase, pool, flow).await;
     match &result {
         Ok(()) => socket.close(),
         Err(broken) => {
@@ -88,7 +90,13 @@ pub(crate) fn withdraw(stream: &Stream) {
     abort(stream, CODE_NO_RIGHT);
 }
 
-async fn carry(socket: &Socket, stream: &Stream, phase: Phase, pool: Pool) -> Result<(), Broken> {
+async fn carry(
+    socket: &Socket,
+    stream: &Stream,
+    phase: Phase,
+    pool: Pool,
+    flow: &Registered,
+) -> Result<(), Broken> {
     let credit = Credit {
         limit: AtomicU64::new(INITIAL_CREDIT),
         raised: Notify::new(),
@@ -102,12 +110,17 @@ async fn carry(socket: &Socket, stream: &Stream, phase: Phase, pool: Pool) -> Re
         Ok(())
     };
     let up = async {
-        send(socket, stream, &credit).await?;
+        send(socket, stream, &credit, flow).await?;
         end()
     };
     let down = async {
         let mut window = Window::new(pool, Instant::now());
-        receive(socket, stream, phase, &credit, &mut window, &end).await
+        let ends = Ends {
+            socket,
+            stream,
+            flow,
+        };
+        receive(ends, phase, &credit, &mut window, &end).await
     };
     let both = async { tokio::try_join!(up, down).map(|((), ())| ()) };
     let result = tokio::select! {
@@ -161,7 +174,12 @@ impl Credit {
 }
 
 /// Sends what the program writes, until it shuts its side.
-async fn send(socket: &Socket, stream: &Stream, credit: &Credit) -> Result<(), Broken> {
+async fn send(
+    socket: &Socket,
+    stream: &Stream,
+    credit: &Credit,
+    flow: &Registered,
+) -> Result<(), Broken> {
     let mut sent = 0;
     let mut size = PIECE_BYTES.0;
     loop {
@@ -192,6 +210,7 @@ async fn send(socket: &Socket, stream: &Stream, credit: &Credit) -> Result<(), B
             size = (size / 2).max(PIECE_BYTES.0);
         }
         stream.send(bytes).await?;
+        flow.sent(count);
     }
 }
 
@@ -206,15 +225,27 @@ fn read(socket: &Socket, limit: usize) -> Result<Option<BytesMut>, Broken> {
     }
 }
 
+/// Both ends of a connection, and its place in the register.
+#[derive(Clone, Copy)]
+struct Ends<'r> {
+    socket: &'r Socket,
+    stream: &'r Stream,
+    flow: &'r Registered,
+}
+
 /// Writes what the peer sends, until it has ended and finished.
 async fn receive(
-    socket: &Socket,
-    stream: &Stream,
+    ends: Ends<'_>,
     mut phase: Phase,
     credit: &Credit,
     window: &mut Window,
     end: &impl Fn() -> Result<(), Broken>,
 ) -> Result<(), Broken> {
+    let Ends {
+        socket,
+        stream,
+        flow,
+    } = ends;
     let mut is_ended = false;
     while let Some(adu) = stream.recv().await? {
         match (Message::decode(adu.data)?, phase) {
@@ -233,6 +264,7 @@ async fn receive(
                     held = now.saturating_duration_since(began);
                 }
                 let count = bytes.len();
+                flow.received(count);
                 drop(bytes);
                 if let Some(limit) = window.take(count, held, is_last, now) {
                     stream.send(Message::Credit(limit).encode()).await?;

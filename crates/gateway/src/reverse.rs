@@ -5,21 +5,25 @@
 
 use std::{future::pending, sync::Arc};
 
-use anabranch::{Session, Stream, base::SessionId};
+use anabranch::{
+    Session, Stream,
+    base::{NodeId, SessionId},
+};
 use tokio::time::timeout;
 
 use crate::{
     connect::{Allowed, connect, open_flow},
-    connections::Connections,
-    credit::Pools,
+    connections::{Connections, Means},
     endpoint::Endpoint,
     error::{Code, Refusal},
     flow::{self, refuse},
     forward::Forward,
     limits::{CONNECT_TIMEOUT, REQUEST_TIMEOUT},
     notice::Notice,
+    register::Begun,
     relay::{Phase, abort, relay},
     route::{Route, Switch},
+    rules::Rules,
     service::{LIFETIME, Service},
     target::Mapping,
     uplink::OneSession,
@@ -42,7 +46,7 @@ pub(crate) async fn listen(
     session: &Session,
     stream: &Stream,
     asked: Asked,
-    pools: &Pools,
+    means: &Means,
 ) -> Result<(), Refusal> {
     let Asked {
         at,
@@ -50,7 +54,11 @@ pub(crate) async fn listen(
         lifetime_ms,
     } = asked;
     // Dropped with everything that was accepted.
-    let connections = Connections::sharing(crate::Notices::to_log(), pools.clone());
+    let connections = Connections::with(Means {
+        notices: crate::Notices::to_log(),
+        rules: Rules::default(),
+        ..means.clone()
+    });
     let forward = Forward::open(&at, connections.clone());
     let forward = forward.map_err(|refused| {
         let mut refusal = Refusal::of_io(&refused.error);
@@ -66,8 +74,8 @@ pub(crate) async fn listen(
     let route = Route::by(
         Action::Arrived { listener, is_udp },
         at,
-        Service::like(stream, lifetime_ms),
-        Arc::new(OneSession(session.downgrade())),
+        Some(Service::like(stream, lifetime_ms)),
+        Arc::new(OneSession::new(session)),
     );
     let answer = Message::Answer(Ok(forward.local().to_string())).encode();
     if stream.send(answer).await.is_err() {
@@ -183,14 +191,16 @@ impl Reverse {
                 .iter()
                 .map(|(mapping, _)| mapping.to.clone())
                 .collect();
-            let (pools, id) = (self.connections.pools().clone(), session.id());
-            let notices = self.connections.notices().clone();
+            let (means, from) = (
+                self.connections.means().clone(),
+                (session.id(), session.peer()),
+            );
             self.connections.spawn(async move {
                 let _place = place;
-                if let Err((to, refusal)) = arrived(&stream, &mappings, &pools, id).await {
+                if let Err((to, refusal)) = arrived(&stream, &mappings, &means, from).await {
                     if let Some(to) = to {
                         let refusal = refusal.clone();
-                        notices.show(&Notice::Failed { to, refusal });
+                        means.notices.show(&Notice::Failed { to, refusal });
                     }
                     refuse(&stream, refusal).await;
                 }
@@ -203,8 +213,8 @@ impl Reverse {
 async fn arrived(
     stream: &Stream,
     targets: &[Endpoint],
-    pools: &Pools,
-    session: SessionId,
+    means: &Means,
+    (session, peer): (SessionId, NodeId),
 ) -> Result<(), (Option<Endpoint>, Refusal)> {
     let first = timeout(REQUEST_TIMEOUT, stream.recv()).await;
     let Ok(Ok(Some(first))) = first else {
@@ -226,15 +236,17 @@ async fn arrived(
         return Err((None, Refusal::new(Code::NotAllowed, text)));
     };
     let failed = |refusal| (Some(target.clone()), refusal);
+    let flow = means.register.enter(Begun::of_peer(peer, target));
     if is_udp {
         let (socket, _) = open_flow(target, Allowed::All).await.map_err(failed)?;
-        flow::serve(stream, &socket, datagram).await;
+        flow::serve(stream, &socket, datagram, &flow).await;
         return Ok(());
     }
     let (socket, _) = connect(target, Allowed::All).await.map_err(failed)?;
     let answer = Message::Answer(Ok(String::new())).encode();
     if stream.send(answer).await.is_ok()
-        && let Err(broken) = relay(socket, stream, Phase::Open, pools.of(session)).await
+        && let Err(broken) =
+            relay(socket, stream, Phase::Open, means.pools.of(session), &flow).await
     {
         tracing::debug!(%broken, "a connection ended");
     }

@@ -17,11 +17,13 @@ use tokio::time::timeout;
 
 use crate::{
     connect::{Allowed, connect, open_flow},
-    credit::Pools,
+    connections::Means,
     endpoint::Endpoint,
     error::{Code, Refusal},
     flow::{self, refuse},
     limits::{LISTENERS_MAX, PER_PEER_MAX, REQUEST_TIMEOUT},
+    notice::Notices,
+    register::Begun,
     relay::{Phase, abort, relay, withdraw},
     reverse,
     wire::{Action, CODE_PROTOCOL, LABEL, Message, WireError},
@@ -31,7 +33,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Server {
     rights: Rights,
-    pools: Pools,
+    means: Means,
     held: Mutex<HashMap<NodeId, Held>>,
 }
 
@@ -74,13 +76,13 @@ fn no_right() -> Refusal {
 impl Server {
     /// Serves peers by these rights.
     pub fn new(rights: Rights) -> Self {
-        Self::sharing(rights, Pools::default())
+        Self::with(rights, Means::new(Notices::to_log()))
     }
 
-    pub(crate) fn sharing(rights: Rights, pools: Pools) -> Self {
+    pub(crate) fn with(rights: Rights, means: Means) -> Self {
         Self {
             rights,
-            pools,
+            means,
             held: Mutex::default(),
         }
     }
@@ -178,7 +180,7 @@ impl Server {
                     listener,
                     lifetime_ms,
                 };
-                let listening = reverse::listen(session, stream, asked, &self.pools);
+                let listening = reverse::listen(session, stream, asked, &self.means);
                 let allowed = |terms: &Terms| allows(&terms.listen, &at);
                 tokio::select! {
                     result = listening => result,
@@ -214,7 +216,9 @@ impl Server {
         if stream.send(answer).await.is_err() {
             return Ok(());
         }
-        let relaying = relay(socket, stream, Phase::Open, self.pools.of(session.id()));
+        let pool = self.means.pools.of(session.id());
+        let flow = self.means.register.enter(Begun::of_peer(peer, &target));
+        let relaying = relay(socket, stream, Phase::Open, pool, &flow);
         tokio::select! {
             result = relaying => {
                 if let Err(broken) = result {
@@ -236,8 +240,9 @@ impl Server {
         let terms = self.terms(peer)?;
         let (socket, address) = open_flow(&target, Allowed::Targets(&terms.to)).await?;
         drop(terms);
+        let flow = self.means.register.enter(Begun::of_peer(*peer, &target));
         tokio::select! {
-            () = flow::serve(stream, &socket, datagram) => {}
+            () = flow::serve(stream, &socket, datagram, &flow) => {}
             () = self.withdrawn(peer, still(&target, Some(address))) => withdraw(stream),
         }
         Ok(())

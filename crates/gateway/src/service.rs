@@ -1,21 +1,57 @@
 //! Services: specs of the streams that carry connections and datagrams.
+//!
+//! A stream that asks for a promise opens without it while it cannot be promised, and is promised it as soon as it can be: the program
+//! knows nothing of promises and could not ask for less, and nothing can be promised before a path was measured for some seconds.
+//! `waits = false` refuses the flow instead.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use anabranch::{DropOrder, Order, Stream, StreamSpec, config::ConfigError, spec::SpecText};
+use anabranch::{
+    DropOrder, Order, Profile, Session, Stream, StreamFailure, StreamSpec,
+    config::ConfigError,
+    spec::{ServiceText, SpecText},
+};
 
-use crate::{endpoint::Endpoint, wire::LABEL};
+use crate::{
+    endpoint::Endpoint,
+    notice::{Notice, Notices},
+    wire::LABEL,
+};
 
 /// Lifetime of datagrams unless another one is asked for.
 pub const LIFETIME: Duration = Duration::from_secs(1);
-/// The service that the data of a forward gets.
+
+/// The service that the data of a flow gets.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Service(StreamSpec);
+pub struct Service {
+    /// Its guarantee does not wait.
+    spec: StreamSpec,
+    /// True if the stream opens without the promise while that cannot be given.
+    waits: bool,
+    /// The service in words.
+    name: Arc<str>,
+}
+
+fn refused(key: &str, value: &str, reason: &str) -> ConfigError {
+    ConfigError::Value {
+        key: key.to_owned(),
+        value: value.to_owned(),
+        reason: reason.to_owned(),
+    }
+}
 
 impl Service {
+    fn preset(spec: StreamSpec) -> Self {
+        Self {
+            spec,
+            waits: true,
+            name: "preset".into(),
+        }
+    }
+
     /// The preset for byte streams: reliable and ordered, of normal priority.
     pub fn bytes() -> Self {
-        Self(StreamSpec {
+        Self::preset(StreamSpec {
             duplex: true,
             label: LABEL.to_owned(),
             ..StreamSpec::default()
@@ -25,12 +61,12 @@ impl Service {
     /// The preset for datagrams: each by itself, of normal priority, given up after a second; too many for the paths are dropped,
     /// oldest first.
     pub fn datagrams() -> Self {
-        Self(StreamSpec {
+        Self::preset(StreamSpec {
             reliable: false,
             order: Order::Unordered,
             lifetime: Some(LIFETIME),
             drop: Some(DropOrder::Oldest),
-            ..Self::bytes().0
+            ..Self::bytes().spec
         })
     }
 
@@ -45,44 +81,64 @@ impl Service {
     /// The preset for an endpoint, changed by a specification in text form.
     ///
     /// # Errors
-    /// A value is refused, or does not fit byte streams.
+    /// A value is refused, or does not fit the kind of flow.
     pub fn from_text(endpoint: &Endpoint, text: &SpecText) -> Result<Self, ConfigError> {
-        let refused = |key: &str, reason: &str| ConfigError::Value {
-            key: key.to_owned(),
-            value: String::new(),
-            reason: reason.to_owned(),
-        };
+        Self::read(endpoint.is_udp(), text)
+    }
+
+    /// The service of datagrams or of byte streams. A profile gives them the values that they can have: a byte stream stays reliable,
+    /// ordered and without a lifetime, and datagrams of a profile without a lifetime keep those of the preset. A key that is given
+    /// explicitly and does not fit is refused.
+    fn read(is_udp: bool, text: &SpecText) -> Result<Self, ConfigError> {
         if text.label.is_some() || text.duplex == Some(false) {
-            return Err(refused(
-                "label, duplex",
-                "are set by the forward; leave them out",
-            ));
+            let reason = "are set by the forward; leave them out";
+            return Err(refused("label, duplex", "", reason));
         }
+        let name = ServiceText(text.clone()).to_string();
         let mut text = text.clone();
-        if endpoint.is_udp() {
-            text.reliable = text.reliable.or(Some(false));
+        let profile: Option<Profile> = text.profile.as_ref().and_then(|name| name.parse().ok());
+        if is_udp {
+            if text.partial == Some(true) {
+                let reason = "a datagram arrives whole or not at all; leave it out";
+                return Err(refused("partial", "true", reason));
+            }
             text.order = text.order.or(Some("unordered".to_owned()));
-            text.lifetime = text.lifetime.or(Some("1 s".to_owned()));
+            if profile.is_none_or(|profile| profile.spec().lifetime.is_none()) {
+                text.reliable = text.reliable.or(Some(false));
+                text.lifetime = text.lifetime.or(Some("1 s".to_owned()));
+            }
             if text.reliable == Some(false) {
                 text.drop = text.drop.or(Some("oldest".to_owned()));
             }
+        } else {
+            let is_other = text.reliable == Some(false)
+                || text.order.as_ref().is_some_and(|order| order != "ordered")
+                || text.lifetime.is_some()
+                || text.drop.as_ref().is_some_and(|drop| drop != "none");
+            if is_other {
+                let reason = "a byte stream is reliable, ordered and without a lifetime; leave these out, or name datagrams with \
+                              protocol = \"udp\"";
+                return Err(refused("reliable, order, lifetime, drop", "", reason));
+            }
+            text.reliable = Some(true);
+            text.order = Some("ordered".to_owned());
+            text.drop = Some("none".to_owned());
+        }
+        let waits = text.guarantee.as_ref().and_then(|asked| asked.waits);
+        if let Some(guarantee) = &mut text.guarantee {
+            guarantee.waits = None;
         }
         let mut spec = text.resolve()?;
-        if !endpoint.is_udp() {
-            if !spec.reliable || spec.order != Order::Ordered || spec.lifetime.is_some() {
-                let reason =
-                    "a byte stream is reliable, ordered and without a lifetime; leave these out";
-                return Err(refused("reliable, order, lifetime", reason));
-            }
-        } else if spec.partial {
-            return Err(refused(
-                "partial",
-                "a datagram arrives whole or not at all; leave it out",
-            ));
+        if !is_udp {
+            spec.lifetime = None;
         }
         spec.duplex = true;
         LABEL.clone_into(&mut spec.label);
-        Ok(Self(spec))
+        Ok(Self {
+            spec,
+            waits: waits.unwrap_or(true),
+            name: name.into(),
+        })
     }
 
     /// The service of what a peer sends on this stream, for streams opened back.
@@ -91,17 +147,203 @@ impl Service {
             0 => (stream.spec(), Self::bytes()),
             _ => (stream.spec(), Self::datagrams()),
         };
-        service.0.priority = asked.priority;
-        service.0.weight = asked.weight;
+        service.spec.priority = asked.priority;
+        service.spec.weight = asked.weight;
         if lifetime_ms > 0 {
             let longest = Duration::from_secs(3600);
-            service.0.lifetime = Some(Duration::from_millis(lifetime_ms.into()).min(longest));
+            service.spec.lifetime = Some(Duration::from_millis(lifetime_ms.into()).min(longest));
         }
         service
     }
 
     /// The specification of streams.
     pub fn spec(&self) -> &StreamSpec {
-        &self.0
+        &self.spec
+    }
+
+    /// The service in words.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// True if a promise is asked for.
+    pub(crate) fn is_promised(&self) -> bool {
+        self.spec.guarantee.is_some()
+    }
+
+    /// Opens a stream for a flow to a target. If its promise is refused and it may wait, it opens without, which is a notice.
+    pub(crate) fn open(
+        &self,
+        session: &Session,
+        to: &Endpoint,
+        notices: &Notices,
+    ) -> Result<Stream, StreamFailure> {
+        let failure = match session.open_stream(self.spec.clone()) {
+            Ok(stream) => return Ok(stream),
+            Err(failure) => failure,
+        };
+        let (Some(refusal), Some(guarantee), true) =
+            (failure.refusal(), &self.spec.guarantee, self.waits)
+        else {
+            return Err(failure);
+        };
+        notices.show(&Notice::NotPromised {
+            to: to.clone(),
+            refusal: refusal.clone(),
+        });
+        session.open_stream(StreamSpec {
+            guarantee: Some(Box::new(guarantee.waiting())),
+            ..self.spec.clone()
+        })
+    }
+
+    /// Reports the events of a stream's promise; does not return.
+    pub(crate) async fn watch(&self, stream: &Stream, to: &Endpoint, notices: &Notices) {
+        while self.is_promised()
+            && let Ok(event) = stream.next_promise().await
+        {
+            let to = to.clone();
+            notices.show(&Notice::Promise { to, event });
+        }
+        // The end of the stream ends the flow.
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Services of byte streams and of datagrams, of one text. At least one of them is there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Services {
+    bytes: Option<Arc<Service>>,
+    datagrams: Option<Arc<Service>>,
+}
+
+impl Services {
+    /// The presets.
+    pub fn preset() -> Self {
+        Self {
+            bytes: Some(Arc::new(Service::bytes())),
+            datagrams: Some(Arc::new(Service::datagrams())),
+        }
+    }
+
+    /// The services of a text, for the kinds of flows that it is for: only those of datagrams if `is_udp` is true, only byte streams
+    /// if it is false, both if it is `None`.
+    ///
+    /// # Errors
+    /// A value is refused, or does not fit one of the kinds.
+    pub fn read(text: &SpecText, is_udp: Option<bool>) -> Result<Self, ConfigError> {
+        let read = |kind: bool| match is_udp.is_none_or(|only| only == kind) {
+            true => Service::read(kind, text).map(|service| Some(Arc::new(service))),
+            false => Ok(None),
+        };
+        Ok(Self {
+            bytes: read(false)?,
+            datagrams: read(true)?,
+        })
+    }
+
+    /// The service of one kind of flows.
+    pub fn only(endpoint: &Endpoint, service: Service) -> Self {
+        let service = Some(Arc::new(service));
+        match endpoint.is_udp() {
+            true => Self {
+                bytes: None,
+                datagrams: service,
+            },
+            false => Self {
+                bytes: service,
+                datagrams: None,
+            },
+        }
+    }
+
+    /// The service for flows to a target; the preset if there is none for its kind.
+    pub fn of(&self, target: &Endpoint) -> Arc<Service> {
+        let service = match target.is_udp() {
+            true => &self.datagrams,
+            false => &self.bytes,
+        };
+        service
+            .clone()
+            .unwrap_or_else(|| Arc::new(Service::of(target)))
+    }
+
+    /// The text in words.
+    pub fn name(&self) -> &str {
+        let mut both = self.bytes.iter().chain(&self.datagrams);
+        both.next().map_or("preset", |service| service.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch::Priority;
+
+    use super::*;
+
+    fn of(profile: &str, is_udp: bool) -> StreamSpec {
+        let text = ServiceText::of_profile(profile).0;
+        Service::read(is_udp, &text).unwrap().spec
+    }
+
+    #[test]
+    fn every_profile_fits_connections_and_datagrams() {
+        for profile in Profile::ALL {
+            let bytes = of(profile.name(), false);
+            assert!(bytes.reliable && bytes.order == Order::Ordered, "{profile}");
+            assert_eq!((bytes.lifetime, bytes.drop), (None, None), "{profile}");
+            assert_eq!(bytes.priority, profile.spec().priority, "{profile}");
+            let datagrams = of(profile.name(), true);
+            assert_eq!(datagrams.order, Order::Unordered, "{profile}");
+            assert!(datagrams.lifetime.is_some(), "{profile}");
+            assert_eq!(datagrams.redundant, profile.spec().redundant, "{profile}");
+        }
+    }
+
+    #[test]
+    fn datagrams_have_the_lifetime_of_a_profile_that_has_one() {
+        let live = of("live", true);
+        assert_eq!(live.lifetime, Some(Duration::from_millis(300)));
+        assert!(live.reliable, "repaired until then");
+        assert_eq!(live.priority, Priority::URGENT);
+        let bulk = of("bulk", true);
+        assert_eq!((bulk.lifetime, bulk.reliable), (Some(LIFETIME), false));
+        assert_eq!(bulk.drop, Some(DropOrder::Oldest));
+    }
+
+    #[test]
+    fn explicit_values_that_do_not_fit_are_refused() {
+        let lifetime = SpecText {
+            lifetime: Some("300 ms".to_owned()),
+            ..SpecText::default()
+        };
+        assert!(Services::read(&lifetime, None).is_err());
+        assert!(Services::read(&lifetime, Some(false)).is_err());
+        let services = Services::read(&lifetime, Some(true)).unwrap();
+        let target = "udp:10.0.0.1:5004".parse().unwrap();
+        let spec = services.of(&target).spec.clone();
+        assert_eq!(spec.lifetime, Some(Duration::from_millis(300)));
+        assert_eq!(services.name(), "lifetime 300 ms");
+    }
+
+    #[test]
+    fn a_promise_waits_unless_it_says_otherwise() {
+        let read = |waits: Option<bool>| {
+            let guarantee = anabranch::spec::GuaranteeText {
+                rate: Some("6 Mbit/s".to_owned()),
+                probability: Some("99 %".to_owned()),
+                waits,
+                ..Default::default()
+            };
+            let text = SpecText {
+                guarantee: Some(guarantee),
+                ..SpecText::default()
+            };
+            Service::read(true, &text).unwrap()
+        };
+        assert!(read(None).waits && read(Some(true)).waits);
+        assert!(!read(Some(false)).waits);
+        // The stream is opened with the promise first.
+        assert!(!read(None).spec.guarantee.unwrap().waits);
     }
 }

@@ -1,6 +1,6 @@
 //! Uplinks: the session with the peer that connections are made through, opened again when it ends.
 
-use std::{fmt, future::Future, net::SocketAddr, pin::Pin, time::Duration};
+use std::{fmt, future::Future, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use anabranch::{ConnectError, Host, Session, base::NodeId, daemon::Handle, net::WeakSession};
 use tokio::{
@@ -28,6 +28,28 @@ pub type Waiting<'u> = Pin<Box<dyn Future<Output = Result<Session, Refusal>> + S
 pub trait Uplink: Send + Sync + fmt::Debug + 'static {
     /// An open session; waits for one at most for [`SESSION_WAIT`].
     fn session(&self) -> Waiting<'_>;
+
+    /// The peer.
+    fn peer(&self) -> NodeId;
+}
+
+/// Choice of the peer for a flow.
+pub trait Exits: Send + Sync + fmt::Debug + 'static {
+    /// Sessions with the peer that a rule names; `None`: no rule names one.
+    ///
+    /// # Errors
+    /// There is none for such flows.
+    fn exit(&self, named: Option<NodeId>) -> Result<Arc<dyn Uplink>, Refusal>;
+}
+
+/// The only peer, whatever rules name.
+#[derive(Debug)]
+pub struct OnlyExit(pub Arc<dyn Uplink>);
+
+impl Exits for OnlyExit {
+    fn exit(&self, _: Option<NodeId>) -> Result<Arc<dyn Uplink>, Refusal> {
+        Ok(self.0.clone())
+    }
 }
 
 fn without_session(cause: &str) -> Refusal {
@@ -53,6 +75,10 @@ impl NodeUplink {
 }
 
 impl Uplink for NodeUplink {
+    fn peer(&self) -> NodeId {
+        self.peer
+    }
+
     fn session(&self) -> Waiting<'_> {
         Box::pin(async {
             let deadline = Instant::now() + SESSION_WAIT;
@@ -80,11 +106,27 @@ impl Uplink for NodeUplink {
 
 /// One session, which is not opened again: that of a stream that a peer opened.
 #[derive(Debug)]
-pub(crate) struct OneSession(pub(crate) WeakSession);
+pub(crate) struct OneSession {
+    peer: NodeId,
+    session: WeakSession,
+}
+
+impl OneSession {
+    pub(crate) fn new(session: &Session) -> Self {
+        Self {
+            peer: session.peer(),
+            session: session.downgrade(),
+        }
+    }
+}
 
 impl Uplink for OneSession {
+    fn peer(&self) -> NodeId {
+        self.peer
+    }
+
     fn session(&self) -> Waiting<'_> {
-        let session = self.0.upgrade();
+        let session = self.session.upgrade();
         let open = session.filter(|session| session.close_reason().is_none());
         let over = || Refusal::new(Code::Unreachable, "the session is over");
         Box::pin(std::future::ready(open.ok_or_else(over)))
@@ -97,6 +139,7 @@ type State = Result<Session, String>;
 /// A peer that is dialled whenever there is no session with it.
 #[derive(Debug)]
 pub struct Dialled {
+    peer: NodeId,
     state: watch::Receiver<State>,
 }
 
@@ -126,7 +169,7 @@ impl Dialled {
             state: sender,
             notices,
         };
-        (Self { state }, dialler)
+        (Self { peer, state }, dialler)
     }
 
     /// Waits for the next session that is not the one with this number.
@@ -142,6 +185,10 @@ impl Dialled {
 }
 
 impl Uplink for Dialled {
+    fn peer(&self) -> NodeId {
+        self.peer
+    }
+
     fn session(&self) -> Waiting<'_> {
         Box::pin(async {
             let mut state = self.state.clone();

@@ -14,19 +14,23 @@ use crate::{keys, rights::Table, spec::preferences};
 
 mod costs;
 mod forward;
+mod gateway;
 mod interfaces;
 mod local;
 mod overlay;
 mod peers;
 mod streams;
+mod rule;
 
 pub use costs::{CostLayer, Costs, default_ledger};
 pub use forward::{FORWARDS_MAX, ForwardLayer};
+pub use gateway::{GatewayConfig, GatewayLayer, SOCKS_MAX, SocksLayer};
 pub use interfaces::{AttributeLayer, InterfaceLayer};
 pub use local::{LocalConfig, LocalUser, NO_LOCAL, default_local};
 pub use overlay::{MemberLayer, OverlayConfig, OverlayLayer, Relaying, Site};
 pub use peers::{GrantLayer, Peer, PeerLayer, Retired, TermsLayer};
 pub use streams::{DeclaredStream, STREAMS_MAX, StreamLayer};
+pub use rule::{MatchLayer, PortsLayer, RULES_MAX, RuleLayer, Texts};
 
 /// One source of configuration; a key that it does not contain is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -66,6 +70,10 @@ pub struct Layer {
     pub forward: Option<Vec<ForwardLayer>>,
     /// Streams of local applications, for checks of objectives.
     pub stream: Option<Vec<StreamLayer>>,
+    /// Rules for flows of forwards and of SOCKS, the first that matches.
+    pub rule: Option<Vec<RuleLayer>>,
+    /// Settings of the gateway.
+    pub gateway: GatewayLayer,
     /// Settings of sessions.
     pub session: SessionLayer,
     /// Settings of channels.
@@ -149,6 +157,10 @@ pub struct NodeConfig {
     pub forwards: Vec<ForwardLayer>,
     /// Streams that local applications open, as declared for checks of objectives.
     pub streams: Vec<DeclaredStream>,
+    /// Rules for flows; the gateway reads them.
+    pub rules: Vec<RuleLayer>,
+    /// Settings of the gateway, which reads them.
+    pub gateway: GatewayConfig,
     /// File of objectives for every session.
     pub objectives: Option<PathBuf>,
     /// Settings of sessions and channels.
@@ -240,6 +252,8 @@ impl Layer {
             peer: None,
             forward: None,
             stream: None,
+            rule: None,
+            gateway: GatewayLayer::default(),
             overlay: OverlayLayer {
                 relay: get("RELAY"),
                 ..OverlayLayer::default()
@@ -278,6 +292,8 @@ impl Layer {
             overlay: self.overlay.over(below.overlay),
             forward: self.forward.or(below.forward),
             stream: self.stream.or(below.stream),
+            rule: self.rule.or(below.rule),
+            gateway: self.gateway.over(below.gateway),
             session: SessionLayer {
                 policy: self.session.policy.or(below.session.policy),
                 objectives: self.session.objectives.or(below.session.objectives),
@@ -341,6 +357,8 @@ impl Layer {
         let peers = self.peers(overlay.as_ref())?;
         let forwards = self.forwards()?;
         let streams = self.streams()?;
+        let (forwards, rules) = (self.forwards()?, self.rules()?);
+        let gateway = self.gateway.resolve()?;
         let control = match self.control {
             Some(path) => path,
             None => default_control(&variable).ok_or_else(|| missing("control", NO_CONTROL))?,
@@ -361,6 +379,8 @@ impl Layer {
             peers: peers.dialled,
             forwards,
             streams,
+            rules,
+            gateway,
             engine,
         })
     }

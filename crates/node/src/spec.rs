@@ -20,6 +20,8 @@
 //!
 //! `stream.example.toml` shows every key with its unit, range and default.
 
+mod service;
+
 use std::time::Duration;
 
 use anabranch_base::{ChannelId, Rate};
@@ -29,6 +31,7 @@ use anabranch_session::{
 };
 use serde::{Deserialize, Serialize};
 
+pub use self::service::ServiceText;
 use crate::config::{ConfigError, missing, parsed, percent, refused, set, time};
 
 /// A [`StreamSpec`] as texts with units; a key that is absent has its default.

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anabranch_gateway::{
-    Connections, Forward, Mapping, Notice, Refusal, Reverse, Route, Service, Switch,
+    Endpoint, Forward, Mapping, Notice, Refusal, Reverse, Route, Service, Switch,
 };
 use tokio::{sync::mpsc, task::JoinSet};
 
@@ -44,9 +44,14 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         host,
         uplink,
         dialler,
+        connections,
         notices,
     } = arguments.common.start()?;
-    let connections = Connections::new(notices.clone());
+    let text = arguments.common.service();
+    let own = |to: &Endpoint| {
+        let service = text.as_ref().map(|text| Service::from_text(to, text));
+        service.transpose().map_err(Failure::usage)
+    };
     let mut accepting = JoinSet::new();
     for mapping in &arguments.local {
         let forward =
@@ -56,16 +61,15 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
             to: Some(mapping.to.clone()),
             is_remote: false,
         });
-        let route = Route::to(&mapping.to, Service::of(&mapping.to), uplink.clone());
+        let route = Route::to(&mapping.to, own(&mapping.to)?, uplink.clone());
         accepting.spawn(forward.run(Switch::new(route)));
     }
-    let mappings = arguments.remote.iter().cloned();
-    let mappings: Vec<_> = mappings
-        .map(|mapping| {
-            let service = Service::of(&mapping.to);
-            (mapping, service)
-        })
-        .collect();
+    let mut mappings = Vec::new();
+    for mapping in &arguments.remote {
+        let service = own(&mapping.to)?;
+        let service = service.unwrap_or_else(|| Service::of(&mapping.to));
+        mappings.push((mapping.clone(), service));
+    }
     let has_remote = !mappings.is_empty();
     let remote = arguments
         .remote

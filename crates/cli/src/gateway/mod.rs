@@ -6,13 +6,18 @@ pub(crate) mod socks;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
-use anabranch::{AllowList, Host, HostConfig, keys};
+use anabranch::{
+    AllowList, Host, HostConfig, Profile, PromiseEvent, Refusal as Unpromised,
+    base::Rate,
+    keys,
+    spec::{ServiceText, SpecText},
+};
 use anabranch_gateway::{
-    Notice, Notices, Refusal,
+    Connections, Notice, Notices, Refusal,
     limits::raise_file_limit,
     uplink::{Dialled, Dialler},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::peer::PeerArguments;
 use crate::{
@@ -32,6 +37,10 @@ pub(crate) struct Common {
     /// Key file; the peer gives its node ID the right to forward [default: ~/.config/anabranch/key, created if missing].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
     key: Option<PathBuf>,
+    /// Service of the flows, in place of the rules of --config: interactive, live, bulk, background, redundant or telemetry
+    /// (docs/profiles.md).
+    #[arg(long, value_name = "NAME")]
+    profile: Option<Profile>,
     /// Print events as JSON, one a line, to standard output.
     #[arg(long)]
     json: bool,
@@ -45,12 +54,14 @@ struct Running {
     host: Host,
     uplink: Arc<Dialled>,
     dialler: Dialler,
+    connections: Connections,
     notices: Notices,
 }
 
 impl Common {
     fn start(&self) -> Result<Running, Failure> {
         let (node, addresses) = self.peer.resolve()?;
+        let rules = self.peer.rules(node)?;
         let mut bind = self.bind.clone();
         if bind.is_empty() && addresses.iter().all(|address| address.ip().is_loopback()) {
             bind.push(SocketAddr::new(addresses[0].ip(), 0));
@@ -59,13 +70,22 @@ impl Common {
         let host = recv::host(&bind, 0, HostConfig::new(key, AllowList::default()))?;
         raise_file_limit();
         let notices = self.notices();
+        let connections = Connections::new(notices.clone());
+        connections.rules().replace(rules);
         let (uplink, dialler) = Dialled::new(host.clone(), node, addresses, notices.clone());
         Ok(Running {
             host,
             uplink: Arc::new(uplink),
             dialler,
+            connections,
             notices,
         })
+    }
+
+    /// The service of all flows, if one is named.
+    fn service(&self) -> Option<SpecText> {
+        let profile = self.profile?;
+        Some(ServiceText::of_profile(profile.name()).0)
     }
 
     fn notices(&self) -> Notices {
@@ -97,6 +117,18 @@ fn row(notice: &Notice) -> String {
             row["code"] = json!(refusal.code.name());
             row["text"] = json!(refusal.text);
         }
+        Notice::NotPromised { to, refusal } => {
+            row["to"] = json!(to.to_string());
+            row["text"] = json!(refusal.to_string());
+            offer(&mut row, refusal);
+        }
+        Notice::Promise { to, event } => {
+            row["to"] = json!(to.to_string());
+            row["text"] = json!(event.to_string());
+            if let PromiseEvent::Warned(refusal) | PromiseEvent::Withdrawn(refusal) = event {
+                offer(&mut row, refusal);
+            }
+        }
         Notice::Paused { at, cause } => {
             row["at"] = json!(at.to_string());
             row["text"] = json!(cause);
@@ -105,6 +137,12 @@ fn row(notice: &Notice) -> String {
         _ => {}
     }
     row.to_string()
+}
+
+/// Adds what could be promised instead.
+fn offer(row: &mut Value, refusal: &Unpromised) {
+    row["offer_rate_bps"] = json!(refusal.offer.rate.map(Rate::as_bps));
+    row["offer_probability"] = json!(refusal.offer.probability);
 }
 
 fn refused(refusal: &Refusal) -> Failure {

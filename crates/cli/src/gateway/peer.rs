@@ -1,8 +1,12 @@
 //! The peer of a command: a ticket, or the name of a peer in a node's configuration.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use anabranch::{Ticket, base::NodeId, config::Layer};
+use anabranch_gateway::rules::Table;
 
 use crate::{
     exit::Failure,
@@ -21,7 +25,7 @@ pub(crate) struct PeerArguments {
     /// File with the ticket in its first line; `-` for standard input.
     #[arg(long, value_name = "FILE")]
     ticket_file: Option<PathBuf>,
-    /// Configuration file of a node, in which the peer is looked up by name.
+    /// Configuration file of a node, in which the peer is looked up by name; its rules apply to the flows of this command.
     #[arg(short, long, value_name = "FILE", env = "ANABRANCH_CONFIG")]
     config: Option<PathBuf>,
 }
@@ -47,17 +51,45 @@ impl PeerArguments {
         Ok((ticket.node, ticket.addresses))
     }
 
+    /// The configuration file, if one is given.
+    fn layer(&self) -> Result<Option<(&Path, Layer)>, Failure> {
+        let Some(path) = &self.config else {
+            return Ok(None);
+        };
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::file(format!("cannot read {}: {error}", path.display())))?;
+        let layer = Layer::from_toml(&text)
+            .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+        Ok(Some((path, layer)))
+    }
+
+    /// The rules of the configuration, for a command with this peer alone.
+    pub(super) fn rules(&self, only: NodeId) -> Result<Table, Failure> {
+        let Some((path, layer)) = self.layer()? else {
+            return Ok(Table::default());
+        };
+        let named = |name: &str| {
+            let mut peers = layer.peer.iter().flatten();
+            let peer = peers.find(|peer| peer.name == name);
+            let node = peer.map_or(name, |peer| &*peer.node);
+            match node.parse() {
+                Ok(node) if node == only => Ok(node),
+                _ => Err("this command has another peer, and no other; run `anabranch node` for rules with several".to_owned()),
+            }
+        };
+        let rules = layer.rule.as_deref().unwrap_or_default();
+        Table::read(rules, named)
+            .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+    }
+
     fn named(&self, name: &str) -> Result<(NodeId, Vec<SocketAddr>), Failure> {
-        let path = self.config.as_ref().ok_or_else(|| {
+        let (path, layer) = self.layer()?.ok_or_else(|| {
             let text = format!(
                 "'{name}' is not a ticket, and there is no configuration to look a peer of this name up in; give one with --config"
             );
             Failure::usage(text)
         })?;
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::file(format!("cannot read {}: {error}", path.display())))?;
         let usage = |text: String| Failure::usage(format!("{}: {text}", path.display()));
-        let layer = Layer::from_toml(&text).map_err(|error| usage(error.to_string()))?;
         let mut peers = layer.peer.iter().flatten();
         let peer = peers
             .find(|peer| peer.name == name || peer.node == name)
@@ -109,5 +141,39 @@ mod tests {
         ] {
             assert!(find(peer, config).is_err(), "{peer}");
         }
+    }
+
+    #[test]
+    fn rules_may_name_the_peer_of_the_command_and_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("node.toml");
+        let id = |seed| anabranch::SecretKey::from_seed([seed; 32]).node_id();
+        let read = |rules: &str| {
+            let text = format!(
+                "[[peer]]\nname = \"studio\"\nnode = \"{}\"\nmay = []\n\
+                 [[peer]]\nname = \"other\"\nnode = \"{}\"\nmay = []\n{rules}",
+                id(1),
+                id(2)
+            );
+            std::fs::write(&path, text).unwrap();
+            let arguments = PeerArguments {
+                peer: None,
+                ticket_file: None,
+                config: Some(path.clone()),
+            };
+            arguments
+                .rules(id(1))
+                .map_err(|failure| failure.message().to_owned())
+        };
+        assert!(read("").is_ok());
+        assert!(read("[[rule]]\nmatch = { port = 25 }\ndeny = true\n").is_ok());
+        assert!(read("[[rule]]\npeer = \"studio\"\n").is_ok());
+        let error = read("[[rule]]\npeer = \"other\"\n").unwrap_err();
+        assert!(
+            error.contains("rule 1") && error.contains("anabranch node"),
+            "{error}"
+        );
+        let error = read("[[rule]]\nservice = \"fast\"\n").unwrap_err();
+        assert!(error.contains("interactive, live"), "{error}");
     }
 }

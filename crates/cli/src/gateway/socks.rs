@@ -1,12 +1,13 @@
 //! `anabranch socks`: a SOCKS5 server of this machine, whose targets a peer connects to.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use anabranch::rights::Transport;
 use anabranch_gateway::{
-    Connections, Endpoint, Notice,
-    socks::{Login, Socks, StartError},
+    Chooser, Endpoint, Notice, Services,
+    socks::{Login, Settings, Socks, StartError},
     target::acceptable,
+    uplink::OnlyExit,
 };
 
 use super::{Common, Running, end};
@@ -63,10 +64,17 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         host,
         uplink,
         dialler,
+        connections,
         notices,
     } = arguments.common.start()?;
-    let connections = Connections::new(notices.clone());
-    let socks = Socks::open(&arguments.at, login, uplink, connections);
+    let services = arguments.common.service();
+    let services = services.map(|text| Services::read(&text, None));
+    let services = services.transpose().map_err(Failure::usage)?;
+    let settings = Settings {
+        login,
+        chooser: Chooser::new(services, Arc::new(OnlyExit(uplink))),
+    };
+    let socks = Socks::open(&arguments.at, settings, connections);
     let socks = socks.map_err(|error| match error {
         StartError::Exposed(_) => {
             Failure::usage(format!("{error} (--user NAME --password-file FILE)"))

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use anabranch::StreamSpec;
+use anabranch::rights::Transport;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpStream, UdpSocket},
@@ -15,22 +15,23 @@ use tokio::{
 use super::codec;
 use crate::{
     connections::WeakConnections,
+    datagram::{self, Received},
     endpoint::Endpoint,
     flow::{DATAGRAM_BYTES_MAX, framed},
     flows::{Beginning, Flows},
-    uplink::Uplink,
+    route::Chooser,
+    source::Source,
     wire::Action,
 };
 
 /// Carries datagrams until the client closes its connection.
 pub(super) async fn serve(
     mut stream: TcpStream,
-    uplink: Arc<dyn Uplink>,
-    spec: StreamSpec,
+    chooser: Chooser,
     connections: WeakConnections,
 ) -> io::Result<()> {
     let (local, client) = (stream.local_addr()?.ip(), stream.peer_addr()?.ip());
-    let socket = match UdpSocket::bind((local, 0)).await {
+    let socket = match datagram::open((local, 0).into()) {
         Ok(socket) => Arc::new(socket),
         Err(error) => {
             stream.write_all(&codec::reply(Err(1))).await?;
@@ -40,7 +41,7 @@ pub(super) async fn serve(
     let at = Endpoint::udp(socket.local_addr()?);
     stream.write_all(&codec::reply(Ok(at))).await?;
     tokio::select! {
-        () = carry(socket, client, uplink, spec, connections) => {}
+        () = carry(socket, client, chooser, connections) => {}
         () = end_of(&mut stream) => {}
     }
     Ok(())
@@ -55,17 +56,22 @@ async fn end_of(stream: &mut TcpStream) {
 async fn carry(
     socket: Arc<UdpSocket>,
     client: IpAddr,
-    uplink: Arc<dyn Uplink>,
-    spec: StreamSpec,
+    chooser: Chooser,
     connections: WeakConnections,
 ) {
+    let Ok(at) = socket.local_addr() else { return };
     let mut flows = Flows::new(connections);
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     // The port of the client is that of its first datagram.
     let mut known: Option<SocketAddr> = None;
     loop {
         // An error is that of an earlier answer.
-        let Ok((count, from)) = socket.recv_from(&mut buffer).await else {
+        let Ok(Received {
+            count,
+            client: from,
+            dscp,
+        }) = datagram::receive(&socket, &mut buffer).await
+        else {
             tokio::task::yield_now().await;
             continue;
         };
@@ -92,8 +98,13 @@ async fn carry(
                     drop(socket.try_send_to(&whole, from));
                 };
                 Beginning {
-                    uplink: uplink.clone(),
-                    spec: spec.clone(),
+                    source: Source::Address {
+                        transport: Transport::Udp,
+                        client: from,
+                        at,
+                    },
+                    dscp,
+                    chooser: chooser.clone(),
                     action: Action::Connect(target.clone()),
                     reply: Arc::new(reply),
                 }

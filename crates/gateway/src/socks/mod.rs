@@ -6,7 +6,11 @@
 mod associate;
 pub mod codec;
 
-use std::{fmt, io, sync::Arc, time::Duration};
+use std::{
+    fmt, io,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -16,17 +20,18 @@ use tokio::{
 
 use self::codec::{Command, Decoded, SocksError};
 use crate::{
-    connections::{Connections, WeakConnections},
+    connections::{Connections, Means, WeakConnections},
     endpoint::Endpoint,
     error::Refusal,
     forward::{ListenError, open},
-    listener::{Accepted, Listener},
+    listener::{Accepted, Listener, tcp_source},
     notice::Notice,
+    register::Begun,
     relay::{Phase, relay},
-    service::Service,
+    route::Chooser,
+    rules::Facts,
     socket::Socket,
     target::is_local,
-    uplink::Uplink,
     wire::{Action, Message},
 };
 
@@ -98,16 +103,33 @@ pub enum StartError {
 pub struct Socks {
     listener: Listener,
     local: Endpoint,
-    shared: Arc<Shared>,
+    settings: Switch,
     connections: Connections,
 }
 
-#[derive(Debug)]
-struct Shared {
-    login: Option<Login>,
-    bytes: Service,
-    datagrams: Service,
-    uplink: Arc<dyn Uplink>,
+/// Settings of a server.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Name and password that clients must give.
+    pub login: Option<Login>,
+    /// Choice of the service and of the peer.
+    pub chooser: Chooser,
+}
+
+/// The settings of a server, which can be changed while it runs. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Switch(Arc<Mutex<Arc<Settings>>>);
+
+impl Switch {
+    fn settings(&self) -> Arc<Settings> {
+        let settings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        settings.clone()
+    }
+
+    /// Serves clients that connect from now on by other settings.
+    pub fn turn(&self, settings: Settings) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
 }
 
 /// Why a client was not served.
@@ -125,6 +147,17 @@ enum ClientError {
     Login,
 }
 
+/// Checks that a server is safe at an endpoint.
+///
+/// # Errors
+/// Other machines can reach it, and there is no login.
+pub fn check_exposed(at: &Endpoint, login: Option<&Login>) -> Result<(), StartError> {
+    match login.is_none() && !is_local(at) {
+        true => Err(StartError::Exposed(at.clone())),
+        false => Ok(()),
+    }
+}
+
 impl Socks {
     /// Opens a server. Must be called within a runtime; clients are served while [`Socks::run`] runs.
     ///
@@ -132,28 +165,19 @@ impl Socks {
     /// The endpoint cannot be opened, or can be reached from other machines and has no login.
     pub fn open(
         at: &Endpoint,
-        login: Option<Login>,
-        uplink: Arc<dyn Uplink>,
+        settings: Settings,
         connections: Connections,
     ) -> Result<Self, StartError> {
-        if login.is_none() && !is_local(at) {
-            return Err(StartError::Exposed(at.clone()));
-        }
+        check_exposed(at, settings.login.as_ref())?;
         let listener = Listener::open(at)?;
         let local = listener.local().map_err(|error| ListenError {
             at: at.clone(),
             error,
         })?;
-        let shared = Arc::new(Shared {
-            login,
-            bytes: Service::bytes(),
-            datagrams: Service::datagrams(),
-            uplink,
-        });
         Ok(Self {
             listener,
             local,
-            shared,
+            settings: Switch(Arc::new(Mutex::new(Arc::new(settings)))),
             connections,
         })
     }
@@ -161,6 +185,11 @@ impl Socks {
     /// The endpoint, with the port that was assigned.
     pub fn local(&self) -> &Endpoint {
         &self.local
+    }
+
+    /// Its settings, for changes while it runs.
+    pub fn switch(&self) -> Switch {
+        self.settings.clone()
     }
 
     /// Serves clients until dropped.
@@ -172,18 +201,18 @@ impl Socks {
                 continue;
             };
             let place = self.connections.place().await;
-            let (shared, flows) = (self.shared.clone(), self.connections.downgrade());
-            let (pools, notices) = (self.connections.pools().clone(), notices.clone());
+            let (settings, flows) = (self.settings.settings(), self.connections.downgrade());
+            let means = self.connections.means().clone();
             self.connections.spawn(async move {
                 let _place = place;
                 let client = Client {
-                    shared: &shared,
-                    pools: &pools,
+                    settings: &settings,
+                    means: &means,
                 };
                 match client.serve(stream, flows).await {
                     Ok(()) => {}
                     Err(Failure::Target(to, refusal)) => {
-                        notices.show(&Notice::Failed { to, refusal });
+                        means.notices.show(&Notice::Failed { to, refusal });
                     }
                     Err(Failure::Client(error)) => {
                         anabranch::net::limited!(info, %error, "a client of SOCKS is not served");
@@ -226,8 +255,8 @@ async fn read<T>(
 
 /// One client.
 struct Client<'s> {
-    shared: &'s Shared,
-    pools: &'s crate::credit::Pools,
+    settings: &'s Settings,
+    means: &'s Means,
 }
 
 impl Client<'_> {
@@ -236,9 +265,8 @@ impl Client<'_> {
         match command.map_err(|_| ClientError::Slow)?? {
             Command::Connect(target) => self.connect(stream, target).await,
             Command::Associate => {
-                let uplink = self.shared.uplink.clone();
-                let spec = self.shared.datagrams.spec().clone();
-                associate::serve(stream, uplink, spec, flows).await?;
+                let chooser = self.settings.chooser.clone();
+                associate::serve(stream, chooser, flows).await?;
                 Ok(())
             }
             Command::Other(_) => {
@@ -252,7 +280,7 @@ impl Client<'_> {
     /// Authenticates a client, and reads its request.
     async fn greet(&self, stream: &mut TcpStream) -> Result<Command, ClientError> {
         let methods = read(stream, codec::methods).await?;
-        let wanted = match self.shared.login {
+        let wanted = match self.settings.login {
             Some(_) => codec::METHOD_LOGIN,
             None => codec::METHOD_NONE,
         };
@@ -263,7 +291,7 @@ impl Client<'_> {
             return Err(ClientError::Login);
         }
         stream.write_all(&codec::chosen(wanted)).await?;
-        if let Some(login) = &self.shared.login {
+        if let Some(login) = &self.settings.login {
             let (name, password) = read(stream, codec::login).await?;
             let is_admitted = login.admits(&name, &password);
             stream.write_all(&codec::admitted(is_admitted)).await?;
@@ -282,16 +310,26 @@ impl Client<'_> {
     }
 
     async fn connect(&self, stream: TcpStream, target: Endpoint) -> Result<(), Failure> {
+        let source = tcp_source(&stream);
         let socket = Socket::from(stream);
+        let means = self.means;
         let asking = async {
+            let facts = Facts {
+                target: &target,
+                source: &source,
+                dscp: None,
+            };
+            let choice = self.settings.chooser.choose(&means.rules, facts).await?;
+            let flow = means
+                .register
+                .enter(Begun::by(&choice, source.clone(), &target));
             let action = Action::Connect(target.clone());
-            let uplink = &*self.shared.uplink;
-            let (session, stream) = open(uplink, &self.shared.bytes, &action).await?;
+            let (session, stream) = open(&choice, &target, &action, &means.notices).await?;
             let failed = |cause: String| Refusal::new(crate::Code::Failed, cause);
             let answer = stream.recv().await;
             let answer = answer.map_err(|failure| failed(failure.to_string()))?;
             match answer.map(|adu| Message::decode(adu.data)) {
-                Some(Ok(Message::Answer(Ok(_)))) => Ok((session, stream)),
+                Some(Ok(Message::Answer(Ok(_)))) => Ok((session, stream, choice, flow)),
                 Some(Ok(Message::Answer(Err(refusal)))) => Err(refusal),
                 _ => Err(failed("the peer does not keep to the protocol".to_owned())),
             }
@@ -301,7 +339,7 @@ impl Client<'_> {
             // The program did not wait.
             _ = socket.failed() => return Ok(()),
         };
-        let (session, stream) = match asked {
+        let (session, stream, choice, flow) = match asked {
             Ok(open) => open,
             Err(refusal) => {
                 let reply = codec::reply(Err(codec::reply_code(refusal.code)));
@@ -315,10 +353,15 @@ impl Client<'_> {
         };
         let reply = codec::reply(Ok(Endpoint::tcp(([0, 0, 0, 0], 0).into())));
         socket.write_all(&reply, || ()).await?;
-        let pool = self.pools.of(session.id());
+        let pool = means.pools.of(session.id());
         drop(session);
-        if let Err(broken) = relay(socket, &stream, Phase::Open, pool).await {
-            tracing::debug!(%broken, "a connection ended");
+        tokio::select! {
+            result = relay(socket, &stream, Phase::Open, pool, &flow) => {
+                if let Err(broken) = result {
+                    tracing::debug!(%broken, "a connection ended");
+                }
+            }
+            () = choice.service.watch(&stream, &target, &means.notices) => {}
         }
         Ok(())
     }

@@ -7,5 +7,6 @@ mod reload;
 mod restart;
 mod reverse;
 mod rights;
+mod rules;
 mod socks;
 mod streams;

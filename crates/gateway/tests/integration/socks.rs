@@ -3,9 +3,9 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use anabranch_gateway::{
-    Connections, Endpoint, Host, Notices,
-    socks::{Login, Socks, StartError},
-    uplink::NodeUplink,
+    Chooser, Connections, Endpoint, Host, Notices,
+    socks::{Login, Settings, Socks, StartError},
+    uplink::{NodeUplink, OnlyExit},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -25,7 +25,9 @@ async fn proxy(may: &str, login: Option<Login>) -> Proxy {
     let connections = Connections::new(Notices::new(|_| ()));
     let uplink = Arc::new(NodeUplink::new(pair.near.daemon.handle(), id(FAR)));
     let at: Endpoint = "127.0.0.1:0".parse().unwrap();
-    let socks = Socks::open(&at, login, uplink, connections.clone()).unwrap();
+    let chooser = Chooser::new(None, Arc::new(OnlyExit(uplink)));
+    let settings = Settings { login, chooser };
+    let socks = Socks::open(&at, settings, connections.clone()).unwrap();
     let Endpoint::Port {
         host: Host::Ip(ip),
         port,
@@ -43,7 +45,7 @@ async fn proxy(may: &str, login: Option<Login>) -> Proxy {
 }
 
 /// A connection through the proxy, or the code of its reply.
-async fn through(at: SocketAddr, target: &[u8], port: u16) -> Result<TcpStream, u8> {
+pub(crate) async fn through(at: SocketAddr, target: &[u8], port: u16) -> Result<TcpStream, u8> {
     let mut stream = TcpStream::connect(at).await.unwrap();
     stream.write_all(&[5, 1, 0]).await.unwrap();
     let mut chosen = [0; 2];
@@ -95,7 +97,11 @@ async fn a_server_for_other_machines_needs_a_login_and_checks_it() {
         let uplink = Arc::new(NodeUplink::new(proxy.pair.near.daemon.handle(), id(FAR)));
         let connections = Connections::new(Notices::new(|_| ()));
         let open: Endpoint = "0.0.0.0:0".parse().unwrap();
-        let exposed = Socks::open(&open, None, uplink, connections);
+        let settings = Settings {
+            login: None,
+            chooser: Chooser::new(None, Arc::new(OnlyExit(uplink))),
+        };
+        let exposed = Socks::open(&open, settings, connections);
         assert!(
             matches!(exposed, Err(StartError::Exposed(_))),
             "{exposed:?}"

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::{ConfigError, Layer, refused};
-use crate::spec::SpecText;
+use crate::spec::ServiceText;
 
 /// Most forwards of a node.
 pub const FORWARDS_MAX: usize = 1024;
@@ -23,7 +23,7 @@ pub struct ForwardLayer {
     pub protocol: Option<String>,
     /// Service for the data, in place of the preset for the protocol.
     #[serde(default)]
-    pub service: Option<SpecText>,
+    pub service: Option<ServiceText>,
 }
 
 impl Layer {

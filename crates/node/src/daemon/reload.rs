@@ -155,6 +155,8 @@ impl NodeConfig {
             names: other.names,
             peers: other.peers,
             forwards: other.forwards,
+            rules: other.rules,
+            gateway: other.gateway,
             ..self.clone()
         }
     }

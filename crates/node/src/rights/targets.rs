@@ -123,14 +123,20 @@ impl Hosts {
             None => (text, false),
         };
         let name = normal_name(name).ok_or(ParseTargetsError::Host)?;
-        if name == "localhost" || name.ends_with(".localhost") {
-            return Err(ParseTargetsError::Localhost);
-        }
         Ok(if is_below {
             Self::Below(format!(".{name}"))
         } else {
             Self::Name(name)
         })
+    }
+
+    /// True for the names of the loopback addresses.
+    fn is_localhost(&self) -> bool {
+        match self {
+            Self::Network(_) => false,
+            Self::Name(name) => name == "localhost" || name.ends_with(".localhost"),
+            Self::Below(end) => end == ".localhost" || end.ends_with(".localhost"),
+        }
     }
 
     /// True if a name in its normal form matches.
@@ -245,10 +251,14 @@ impl FromStr for Pattern {
             None => (Transport::Tcp, text),
         };
         let (hosts, ports) = rest.rsplit_once(':').ok_or(ParseTargetsError::Ports)?;
+        let (ports, hosts) = (ports.parse()?, Hosts::parse(hosts)?);
+        if hosts.is_localhost() {
+            return Err(ParseTargetsError::Localhost);
+        }
         Ok(Self::Port {
             transport,
-            ports: ports.parse()?,
-            hosts: Hosts::parse(hosts)?,
+            ports,
+            hosts,
         })
     }
 }
@@ -270,6 +280,34 @@ impl fmt::Display for Pattern {
             Hosts::Network(network) => write!(f, "{network}:{ports}"),
             Hosts::Name(name) => write!(f, "{name}:{ports}"),
             Hosts::Below(end) => write!(f, "*{end}:{ports}"),
+        }
+    }
+}
+
+/// Hosts without ports, in the text form of patterns, for selections that grant nothing: no address is special, and an IPv6 network
+/// needs no brackets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPattern(Hosts);
+
+impl HostPattern {
+    /// True if it is a network that contains the address.
+    pub fn has_address(&self, address: IpAddr) -> bool {
+        matches!(&self.0, Hosts::Network(network) if network.contains(canonical(address)))
+    }
+
+    /// True if it is this name, or one above it.
+    pub fn has_name(&self, name: &str) -> bool {
+        normal_name(name).is_some_and(|name| self.0.has_name(&name))
+    }
+}
+
+impl FromStr for HostPattern {
+    type Err = ParseTargetsError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.contains(':') && !text.starts_with('[') {
+            true => Hosts::parse(&format!("[{text}]")).map(Self),
+            false => Hosts::parse(text).map(Self),
         }
     }
 }

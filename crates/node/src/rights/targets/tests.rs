@@ -230,3 +230,40 @@ proptest! {
         prop_assert!(own.allows_address(Transport::Tcp, address));
     }
 }
+
+#[test]
+fn host_patterns_select_addresses_and_names() {
+    let has = |pattern: &str, host: &str| {
+        let pattern: HostPattern = pattern.parse().unwrap();
+        match host.parse() {
+            Ok(address) => pattern.has_address(address),
+            Err(_) => pattern.has_name(host),
+        }
+    };
+    for (pattern, host, expected) in [
+        ("10.0.0.0/8", "10.1.2.3", true),
+        ("10.0.0.0/8", "::ffff:10.1.2.3", true),
+        ("10.0.0.0/8", "11.0.0.1", false),
+        ("10.0.0.0/8", "db.internal", false),
+        ("0.0.0.0/0", "127.0.0.1", true),
+        ("2001:db8::/32", "2001:db8::7", true),
+        ("[2001:db8::]/32", "2001:db8::7", true),
+        ("::1", "::1", true),
+        ("db.internal", "DB.internal.", true),
+        ("*.internal", "db.internal", true),
+        ("*.internal", "internal", false),
+        ("localhost", "localhost", true),
+    ] {
+        assert_eq!(has(pattern, host), expected, "{pattern} {host}");
+    }
+    for wrong in [
+        "",
+        "10.0.0.1/8",
+        "10.0.0.0/33",
+        "a b",
+        "2001:db8::/129",
+        "*",
+    ] {
+        assert!(wrong.parse::<HostPattern>().is_err(), "{wrong}");
+    }
+}

@@ -1,0 +1,222 @@
+//! Rules: the service, the peer, or the refusal of each flow, by the first rule that matches it.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod` | [`Rules`]: the rules in force, the decision about a flow, counters |
+//! | `read` | rules from their texts |
+//! | `matching` | the flows that a rule is for |
+//! | `process` | the program at the other end of a local socket |
+
+mod matching;
+mod process;
+mod read;
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use anabranch::{base::NodeId, config::RuleLayer, daemon::RuleReport};
+
+pub(crate) use self::matching::Facts;
+use self::matching::Matching;
+pub use self::{process::socket_row, read::RulesError};
+use crate::{register::Traffic, service::Services};
+
+/// Effect of a rule.
+#[derive(Clone, Debug, PartialEq)]
+enum Action {
+    Deny,
+    Carry {
+        services: Services,
+        /// Peer for the connections of SOCKS.
+        peer: Option<NodeId>,
+    },
+}
+
+/// A rule, with what happened under it.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    /// `None`: of the flows that no rule matches.
+    name: Option<Arc<str>>,
+    matching: Matching,
+    action: Action,
+    /// The text that it was read from.
+    text: RuleLayer,
+    flows: AtomicU64,
+    denied: AtomicU64,
+    traffic: Traffic,
+}
+
+impl Rule {
+    fn new(name: Option<&str>, matching: Matching, action: Action, text: RuleLayer) -> Self {
+        Self {
+            name: name.map(Into::into),
+            matching,
+            action,
+            text,
+            flows: AtomicU64::new(0),
+            denied: AtomicU64::new(0),
+            traffic: Traffic::default(),
+        }
+    }
+
+    /// The rule for flows that no other one matches.
+    fn remainder() -> Self {
+        let action = Action::Carry {
+            services: Services::preset(),
+            peer: None,
+        };
+        Self::new(None, Matching::default(), action, RuleLayer::default())
+    }
+
+    pub(crate) fn name(&self) -> Option<String> {
+        self.name.as_deref().map(str::to_owned)
+    }
+
+    pub(crate) fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    /// The services of its flows; `None`: they are refused.
+    pub(crate) fn services(&self) -> Option<&Services> {
+        match &self.action {
+            Action::Deny => None,
+            Action::Carry { services, .. } => Some(services),
+        }
+    }
+
+    /// The peer that it names.
+    pub(crate) fn peer(&self) -> Option<NodeId> {
+        match &self.action {
+            Action::Deny => None,
+            Action::Carry { peer, .. } => *peer,
+        }
+    }
+
+    /// True if it does the same to the same flows.
+    fn is_same(&self, other: &Self) -> bool {
+        self.text == other.text && self.action == other.action
+    }
+
+    fn count(&self) {
+        self.flows.fetch_add(1, Ordering::Relaxed);
+        if self.action == Action::Deny {
+            self.denied.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn report(&self) -> RuleReport {
+        let (sent_bytes, received_bytes) = self.traffic.counts();
+        let mut action = match &self.action {
+            Action::Deny => "deny".to_owned(),
+            Action::Carry { services, .. } => services.name().to_owned(),
+        };
+        if let Some(peer) = &self.text.peer {
+            action += &format!(", by {peer}");
+        }
+        let matches = match &self.name {
+            Some(_) => self.text.matches.to_string(),
+            None => "all others".to_owned(),
+        };
+        RuleReport {
+            rule: self.name(),
+            matches,
+            action,
+            flows: self.flows.load(Ordering::Relaxed),
+            denied: self.denied.load(Ordering::Relaxed),
+            sent_bytes,
+            received_bytes,
+        }
+    }
+}
+
+/// Rules that were read and are not in force yet.
+#[derive(Debug)]
+pub struct Table {
+    rules: Vec<Arc<Rule>>,
+    remainder: Arc<Rule>,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self {
+            rules: Vec::new(),
+            remainder: Arc::new(Rule::remainder()),
+        }
+    }
+}
+
+/// The rules in force. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Rules(Arc<Mutex<Arc<Table>>>);
+
+impl Rules {
+    fn table(&self) -> Arc<Table> {
+        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        table.clone()
+    }
+
+    /// Puts other rules into force, for flows that begin from now on. A rule that was in force before keeps its counters.
+    pub fn replace(&self, mut table: Table) {
+        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut before = current.rules.clone();
+        for rule in &mut table.rules {
+            let same = before
+                .iter()
+                .position(|other| other.is_same(rule) && other.name == rule.name);
+            if let Some(same) = same {
+                *rule = before.remove(same);
+            }
+        }
+        table.remainder = current.remainder.clone();
+        *current = Arc::new(table);
+    }
+
+    /// The first rule that matches a flow, or that of flows without a rule; counted there.
+    pub(crate) async fn decide(&self, facts: &Facts<'_>) -> Arc<Rule> {
+        let table = self.table();
+        let rule = table.first(facts).await;
+        rule.count();
+        rule
+    }
+
+    /// The rule of flows without a rule.
+    #[cfg(test)]
+    pub(crate) fn remainder(&self) -> Arc<Rule> {
+        self.table().remainder.clone()
+    }
+
+    /// Reports of all rules, in order, and of flows without a rule.
+    pub fn report(&self) -> Vec<RuleReport> {
+        let table = self.table();
+        let all = table.rules.iter().chain([&table.remainder]);
+        all.map(|rule| rule.report()).collect()
+    }
+}
+
+impl Table {
+    async fn first(&self, facts: &Facts<'_>) -> Arc<Rule> {
+        // The program is looked for at most once, and only if the rest of a rule matches.
+        let mut program = None;
+        for rule in &self.rules {
+            if !rule.matching.has(facts) {
+                continue;
+            }
+            if let Some(wanted) = rule.matching.program() {
+                if program.is_none() {
+                    program = Some(process::program(facts.source).await);
+                }
+                let found = program.as_ref().and_then(Option::as_ref);
+                if !found.is_some_and(|found| wanted.is(found)) {
+                    continue;
+                }
+            }
+            return rule.clone();
+        }
+        self.remainder.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests;
