@@ -11,6 +11,7 @@ mod demo;
 mod emulate;
 mod exit;
 mod explain;
+mod flows;
 mod gateway;
 mod guarantee;
 mod hose;
@@ -68,7 +69,9 @@ enum Command {
     Streams(control::Asking),
     /// List the rights that a running node grants to each peer.
     Rights(control::Asking),
-    /// Reload the configuration of a running node; changes of peers and rights take effect at once.
+    /// List the open flows of a running node, or its rules for flows with their counters.
+    Flows(flows::Arguments),
+    /// Reload the configuration of a running node; changes of peers, rights, forwards and rules take effect at once.
     Reload(control::Asking),
     /// Ask a running node if it can promise a stream its demand, and if not, what it can promise instead.
     Admit(admit::Arguments),
@@ -136,6 +139,7 @@ async fn run(command: Command) -> Outcome {
         Command::Paths(arguments) => control::run(&Request::Paths {}, &arguments).await,
         Command::Streams(arguments) => control::run(&Request::Streams {}, &arguments).await,
         Command::Rights(arguments) => control::run(&Request::Rights {}, &arguments).await,
+        Command::Flows(arguments) => flows::run(&arguments).await,
         Command::Reload(arguments) => control::run(&Request::Reload {}, &arguments).await,
         Command::Admit(arguments) => admit::run(arguments).await,
         Command::Explain(arguments) => explain::run(arguments).await,

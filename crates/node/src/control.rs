@@ -12,6 +12,8 @@
 //! | `paths` | one a channel |
 //! | `streams` | one a stream |
 //! | `rights` | `right`, one a right that a node has here |
+//! | `flows` | `flow`, one an open flow of the gateway |
+//! | `flow_rules` | `rule`, one a rule for flows in its order, and one for flows that none matched |
 //! | `reload` | `reloaded`: reads the configuration again and applies its rights and peers |
 //! | `admit` with `spec` (a [`SpecText`](crate::spec::SpecText)) | of each session `answer`, and `path`s of a grant |
 //! | `explain` with `stream` | `promise`, `path`, `decision` |
@@ -26,6 +28,7 @@
 
 mod budgets;
 mod error;
+mod flows;
 mod objectives;
 mod overlay;
 mod promises;
@@ -109,6 +112,8 @@ async fn answer_rows(context: &Context, request: &Request) -> Result<Vec<Value>,
         Request::Paths {} => Ok(rows::paths(host)),
         Request::Streams {} => Ok(rows::streams(host)),
         Request::Rights {} => rights::list(context.node.as_deref()),
+        Request::Flows {} => flows::list(context.node.as_deref()),
+        Request::FlowRules {} => flows::rules(context.node.as_deref()),
         Request::Reload {} => rights::reload(context.node.as_deref()).await,
         Request::Admit { spec, session } => promises::admit(host, spec, session.as_deref()),
         Request::Explain { stream, session } => promises::explain(host, stream, session.as_deref()),

@@ -11,6 +11,7 @@ use std::{
 use serde_json::Value;
 
 use crate::harness::{Running, command, configure, free_port, keygen, node, private_folder};
+mod rules;
 
 /// Longest wait for an answer; a safety net.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -2,7 +2,11 @@
 
 use std::net::SocketAddr;
 
-use anabranch::{Priority, StreamSpec, daemon::RuleReport};
+use anabranch::{
+    Priority, StreamSpec,
+    control::{Request, ask},
+    daemon::RuleReport,
+};
 use anabranch_gateway::{Code, Notice};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -206,6 +210,15 @@ async fn a_socks_server_of_a_node_has_exits_by_rule() {
     .await;
 }
 
+/// Open flows of a protocol.
+async fn rows_of(control: &std::path::Path, protocol: &str) -> usize {
+    let answer = ask(control, &Request::Flows {}).await.unwrap();
+    let rows = answer["rows"].as_array().unwrap();
+    rows.iter()
+        .filter(|row| row["protocol"] == protocol)
+        .count()
+}
+
 /// A UDP server that sends back what it receives.
 async fn mirror() -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -264,6 +277,35 @@ async fn datagrams_and_programs_are_told_apart() {
         let report = near.gateway.connections().rules().report();
         let flows: Vec<u64> = report.iter().map(|row| row.flows).collect();
         assert_eq!(flows, [1, 3, 0, 0]);
+
+        // As the control socket shows it.
+        let control = folder.path().join(NEAR.to_string()).join("control");
+        let answer = ask(&control, &Request::Flows {}).await.unwrap();
+        let rows = answer["rows"].as_array().unwrap();
+        let unix = rows.iter().find(|row| row["source"].as_str().unwrap().starts_with("process"));
+        let unix = unix.unwrap();
+        assert_eq!((&unix["rule"], &unix["service"]), (&"mine".into(), &"interactive".into()));
+        assert_eq!((&unix["sent_bytes"], &unix["received_bytes"]), (&1.into(), &1.into()));
+        assert_eq!((&unix["peer"], &unix["protocol"]), (&"far".into(), &"tcp".into()));
+        let marked = rows.iter().find(|row| row["rule"] == "expedited").unwrap();
+        assert_eq!(marked["target"], format!("udp:{target}"));
+        assert!(marked["sent_bytes"].as_u64().unwrap() >= 6);
+        // The other end has them, too, as flows that a peer asked for.
+        let control = folder.path().join(FAR.to_string()).join("control");
+        let answer = ask(&control, &Request::Flows {}).await.unwrap();
+        let rows = answer["rows"].as_array().unwrap();
+        let udp: Vec<_> = rows.iter().filter(|row| row["protocol"] == "udp").collect();
+        assert_eq!(udp.len(), 2);
+        assert!(udp[0]["is_incoming"] == true && udp[0]["peer"] == "near");
+        drop(connection);
+        let control = folder.path().join(NEAR.to_string()).join("control");
+        while rows_of(&control, "tcp").await > 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        let answer = ask(&control, &Request::FlowRules {}).await.unwrap();
+        let mine = &answer["rows"][1];
+        assert_eq!((&mine["rule"], &mine["flows"]), (&"mine".into(), &3.into()));
+        assert!(mine["sent_bytes"].as_u64().unwrap() >= 9, "flows that are over stay counted");
     })
     .await;
 }

@@ -18,6 +18,10 @@ pub enum Request {
     Streams {},
     /// Rights that other nodes have here.
     Rights {},
+    /// Open flows of the gateway.
+    Flows {},
+    /// Rules for flows, and what happened under each.
+    FlowRules {},
     /// Reads the configuration again and applies its rights and peers.
     Reload {},
     /// The answer that a stream would get if it were opened.
@@ -102,6 +106,8 @@ impl Request {
             Self::Paths {} => "paths",
             Self::Streams {} => "streams",
             Self::Rights {} => "rights",
+            Self::Flows {} => "flows",
+            Self::FlowRules {} => "flow_rules",
             Self::Reload {} => "reload",
             Self::Admit { .. } => "admit",
             Self::Explain { .. } => "explain",
@@ -127,6 +133,8 @@ mod tests {
             Request::Paths {},
             Request::Streams {},
             Request::Rights {},
+            Request::Flows {},
+            Request::FlowRules {},
             Request::Reload {},
             Request::Admit {
                 spec: Box::default(),

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::{NAME_CHARS, printable};
 use crate::{daemon::Core, rights::Targets};
 
-fn configured(node: Option<&Core>) -> Result<&Core, String> {
+/// The node of a process that runs by a configuration.
+pub(super) fn configured(node: Option<&Core>) -> Result<&Core, String> {
     node.ok_or_else(|| {
         "this process has no configuration that could be read again; send the request to a node of `anabranch node`"
             .to_owned()

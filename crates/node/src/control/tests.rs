@@ -78,6 +78,7 @@ async fn a_faulty_request_is_answered_with_its_error() {
         (r#"{"show":"explain"}"#, "missing field `stream`"),
         (r#"{"show":"overlay"}"#, "overlay.member"),
         (r#"{"show":"reload"}"#, "anabranch node"),
+        (r#"{"show":"flows"}"#, "anabranch node"),
         (
             r#"{"show":"rights","session":"0"}"#,
             "unknown field `session`",

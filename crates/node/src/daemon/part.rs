@@ -97,4 +97,16 @@ impl Core {
         let parts = self.parts();
         parts.iter().map(|part| part.prepare(config)).collect()
     }
+
+    /// Flows of all parts.
+    pub(crate) fn flows(&self) -> Vec<FlowReport> {
+        let parts = self.parts();
+        parts.iter().flat_map(|part| part.flows()).collect()
+    }
+
+    /// Rules of all parts.
+    pub(crate) fn rules(&self) -> Vec<RuleReport> {
+        let parts = self.parts();
+        parts.iter().flat_map(|part| part.rules()).collect()
+    }
 }

@@ -1,0 +1,171 @@
+//! `anabranch flows`: the open flows of a running node, and its rules for flows.
+
+use std::time::Duration;
+
+use anabranch::{base::duration, control::Request};
+use serde_json::Value;
+
+use crate::{
+    control,
+    exit::{Outcome, print_line},
+    overlay::table::{table, text},
+};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A flow is a connection of a program, or its datagrams with one target, through a forward or SOCKS; or one that a peer asked for. \
+See docs/gateway.md.")]
+pub(crate) struct Arguments {
+    /// Show the rules instead, with the flows that each was the first to match.
+    #[arg(long)]
+    rules: bool,
+    #[command(flatten)]
+    control: control::Asking,
+}
+
+pub(crate) async fn run(arguments: &Arguments) -> Outcome {
+    let request = match arguments.rules {
+        true => Request::FlowRules {},
+        false => Request::Flows {},
+    };
+    let answer = arguments.control.ask(&request).await?;
+    if arguments.control.json {
+        return print_line(&answer.to_string());
+    }
+    let rows = control::rows(&answer);
+    if rows.is_empty() {
+        return print_line("no flows");
+    }
+    let lines = match arguments.rules {
+        true => rules(rows),
+        false => flows(rows),
+    };
+    for line in lines {
+        print_line(&line)?;
+    }
+    match answer["rows_left_out"].as_u64() {
+        Some(more) if more > 0 => print_line(&format!("and {more} more")),
+        _ => Ok(()),
+    }
+}
+
+fn bytes(row: &Value, key: &str) -> String {
+    bytes_text(row[key].as_u64().unwrap_or_default())
+}
+
+/// A number of bytes with three digits, such as `1.23 MB`.
+fn bytes_text(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    let mut units = ["B", "kB", "MB", "GB", "TB"].into_iter();
+    let mut unit = units.next().unwrap_or_default();
+    // Rounded, 999.5 has four digits.
+    while value >= 999.5
+        && let Some(next) = units.next()
+    {
+        value /= 1e3;
+        unit = next;
+    }
+    let decimals = match value {
+        _ if unit == "B" => 0,
+        value if value < 9.995 => 2,
+        value if value < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$} {unit}")
+}
+
+fn with_heading(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Vec<String> {
+    let head = head.iter().map(|&word| word.to_owned()).collect();
+    let all: Vec<Vec<String>> = [head].into_iter().chain(rows).collect();
+    table(&all)
+}
+
+fn flows(rows: &[Value]) -> Vec<String> {
+    let cells = |row: &Value| {
+        let peer = text(row, "peer");
+        let (source, by) = match row["is_incoming"] == true {
+            true => (peer, "this node"),
+            false => (text(row, "source"), peer),
+        };
+        let age = row["age_ms"].as_f64().unwrap_or_default().max(0.0);
+        vec![
+            source.to_owned(),
+            text(row, "target").to_owned(),
+            text(row, "protocol").to_owned(),
+            by.to_owned(),
+            text(row, "rule").to_owned(),
+            text(row, "service").to_owned(),
+            bytes(row, "sent_bytes"),
+            bytes(row, "received_bytes"),
+            duration::format(Duration::from_secs((age / 1e3) as u64)),
+        ]
+    };
+    let head = [
+        "from", "to", "protocol", "by", "rule", "service", "sent", "received", "age",
+    ];
+    with_heading(&head, rows.iter().map(cells))
+}
+
+fn rules(rows: &[Value]) -> Vec<String> {
+    let cells = |row: &Value| {
+        vec![
+            text(row, "rule").to_owned(),
+            text(row, "match").to_owned(),
+            text(row, "action").to_owned(),
+            row["flows"].to_string(),
+            row["denied"].to_string(),
+            bytes(row, "sent_bytes"),
+            bytes(row, "received_bytes"),
+        ]
+    };
+    let head = [
+        "rule", "match", "action", "flows", "denied", "sent", "received",
+    ];
+    with_heading(&head, rows.iter().map(cells))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn numbers_of_bytes_have_three_digits() {
+        for (bytes, expected) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1_000, "1.00 kB"),
+            (9_996, "10.0 kB"),
+            (999_499, "999 kB"),
+            (999_500, "1.00 MB"),
+            (12_345_678, "12.3 MB"),
+            (u64::MAX, "18446744 TB"),
+        ] {
+            assert_eq!(bytes_text(bytes), expected);
+        }
+    }
+
+    #[test]
+    fn flows_are_a_table() {
+        let rows = [
+            json!({"source": "127.0.0.1:40000", "is_incoming": false, "target": "udp:10.0.0.9:5004", "protocol": "udp", "peer": "studio",
+                "rule": "video", "service": "live", "sent_bytes": 1_500_000, "received_bytes": 0, "age_ms": 62_000.0}),
+            json!({"source": null, "is_incoming": true, "target": "db:5432", "protocol": "tcp", "peer": "studio", "rule": null,
+                "service": "of the peer", "sent_bytes": 1, "received_bytes": 2, "age_ms": 500.0}),
+        ];
+        let lines = flows(&rows);
+        assert!(lines[0].starts_with("from             to "), "{}", lines[0]);
+        assert!(
+            lines[1].contains("video  live         1.50 MB"),
+            "{}",
+            lines[1]
+        );
+        assert!(
+            lines[2].starts_with("studio           db:5432"),
+            "{}",
+            lines[2]
+        );
+        assert!(lines[2].contains("this node  -"), "{}", lines[2]);
+    }
+}
