@@ -26,6 +26,13 @@ pub enum Notice {
         /// The cause.
         refusal: Refusal,
     },
+    /// The peer does not accept connections at an endpoint; it is asked again.
+    NotListening {
+        /// The endpoint at the peer.
+        at: Endpoint,
+        /// The cause.
+        refusal: Refusal,
+    },
     /// A flow is carried without the promise that its service asks for, until that can be given.
     NotPromised {
         /// The target.
@@ -59,6 +66,7 @@ impl Notice {
         match self {
             Self::Listening { .. } => "listening",
             Self::Failed { .. } => "failed",
+            Self::NotListening { .. } => "not_listening",
             Self::NotPromised { .. } => "not_promised",
             Self::Promise { event, .. } => match event {
                 PromiseEvent::Promised(_) => "promised",
@@ -84,6 +92,12 @@ impl fmt::Display for Notice {
                 }
             }
             Self::Failed { to, refusal } => write!(f, "no connection to {to}: {refusal}"),
+            Self::NotListening { at, refusal } => {
+                write!(
+                    f,
+                    "not listening at {at} at the peer: {refusal}; asking again"
+                )
+            }
             Self::NotPromised { to, refusal } => {
                 write!(
                     f,

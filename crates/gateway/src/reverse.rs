@@ -3,13 +3,18 @@
 //! The node that asks opens a control stream for each listener, and the peer opens a stream back for each connection. A listener, and
 //! what it accepted, ends with its control stream.
 
-use std::{future::pending, sync::Arc};
+use std::{
+    collections::HashMap,
+    future::pending,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use anabranch::{
     Session, Stream,
     base::{NodeId, SessionId},
 };
-use tokio::time::timeout;
+use bytes::Bytes;
+use tokio::{sync::watch, time::timeout};
 
 use crate::{
     connect::{Allowed, connect, open_flow},
@@ -19,7 +24,7 @@ use crate::{
     flow::{self, refuse},
     forward::Forward,
     limits::{CONNECT_TIMEOUT, REQUEST_TIMEOUT},
-    notice::Notice,
+    notice::{Notice, Notices},
     register::Begun,
     relay::{Phase, abort, relay},
     route::{Route, Switch},
@@ -112,9 +117,10 @@ impl Reverse {
     /// The peer refuses one of them.
     pub async fn serve(&self, session: &Session) -> Result<(), Refusal> {
         let mut controls = Vec::new();
+        let notices = self.connections.notices();
         let asking = async {
             for (number, (mapping, service)) in (0..).zip(&self.mappings) {
-                controls.push(self.ask(session, number, mapping, service).await?);
+                controls.push(ask(session, number, mapping, service, notices).await?);
             }
             for control in &controls {
                 // Nothing more is sent on it: this waits for its end.
@@ -130,51 +136,6 @@ impl Reverse {
         tokio::select! {
             result = asking => result,
             () = self.accept(session) => Ok(()),
-        }
-    }
-
-    /// Asks for one listener, and returns its control stream.
-    async fn ask(
-        &self,
-        session: &Session,
-        listener: u32,
-        mapping: &Mapping,
-        service: &Service,
-    ) -> Result<Stream, Refusal> {
-        let failed =
-            |failure: anabranch::StreamFailure| Refusal::new(Code::Failed, failure.to_string());
-        let lifetime = service.spec().lifetime.filter(|_| mapping.accept.is_udp());
-        let lifetime_ms = lifetime.map_or(0, |lifetime| lifetime.as_millis());
-        let request = Message::request(Action::Listen {
-            at: mapping.accept.clone(),
-            listener,
-            lifetime_ms: u32::try_from(lifetime_ms).unwrap_or(u32::MAX),
-        });
-        // The control stream is reliable whatever the data need; its priority is theirs.
-        let mut spec = Service::bytes().spec().clone();
-        spec.priority = service.spec().priority;
-        spec.weight = service.spec().weight;
-        let control = session.open_stream(spec).map_err(failed)?;
-        control.send(request.encode()).await.map_err(failed)?;
-        let answer = timeout(CONNECT_TIMEOUT, control.recv()).await;
-        let Ok(answer) = answer else {
-            return Err(Refusal::new(Code::TimedOut, "the peer does not answer"));
-        };
-        let answer = answer.map_err(failed)?;
-        match answer.map(|adu| Message::decode(adu.data)) {
-            Some(Ok(Message::Answer(Ok(at)))) => {
-                self.connections.notices().show(&Notice::Listening {
-                    at: at.parse().unwrap_or_else(|_| mapping.accept.clone()),
-                    to: Some(mapping.to.clone()),
-                    is_remote: true,
-                });
-                Ok(control)
-            }
-            Some(Ok(Message::Answer(Err(refusal)))) => Err(refusal),
-            _ => Err(Refusal::new(
-                Code::Unsupported,
-                "the peer does not understand the request",
-            )),
         }
     }
 
@@ -209,12 +170,57 @@ impl Reverse {
     }
 }
 
+/// Asks for one listener, and returns its control stream.
+pub(crate) async fn ask(
+    session: &Session,
+    listener: u32,
+    mapping: &Mapping,
+    service: &Service,
+    notices: &Notices,
+) -> Result<Stream, Refusal> {
+    let failed =
+        |failure: anabranch::StreamFailure| Refusal::new(Code::Failed, failure.to_string());
+    let lifetime = service.spec().lifetime.filter(|_| mapping.accept.is_udp());
+    let lifetime_ms = lifetime.map_or(0, |lifetime| lifetime.as_millis());
+    let request = Message::request(Action::Listen {
+        at: mapping.accept.clone(),
+        listener,
+        lifetime_ms: u32::try_from(lifetime_ms).unwrap_or(u32::MAX),
+    });
+    // The control stream is reliable whatever the data need; its priority is theirs.
+    let mut spec = Service::bytes().spec().clone();
+    spec.priority = service.spec().priority;
+    spec.weight = service.spec().weight;
+    let control = session.open_stream(spec).map_err(failed)?;
+    control.send(request.encode()).await.map_err(failed)?;
+    let answer = timeout(CONNECT_TIMEOUT, control.recv()).await;
+    let Ok(answer) = answer else {
+        return Err(Refusal::new(Code::TimedOut, "the peer does not answer"));
+    };
+    let answer = answer.map_err(failed)?;
+    match answer.map(|adu| Message::decode(adu.data)) {
+        Some(Ok(Message::Answer(Ok(at)))) => {
+            notices.show(&Notice::Listening {
+                at: at.parse().unwrap_or_else(|_| mapping.accept.clone()),
+                to: Some(mapping.to.clone()),
+                is_remote: true,
+            });
+            Ok(control)
+        }
+        Some(Ok(Message::Answer(Err(refusal)))) => Err(refusal),
+        _ => Err(Refusal::new(
+            Code::Unsupported,
+            "the peer does not understand the request",
+        )),
+    }
+}
+
 /// Makes one connection, and carries it.
 async fn arrived(
     stream: &Stream,
     targets: &[Endpoint],
     means: &Means,
-    (session, peer): (SessionId, NodeId),
+    from: (SessionId, NodeId),
 ) -> Result<(), (Option<Endpoint>, Refusal)> {
     let first = timeout(REQUEST_TIMEOUT, stream.recv()).await;
     let Ok(Ok(Some(first))) = first else {
@@ -235,14 +241,26 @@ async fn arrived(
         let text = "there is no such listener";
         return Err((None, Refusal::new(Code::NotAllowed, text)));
     };
-    let failed = |refusal| (Some(target.clone()), refusal);
-    let flow = means.register.enter(Begun::of_peer(peer, target));
-    if is_udp {
-        let (socket, _) = open_flow(target, Allowed::All).await.map_err(failed)?;
+    let made = make(stream, target, datagram, means, from).await;
+    made.map_err(|refusal| (Some(target.clone()), refusal))
+}
+
+/// Makes a connection that a peer has accepted, and carries it until it is over. The error is that of the attempt.
+pub(crate) async fn make(
+    stream: &Stream,
+    target: &Endpoint,
+    datagram: Option<Bytes>,
+    means: &Means,
+    (session, peer): (SessionId, NodeId),
+) -> Result<(), Refusal> {
+    if target.is_udp() {
+        let (socket, _) = open_flow(target, Allowed::All).await?;
+        let flow = means.register.enter(Begun::of_peer(peer, target));
         flow::serve(stream, &socket, datagram, &flow).await;
         return Ok(());
     }
-    let (socket, _) = connect(target, Allowed::All).await.map_err(failed)?;
+    let (socket, _) = connect(target, Allowed::All).await?;
+    let flow = means.register.enter(Begun::of_peer(peer, target));
     let answer = Message::Answer(Ok(String::new())).encode();
     if stream.send(answer).await.is_ok()
         && let Err(broken) =
@@ -251,4 +269,55 @@ async fn arrived(
         tracing::debug!(%broken, "a connection ended");
     }
     Ok(())
+}
+
+/// Targets of the connections that peers accept for a node, by session and listener. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Expected(Arc<Mutex<Targets>>);
+
+#[derive(Debug, Default)]
+struct Targets {
+    targets: HashMap<(SessionId, u32), watch::Receiver<Endpoint>>,
+    next: u32,
+}
+
+/// Expectation of connections at one listener, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Expectation {
+    expected: Expected,
+    session: SessionId,
+    pub(crate) listener: u32,
+}
+
+impl Drop for Expectation {
+    fn drop(&mut self) {
+        let key = (self.session, self.listener);
+        self.expected.lock().targets.remove(&key);
+    }
+}
+
+impl Expected {
+    fn lock(&self) -> MutexGuard<'_, Targets> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Expects connections on a session at a new listener, for a target that may change.
+    pub(crate) fn add(&self, session: SessionId, target: watch::Receiver<Endpoint>) -> Expectation {
+        let mut all = self.lock();
+        let listener = all.next;
+        all.next = all.next.wrapping_add(1);
+        all.targets.insert((session, listener), target);
+        Expectation {
+            expected: self.clone(),
+            session,
+            listener,
+        }
+    }
+
+    /// The target of a connection that has arrived; `None`: it was not asked for.
+    pub(crate) fn find(&self, session: SessionId, listener: u32, is_udp: bool) -> Option<Endpoint> {
+        let all = self.lock();
+        let target = all.targets.get(&(session, listener))?.borrow().clone();
+        (target.is_udp() == is_udp).then_some(target)
+    }
 }

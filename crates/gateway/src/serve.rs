@@ -25,7 +25,7 @@ use crate::{
     notice::Notices,
     register::Begun,
     relay::{Phase, abort, relay, withdraw},
-    reverse,
+    reverse::{self, Expected},
     wire::{Action, CODE_PROTOCOL, LABEL, Message, WireError},
 };
 
@@ -34,6 +34,7 @@ use crate::{
 pub struct Server {
     rights: Rights,
     means: Means,
+    expected: Expected,
     held: Mutex<HashMap<NodeId, Held>>,
 }
 
@@ -83,6 +84,7 @@ impl Server {
         Self {
             rights,
             means,
+            expected: Expected::default(),
             held: Mutex::default(),
         }
     }
@@ -91,6 +93,11 @@ impl Server {
     pub fn count(&self, peer: &NodeId) -> usize {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.get(peer).map_or(0, |held| held.connections)
+    }
+
+    /// Connections that this node has asked peers to accept.
+    pub(crate) fn expected(&self) -> &Expected {
+        &self.expected
     }
 
     fn place(&self, peer: NodeId, is_listener: bool) -> Result<Place<'_>, Refusal> {
@@ -190,9 +197,13 @@ impl Server {
                     }
                 }
             }
-            Action::Arrived { .. } => {
-                let text = "this node has asked for no connections to be accepted";
-                Err(Refusal::new(Code::NotAllowed, text))
+            Action::Arrived { listener, is_udp } => {
+                let Some(target) = self.expected.find(session.id(), listener, is_udp) else {
+                    let text = "this node has not asked for these connections";
+                    return Err(Refusal::new(Code::NotAllowed, text));
+                };
+                let from = (session.id(), peer);
+                reverse::make(stream, &target, datagram, &self.means, from).await
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The gateway of a node: the sections `[[forward]]`, `[[gateway.socks]]` and `[[rule]]` of its configuration, and the service for its
 //! peers.
 
+mod reverse;
 mod running;
 mod setting;
 
@@ -80,8 +81,9 @@ impl Gateway {
         let server = Arc::new(Server::with(node.rights().clone(), means.clone()));
         let registration = node.services().register(server.clone())?;
         let slot = Slot::new(node.clone());
+        let expected = server.expected().clone();
         let gateway = Self {
-            listeners: Arc::new(Listeners::new(Connections::with(means), slot)),
+            listeners: Arc::new(Listeners::new(Connections::with(means), expected, slot)),
             server,
             _registration: registration,
         };

@@ -7,15 +7,19 @@ use anabranch::{
     config::NodeConfig,
     daemon::{Commit, FlowReport, Handle, Part, RuleReport},
 };
-use tokio::task::AbortHandle;
+use tokio::{sync::watch, task::AbortHandle};
 
-use super::setting::{ForwardSetting, Settings, SocksSetting};
+use super::{
+    reverse::Asking,
+    setting::{ForwardSetting, Settings, SocksSetting},
+};
 use crate::{
     connections::Connections,
     endpoint::Endpoint,
     error::{Code, Refusal},
     forward::{Forward, ListenError},
     notice::Notice,
+    reverse::Expected,
     route::{Chooser, Route, Switch},
     socks::{self, Socks, StartError},
     uplink::{Exits, NodeUplink, Uplink, Waiting},
@@ -105,6 +109,8 @@ fn taken<T>(before: &mut Vec<T>, is_it: impl Fn(&T) -> bool) -> Option<T> {
 #[derive(Debug, Default)]
 struct All {
     forwards: Vec<Running<ForwardSetting, Switch>>,
+    /// Forwards whose connections peers accept.
+    reverse: Vec<Running<ForwardSetting, watch::Sender<Endpoint>>>,
     socks: Vec<Running<SocksSetting, socks::Switch>>,
 }
 
@@ -133,14 +139,23 @@ pub(super) enum OpenError {
 pub(super) struct Listeners {
     running: Arc<Mutex<All>>,
     connections: Connections,
+    /// What peers were asked to accept.
+    expected: Expected,
     node: Slot,
 }
 
+/// True if two reverse forwards differ by their targets at most, so that the listener of one can serve the other.
+fn is_same_listener(one: &ForwardSetting, other: &ForwardSetting) -> bool {
+    (one.peer, &one.mapping.accept, &one.service)
+        == (other.peer, &other.mapping.accept, &other.service)
+}
+
 impl Listeners {
-    pub(super) fn new(connections: Connections, node: Slot) -> Self {
+    pub(super) fn new(connections: Connections, expected: Expected, node: Slot) -> Self {
         Self {
             running: Arc::default(),
             connections,
+            expected,
             node,
         }
     }
@@ -156,11 +171,26 @@ impl Listeners {
         *running = All::default();
     }
 
-    fn route(&self, setting: &ForwardSetting) -> Route {
-        let uplink = SlotUplink {
-            node: self.node.clone(),
-            peer: setting.peer,
+    fn uplink(&self, peer: NodeId) -> SlotUplink {
+        let node = self.node.clone();
+        SlotUplink { node, peer }
+    }
+
+    /// What has a peer accept the connections of a reverse forward, and the end that changes its target.
+    fn asking(&self, setting: &ForwardSetting) -> (Asking<SlotUplink>, watch::Sender<Endpoint>) {
+        let (switch, target) = watch::channel(setting.mapping.to.clone());
+        let asking = Asking {
+            setting: setting.clone(),
+            target,
+            uplink: self.uplink(setting.peer),
+            expected: self.expected.clone(),
+            notices: self.connections.notices().clone(),
         };
+        (asking, switch)
+    }
+
+    fn route(&self, setting: &ForwardSetting) -> Route {
+        let uplink = self.uplink(setting.peer);
         let service = setting.service.clone();
         Route::to(&setting.mapping.to, service, Arc::new(uplink))
     }
@@ -180,9 +210,17 @@ impl Listeners {
     /// go on, and so does an endpoint whose target changes.
     pub(super) fn change(&self, settings: Settings) -> Result<Commit, OpenError> {
         let (mut forwards, mut servers) = (Vec::new(), Vec::new());
+        let (reverse, here): (Vec<_>, Vec<_>) = settings
+            .forwards
+            .into_iter()
+            .partition(|setting| setting.is_reverse);
+        let reverse: Vec<_> = reverse
+            .into_iter()
+            .map(|setting| (self.asking(&setting), setting))
+            .collect();
         {
             let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-            for setting in settings.forwards {
+            for setting in here {
                 let accept = &setting.mapping.accept;
                 let forward = match running.has_forward(accept) {
                     true => None,
@@ -227,6 +265,23 @@ impl Listeners {
                     let switch = Switch::new(route);
                     let task = tokio::spawn(forward.run(switch.clone())).abort_handle();
                     running.forwards.push(Running {
+                        setting,
+                        switch,
+                        task,
+                    });
+                }
+            }
+            for ((asking, switch), setting) in reverse {
+                let same = taken(&mut before.reverse, |other| {
+                    is_same_listener(&other.setting, &setting)
+                });
+                if let Some(mut same) = same {
+                    same.switch.send_replace(setting.mapping.to.clone());
+                    same.setting = setting;
+                    running.reverse.push(same);
+                } else {
+                    let task = tokio::spawn(asking.keep()).abort_handle();
+                    running.reverse.push(Running {
                         setting,
                         switch,
                         task,

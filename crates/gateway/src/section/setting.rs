@@ -42,8 +42,10 @@ pub struct Settings {
 /// A forward.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForwardSetting {
-    /// The address that accepts connections, and the target that the peer connects to.
+    /// The address that accepts connections, and the target that the other side connects to.
     pub mapping: Mapping,
+    /// True if the peer accepts the connections, which are made here.
+    pub is_reverse: bool,
     /// The peer.
     pub peer: NodeId,
     /// The service for the data; `None`: by the rules.
@@ -106,27 +108,40 @@ impl ForwardSetting {
             };
             parsed.map_err(|error| refused(key, text, error.to_string()))
         };
-        let accept = endpoint("forward.local", &layer.local)?;
+        let (key, local, is_reverse) = accepting(layer)?;
+        let accept = endpoint(key, local)?;
         let to = endpoint("forward.to", &layer.to)?;
         let mapping = Mapping::new(accept, to)
-            .map_err(|error| refused("forward", &layer.local, error.to_string()))?;
+            .map_err(|error| refused("forward", local, error.to_string()))?;
         let peer = peer(config, &layer.peer)
             .map_err(|reason| refused("forward.peer", &layer.peer, reason))?;
         let service = match &layer.service {
             None => None,
             Some(text) => {
                 let service = Service::from_text(&mapping.to, &text.0);
-                let wrong = |error: ConfigError| {
-                    refused("forward.service", &layer.local, error.to_string())
-                };
+                let wrong =
+                    |error: ConfigError| refused("forward.service", local, error.to_string());
                 Some(service.map_err(wrong)?)
             }
         };
         Ok(Self {
             mapping,
+            is_reverse,
             peer,
             service,
         })
+    }
+}
+
+/// The accepting end, with its key; true if it is at the peer.
+fn accepting(layer: &ForwardLayer) -> Result<(&'static str, &str, bool), ConfigError> {
+    match (&layer.local, &layer.remote) {
+        (Some(local), None) => Ok(("forward.local", local, false)),
+        (None, Some(remote)) => Ok(("forward.remote", remote, true)),
+        _ => Err(ConfigError::Missing {
+            key: "forward".to_owned(),
+            reason: "give local, where connections are accepted here, or remote, where the peer accepts them".to_owned(),
+        }),
     }
 }
 
@@ -199,8 +214,14 @@ impl Settings {
         };
         for layer in &config.forwards {
             let setting = ForwardSetting::read(layer, config)?;
-            if all.listens(&setting.mapping.accept) {
-                return Err(refused("forward.local", &layer.local, "is given twice").into());
+            let accept = &setting.mapping.accept;
+            let is_twice = match setting.is_reverse {
+                true => all.asks(setting.peer, accept),
+                false => all.listens(accept),
+            };
+            if is_twice {
+                let (key, text, _) = accepting(layer)?;
+                return Err(refused(key, text, "is given twice").into());
             }
             all.forwards.push(setting);
         }
@@ -216,8 +237,15 @@ impl Settings {
 
     /// True if a forward or a server accepts connections at an endpoint.
     fn listens(&self, at: &Endpoint) -> bool {
-        let forwards = self.forwards.iter().map(|setting| &setting.mapping.accept);
+        let here = self.forwards.iter().filter(|setting| !setting.is_reverse);
+        let forwards = here.map(|setting| &setting.mapping.accept);
         let mut all = forwards.chain(self.socks.iter().map(|setting| &setting.at));
         all.any(|other| other == at)
+    }
+
+    /// True if a peer is asked to accept connections at an endpoint.
+    fn asks(&self, peer: NodeId, at: &Endpoint) -> bool {
+        let mut there = self.forwards.iter().filter(|setting| setting.is_reverse);
+        there.any(|other| other.peer == peer && other.mapping.accept == *at)
     }
 }

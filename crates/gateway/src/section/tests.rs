@@ -36,6 +36,33 @@ fn forwards_are_read() {
 }
 
 #[test]
+fn a_forward_is_accepted_here_or_at_the_peer() {
+    let to = "peer = \"studio\"\nto = \"db:5432\"";
+    let all = read(&format!("remote = \"127.0.0.1:8080\"\n{to}")).unwrap();
+    assert!(all[0].is_reverse);
+    assert_eq!(all[0].mapping, "8080:db:5432".parse().unwrap());
+    // The address here and the one there are two.
+    let both =
+        format!("remote = \"127.0.0.1:1\"\n{to}\n[[forward]]\nlocal = \"127.0.0.1:1\"\n{to}");
+    assert_eq!(read(&both).unwrap().len(), 2);
+    for (section, word) in [
+        (to.to_owned(), "give local"),
+        (
+            format!("local = \"127.0.0.1:1\"\nremote = \"127.0.0.1:1\"\n{to}"),
+            "give local",
+        ),
+        (format!("remote = \"db:1\"\n{to}"), "forward "),
+        (
+            format!("remote = \"127.0.0.1:1\"\n{to}\n[[forward]]\nremote = \"127.0.0.1:1\"\n{to}"),
+            "forward.remote",
+        ),
+    ] {
+        let error = read(&section).unwrap_err();
+        assert!(error.contains(word), "{section}: {error}");
+    }
+}
+
+#[test]
 fn wrong_forwards_are_refused_by_key() {
     let to = "peer = \"studio\"\nto = \"db:5432\"";
     let cases = [

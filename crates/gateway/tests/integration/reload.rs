@@ -8,7 +8,7 @@ use tokio::{
 use crate::harness::{Pair, echo, echoed, forwards, within};
 
 /// A server that sends one byte and keeps the connection.
-async fn sends(byte: u8) -> String {
+pub(crate) async fn sends(byte: u8) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {

@@ -8,15 +8,19 @@ use crate::spec::ServiceText;
 /// Most forwards of a node.
 pub const FORWARDS_MAX: usize = 1024;
 
-/// Connections accepted here, and made by a peer.
+/// Connections accepted here and made by a peer (`local`), or accepted by the peer and made here (`remote`).
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ForwardLayer {
-    /// Accepting end: `ADDRESS:PORT`, or `unix:PATH`.
-    pub local: String,
-    /// Name or ID of the peer that makes the connections.
+    /// Accepting end on this machine: `ADDRESS:PORT`, or `unix:PATH`.
+    #[serde(default)]
+    pub local: Option<String>,
+    /// Accepting end at the peer, instead.
+    #[serde(default)]
+    pub remote: Option<String>,
+    /// Name or ID of the peer.
     pub peer: String,
-    /// Where the peer makes them to: `HOST:PORT`, or `unix:PATH`.
+    /// Where they are made to, by the other side: `HOST:PORT`, or `unix:PATH`.
     pub to: String,
     /// `tcp` or `udp`; absent for Unix sockets on both sides.
     #[serde(default)]
