@@ -11,7 +11,11 @@ use tokio::{
 };
 
 use crate::{
-    credit::Pools, limits::CONNECTIONS_MAX, notice::Notices, register::Register, rules::Rules,
+    credit::Pools,
+    limits::{CONNECTIONS_MAX, Timeouts},
+    notice::Notices,
+    register::Register,
+    rules::Rules,
 };
 
 /// What the flows of a gateway share. Clones share it; a task of a flow may hold one.
@@ -21,6 +25,7 @@ pub(crate) struct Means {
     pub(crate) pools: Pools,
     pub(crate) rules: Rules,
     pub(crate) register: Register,
+    pub(crate) timeouts: Timeouts,
 }
 
 impl Means {
@@ -31,6 +36,7 @@ impl Means {
             pools: Pools::default(),
             rules: Rules::default(),
             register: Register::default(),
+            timeouts: Timeouts::default(),
         }
     }
 }
@@ -83,6 +89,11 @@ impl Connections {
     /// The rules for flows.
     pub fn rules(&self) -> &Rules {
         &self.0.means.rules
+    }
+
+    /// The timeouts of new connections and of flows.
+    pub fn timeouts(&self) -> &Timeouts {
+        &self.0.means.timeouts
     }
 
     pub(crate) fn means(&self) -> &Means {

@@ -15,7 +15,6 @@ use tokio::{
 
 use crate::{
     error::Refusal,
-    limits::{FLOW_IDLE, FLOW_IDLE_FAR},
     register::Registered,
     wire::{Action, DATA, Message},
 };
@@ -44,7 +43,7 @@ fn offer(stream: &Stream, message: Bytes) -> Result<(), StreamFailure> {
     }
 }
 
-/// Carries a flow from the side of its client, until it is not used any more or the table has dropped it. `datagrams` are framed.
+/// Carries a flow from the side of its client, until it was not used for `idle` or the table has dropped it. `datagrams` are framed.
 ///
 /// # Errors
 /// The peer refused it.
@@ -54,11 +53,12 @@ pub(crate) async fn ask(
     mut datagrams: mpsc::Receiver<Bytes>,
     reply: &Reply,
     flow: &Registered,
+    idle: Duration,
 ) -> Result<(), Refusal> {
     let failed =
         |failure: StreamFailure| Refusal::new(crate::Code::Unreachable, failure.to_string());
     let mut is_answered = false;
-    let mut idle_at = Instant::now() + FLOW_IDLE;
+    let mut idle_at = Instant::now() + idle;
     loop {
         let adu = tokio::select! {
             datagram = datagrams.recv() => {
@@ -73,7 +73,7 @@ pub(crate) async fn ask(
                     .encode(),
                 };
                 offer(stream, message).map_err(failed)?;
-                idle_at = Instant::now() + FLOW_IDLE;
+                idle_at = Instant::now() + idle;
                 continue;
             }
             adu = stream.recv() => adu,
@@ -89,7 +89,7 @@ pub(crate) async fn ask(
                 is_answered = true;
                 flow.received(bytes.len());
                 reply(&bytes);
-                idle_at = Instant::now() + FLOW_IDLE;
+                idle_at = Instant::now() + idle;
             }
             _ => return Ok(()),
         }
@@ -106,12 +106,13 @@ fn read(socket: &UdpSocket) -> io::Result<Option<Bytes>> {
     }
 }
 
-/// Carries a flow from the side of its target, until the other side ends it or nothing moved for long.
+/// Carries a flow from the side of its target, until the other side ends it or nothing moved for `idle`.
 pub(crate) async fn serve(
     stream: &Stream,
     socket: &UdpSocket,
     first: Option<Bytes>,
     flow: &Registered,
+    idle: Duration,
 ) {
     let spec = stream.spec();
     // The drop order is this side's own: datagrams beyond the share are dropped, oldest first.
@@ -135,7 +136,7 @@ pub(crate) async fn serve(
     if let Some(datagram) = first {
         hand_over(datagram).await;
     }
-    let mut idle_at = Instant::now() + FLOW_IDLE_FAR;
+    let mut idle_at = Instant::now() + idle;
     loop {
         tokio::select! {
             adu = stream.recv() => {
@@ -166,7 +167,7 @@ pub(crate) async fn serve(
             }
             () = sleep_until(idle_at) => return,
         }
-        idle_at = Instant::now() + FLOW_IDLE_FAR;
+        idle_at = Instant::now() + idle;
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
     connections::{Means, WeakConnections},
@@ -142,12 +142,15 @@ async fn carry(
     };
     let choice = chooser.choose(&means.rules, facts).await?;
     let flow = means.register.enter(Begun::by(&choice, source, to));
-    let session = choice.uplink.session().await?;
+    let session = choice
+        .uplink
+        .session(Instant::now() + means.timeouts.connect())
+        .await?;
     let stream = choice.service.open(&session, to, &means.notices);
     let stream = stream.map_err(|failure| Refusal::new(Code::Unreachable, failure.to_string()))?;
     drop(session);
     tokio::select! {
-        result = flow::ask(&stream, &action, queue, &reply, &flow) => result,
+        result = flow::ask(&stream, &action, queue, &reply, &flow, means.timeouts.flow()) => result,
         () = choice.service.watch(&stream, to, &means.notices) => Ok(()),
     }
 }
@@ -174,7 +177,7 @@ mod tests {
             SecretKey::from_seed([1; 32]).node_id()
         }
 
-        fn session(&self) -> Waiting<'_> {
+        fn session(&self, _: Instant) -> Waiting<'_> {
             Box::pin(std::future::pending())
         }
     }
@@ -188,7 +191,7 @@ mod tests {
             SecretKey::from_seed([1; 32]).node_id()
         }
 
-        fn session(&self) -> Waiting<'_> {
+        fn session(&self, _: Instant) -> Waiting<'_> {
             Box::pin(std::future::ready(Err(Refusal::new(Code::Failed, "no"))))
         }
     }

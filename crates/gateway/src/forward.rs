@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anabranch::{Session, Stream, rights::Transport};
+use tokio::time::Instant;
 
 pub use crate::listener::ListenError;
 use crate::{
@@ -26,16 +27,17 @@ use crate::{
 /// Attempts to open a stream when sessions end in between.
 const ATTEMPTS: usize = 3;
 
-/// Opens a stream with its request.
+/// Opens a stream with its request; waits for a session until `by`.
 pub(crate) async fn open(
     choice: &Choice,
     to: &Endpoint,
     action: &Action,
     notices: &Notices,
+    by: Instant,
 ) -> Result<(Session, Stream), Refusal> {
     let mut attempt = 1;
     loop {
-        let session = choice.uplink.session().await?;
+        let session = choice.uplink.session(by).await?;
         let opening = async {
             let stream = choice.service.open(&session, to, notices)?;
             let request = Message::request(action.clone());
@@ -155,6 +157,7 @@ impl Forward {
 
 /// Carries one connection. The failure to make it is the error; what happens later ends it only.
 async fn carry(accepted: Accepted, route: &Route, means: &Means) -> Result<(), Refusal> {
+    let by = Instant::now() + means.timeouts.connect();
     let source = accepted.source();
     let socket = Socket::from(accepted);
     let to = &route.to;
@@ -170,12 +173,12 @@ async fn carry(accepted: Accepted, route: &Route, means: &Means) -> Result<(), R
     };
     let flow = means.register.enter(Begun::by(&choice, source, to));
     let (session, stream) = tokio::select! {
-        opened = open(&choice, to, &route.action, &means.notices) => opened?,
+        opened = open(&choice, to, &route.action, &means.notices, by) => opened?,
         _ = socket.failed() => return Ok(()),
     };
     let pool = means.pools.of(session.id());
     drop(session);
-    let relaying = relay(socket, &stream, Phase::Asked, pool, &flow);
+    let relaying = relay(socket, &stream, Phase::Asked { by }, pool, &flow);
     let result = tokio::select! {
         result = relaying => result,
         () = choice.service.watch(&stream, to, &means.notices) => Ok(()),

@@ -11,11 +11,11 @@ use std::{
 
 use anabranch::{Stream, StreamFailure, daemon::CODE_NO_RIGHT};
 use bytes::{BufMut, Bytes, BytesMut};
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::timeout_at};
 
 use crate::{
     credit::{Overrun, Pool, Window},
-    error::Refusal,
+    error::{Code, Refusal},
     register::Registered,
     socket::Socket,
     wire::{CODE_PROTOCOL, CODE_RESET, DATA, INITIAL_CREDIT, LAST, Message, WireError},
@@ -50,8 +50,11 @@ pub(crate) enum Broken {
 /// State of the relay when it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// The peer has not answered the request.
-    Asked,
+    /// The peer has not answered the request, and must do so in time.
+    Asked {
+        /// Latest time of the answer.
+        by: tokio::time::Instant,
+    },
     /// Both ends are connected.
     Open,
 }
@@ -109,6 +112,7 @@ async fn carry(
         }
         Ok(())
     };
+    let answered = Notify::new();
     let up = async {
         send(socket, stream, &credit, flow).await?;
         end()
@@ -119,6 +123,7 @@ async fn carry(
             socket,
             stream,
             flow,
+            answered: &answered,
         };
         receive(ends, phase, &credit, &mut window, &end).await
     };
@@ -127,6 +132,7 @@ async fn carry(
         result = both => result,
         error = socket.failed() => Err(error.into()),
         failure = stopped(stream) => Err(failure.into()),
+        refusal = unanswered(phase, &answered) => Err(Broken::Refused(refusal)),
     };
     match result {
         // Both programs have all bytes, and the end behind them. The session may end early, or the connection be reset.
@@ -136,6 +142,22 @@ async fn carry(
     // If this is the last stream of the session, the peer must learn of its end before the session's.
     let _ = stream.delivered().await;
     Ok(())
+}
+
+/// Waits until a request was not answered in time.
+async fn unanswered(phase: Phase, answered: &Notify) -> Refusal {
+    if let Phase::Asked { by } = phase
+        && timeout_at(by, answered.notified()).await.is_err()
+    {
+        return no_answer();
+    }
+    std::future::pending().await
+}
+
+/// Refusal of a connection for which the peer does not answer.
+pub(crate) fn no_answer() -> Refusal {
+    let text = "the peer does not answer; it may be gone, or its network interrupted";
+    Refusal::new(Code::TimedOut, text)
 }
 
 /// Waits until the peer has stopped the stream, or the session is over.
@@ -231,6 +253,8 @@ struct Ends<'r> {
     socket: &'r Socket,
     stream: &'r Stream,
     flow: &'r Registered,
+    /// Notified when the peer has made the connection.
+    answered: &'r Notify,
 }
 
 /// Writes what the peer sends, until it has ended and finished.
@@ -245,12 +269,18 @@ async fn receive(
         socket,
         stream,
         flow,
+        answered,
     } = ends;
     let mut is_ended = false;
     while let Some(adu) = stream.recv().await? {
         match (Message::decode(adu.data)?, phase) {
-            (Message::Answer(Ok(_)), Phase::Asked) => phase = Phase::Open,
-            (Message::Answer(Err(refusal)), Phase::Asked) => return Err(Broken::Refused(refusal)),
+            (Message::Answer(Ok(_)), Phase::Asked { .. }) => {
+                phase = Phase::Open;
+                answered.notify_one();
+            }
+            (Message::Answer(Err(refusal)), Phase::Asked { .. }) => {
+                return Err(Broken::Refused(refusal));
+            }
             (Message::Credit(limit), Phase::Open) => credit.raise(limit),
             (Message::Data { bytes, is_last }, Phase::Open) if !is_ended => {
                 window.receive(bytes.len())?;

@@ -256,7 +256,7 @@ pub(crate) async fn make(
     if target.is_udp() {
         let (socket, _) = open_flow(target, Allowed::All).await?;
         let flow = means.register.enter(Begun::of_peer(peer, target));
-        flow::serve(stream, &socket, datagram, &flow).await;
+        flow::serve(stream, &socket, datagram, &flow, means.timeouts.flow_far()).await;
         return Ok(());
     }
     let (socket, _) = connect(target, Allowed::All).await?;

@@ -252,8 +252,9 @@ impl Server {
         let (socket, address) = open_flow(&target, Allowed::Targets(&terms.to)).await?;
         drop(terms);
         let flow = self.means.register.enter(Begun::of_peer(*peer, &target));
+        let idle = self.means.timeouts.flow_far();
         tokio::select! {
-            () = flow::serve(stream, &socket, datagram, &flow) => {}
+            () = flow::serve(stream, &socket, datagram, &flow, idle) => {}
             () = self.withdrawn(peer, still(&target, Some(address))) => withdraw(stream),
         }
         Ok(())

@@ -10,7 +10,6 @@ use tokio::{
 
 use crate::{
     error::{Code, Refusal},
-    limits::SESSION_WAIT,
     notice::{Notice, Notices},
 };
 
@@ -26,8 +25,8 @@ pub type Waiting<'u> = Pin<Box<dyn Future<Output = Result<Session, Refusal>> + S
 
 /// Source of sessions with one peer.
 pub trait Uplink: Send + Sync + fmt::Debug + 'static {
-    /// An open session; waits for one at most for [`SESSION_WAIT`].
-    fn session(&self) -> Waiting<'_>;
+    /// An open session; waits for one until `by`.
+    fn session(&self, by: Instant) -> Waiting<'_>;
 
     /// The peer.
     fn peer(&self) -> NodeId;
@@ -53,10 +52,7 @@ impl Exits for OnlyExit {
 }
 
 fn without_session(cause: &str) -> Refusal {
-    let text = format!(
-        "no session with the peer within {} s: {cause}",
-        SESSION_WAIT.as_secs()
-    );
+    let text = format!("no session with the peer in time: {cause}");
     Refusal::new(Code::Unreachable, text)
 }
 
@@ -79,13 +75,12 @@ impl Uplink for NodeUplink {
         self.peer
     }
 
-    fn session(&self) -> Waiting<'_> {
-        Box::pin(async {
-            let deadline = Instant::now() + SESSION_WAIT;
+    fn session(&self, by: Instant) -> Waiting<'_> {
+        Box::pin(async move {
             let mut pause = PAUSE_MIN;
             let mut cause = "no answer".to_owned();
             loop {
-                match timeout_at(deadline, self.handle.session_with(self.peer, &[])).await {
+                match timeout_at(by, self.handle.session_with(self.peer, &[])).await {
                     Ok(Ok(session)) => return Ok(session),
                     Ok(Err(error @ ConnectError::ShuttingDown)) => {
                         return Err(Refusal::new(Code::Failed, error.to_string()));
@@ -93,7 +88,7 @@ impl Uplink for NodeUplink {
                     Ok(Err(error)) => cause = error.to_string(),
                     Err(_) => return Err(without_session(&cause)),
                 }
-                if Instant::now() + pause >= deadline {
+                if Instant::now() + pause >= by {
                     return Err(without_session(&cause));
                 }
                 // The peer may call in the meantime.
@@ -125,7 +120,7 @@ impl Uplink for OneSession {
         self.peer
     }
 
-    fn session(&self) -> Waiting<'_> {
+    fn session(&self, _: Instant) -> Waiting<'_> {
         let session = self.session.upgrade();
         let open = session.filter(|session| session.close_reason().is_none());
         let over = || Refusal::new(Code::Unreachable, "the session is over");
@@ -189,15 +184,14 @@ impl Uplink for Dialled {
         self.peer
     }
 
-    fn session(&self) -> Waiting<'_> {
-        Box::pin(async {
+    fn session(&self, by: Instant) -> Waiting<'_> {
+        Box::pin(async move {
             let mut state = self.state.clone();
-            let deadline = Instant::now() + SESSION_WAIT;
             let open = |state: &State| {
                 let is_open = |session: &Session| session.close_reason().is_none();
                 state.as_ref().is_ok_and(is_open)
             };
-            let found = timeout_at(deadline, state.wait_for(open)).await;
+            let found = timeout_at(by, state.wait_for(open)).await;
             match found {
                 Ok(Ok(found)) => Ok(found.as_ref().cloned().expect("it is open")),
                 Ok(Err(_)) => Err(Refusal::new(Code::Failed, "the gateway has ended")),

@@ -61,7 +61,7 @@ struct Running {
 impl Common {
     fn start(&self) -> Result<Running, Failure> {
         let (node, addresses) = self.peer.resolve()?;
-        let rules = self.peer.rules(node)?;
+        let (rules, timeouts) = self.peer.settings(node)?;
         let mut bind = self.bind.clone();
         if bind.is_empty() && addresses.iter().all(|address| address.ip().is_loopback()) {
             bind.push(SocketAddr::new(addresses[0].ip(), 0));
@@ -72,6 +72,7 @@ impl Common {
         let notices = self.notices();
         let connections = Connections::new(notices.clone());
         connections.rules().replace(rules);
+        connections.timeouts().set(&timeouts);
         let (uplink, dialler) = Dialled::new(host.clone(), node, addresses, notices.clone());
         Ok(Running {
             host,

@@ -5,7 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anabranch::{Ticket, base::NodeId, config::Layer};
+use anabranch::{
+    Ticket,
+    base::NodeId,
+    config::{GatewayConfig, Layer},
+};
 use anabranch_gateway::rules::Table;
 
 use crate::{
@@ -63,11 +67,15 @@ impl PeerArguments {
         Ok(Some((path, layer)))
     }
 
-    /// The rules of the configuration, for a command with this peer alone.
-    pub(super) fn rules(&self, only: NodeId) -> Result<Table, Failure> {
+    /// The rules and timeouts of the configuration, for a command with this peer alone.
+    pub(super) fn settings(&self, only: NodeId) -> Result<(Table, GatewayConfig), Failure> {
         let Some((path, layer)) = self.layer()? else {
-            return Ok(Table::default());
+            return Ok(Default::default());
         };
+        let usage = |error: &dyn ToString| {
+            Failure::usage(format!("{}: {}", path.display(), error.to_string()))
+        };
+        let gateway = layer.gateway.resolve().map_err(|error| usage(&error))?;
         let named = |name: &str| {
             let mut peers = layer.peer.iter().flatten();
             let peer = peers.find(|peer| peer.name == name);
@@ -78,8 +86,8 @@ impl PeerArguments {
             }
         };
         let rules = layer.rule.as_deref().unwrap_or_default();
-        Table::read(rules, named)
-            .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+        let rules = Table::read(rules, named).map_err(|error| usage(&error))?;
+        Ok((rules, gateway))
     }
 
     fn named(&self, name: &str) -> Result<(NodeId, Vec<SocketAddr>), Failure> {
@@ -162,7 +170,7 @@ mod tests {
                 config: Some(path.clone()),
             };
             arguments
-                .rules(id(1))
+                .settings(id(1))
                 .map_err(|failure| failure.message().to_owned())
         };
         assert!(read("").is_ok());

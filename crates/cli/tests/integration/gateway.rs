@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::harness::{Running, command, configure, free_port, keygen, node, private_folder};
 mod rules;
+mod silence;
 
 /// Longest wait for an answer; a safety net.
 const LIMIT: Duration = Duration::from_secs(60);

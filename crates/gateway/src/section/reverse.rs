@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 
 use super::setting::ForwardSetting;
 use crate::{
     endpoint::Endpoint,
     error::{Code, Refusal},
+    limits::SESSION_WAIT,
     notice::{Notice, Notices},
     reverse::{Expected, ask},
     service::Service,
@@ -53,7 +57,7 @@ impl<U: Uplink> Asking<U> {
 
     /// Has the peer listen until it ends. Returns the cause of the end.
     async fn once(&self, is_open: &mut bool) -> Refusal {
-        let session = match self.uplink.session().await {
+        let session = match self.uplink.session(Instant::now() + SESSION_WAIT).await {
             Ok(session) => session,
             Err(refusal) => return refusal,
         };

@@ -7,7 +7,7 @@ use anabranch::{
     config::NodeConfig,
     daemon::{Commit, FlowReport, Handle, Part, RuleReport},
 };
-use tokio::{sync::watch, task::AbortHandle};
+use tokio::{sync::watch, task::AbortHandle, time::Instant};
 
 use super::{
     reverse::Asking,
@@ -56,11 +56,11 @@ impl Uplink for SlotUplink {
         self.peer
     }
 
-    fn session(&self) -> Waiting<'_> {
+    fn session(&self, by: Instant) -> Waiting<'_> {
         let node = self.node.node();
         Box::pin(async move {
             match node {
-                Some(handle) => NodeUplink::new(handle, self.peer).session().await,
+                Some(handle) => NodeUplink::new(handle, self.peer).session(by).await,
                 None => Err(Refusal::new(Code::Failed, "the gateway has ended")),
             }
         })
@@ -242,10 +242,11 @@ impl Listeners {
             }
         }
         let (running, connections) = (self.running.clone(), self.connections.clone());
-        let rules = settings.rules;
+        let (rules, timeouts) = (settings.rules, settings.config);
         Ok(Box::new(move || {
             let notices = connections.notices();
             connections.rules().replace(rules);
+            connections.timeouts().set(&timeouts);
             let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
             let mut before = std::mem::take(&mut *running);
             for (route, setting, forward) in forwards {

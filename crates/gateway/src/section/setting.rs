@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anabranch::{
     base::NodeId,
-    config::{ConfigError, ForwardLayer, NodeConfig, SocksLayer},
+    config::{ConfigError, ForwardLayer, GatewayConfig, NodeConfig, SocksLayer},
     rights::Transport,
 };
 
@@ -37,6 +37,8 @@ pub struct Settings {
     pub socks: Vec<SocksSetting>,
     /// Rules for the flows of both.
     pub rules: Table,
+    /// Timeouts.
+    pub config: GatewayConfig,
 }
 
 /// A forward.
@@ -210,6 +212,7 @@ impl Settings {
     pub fn read(config: &NodeConfig) -> Result<Self, SettingError> {
         let mut all = Self {
             rules: Table::read(&config.rules, |name| peer(config, name))?,
+            config: config.gateway.clone(),
             ..Self::default()
         };
         for layer in &config.forwards {

@@ -15,7 +15,7 @@ use std::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    time::timeout,
+    time::{Instant, timeout, timeout_at},
 };
 
 use self::codec::{Command, Decoded, SocksError};
@@ -27,7 +27,7 @@ use crate::{
     listener::{Accepted, Listener, tcp_source},
     notice::Notice,
     register::Begun,
-    relay::{Phase, relay},
+    relay::{Phase, no_answer, relay},
     route::Chooser,
     rules::Facts,
     socket::Socket,
@@ -313,6 +313,7 @@ impl Client<'_> {
         let source = tcp_source(&stream);
         let socket = Socket::from(stream);
         let means = self.means;
+        let by = Instant::now() + means.timeouts.connect();
         let asking = async {
             let facts = Facts {
                 target: &target,
@@ -324,9 +325,10 @@ impl Client<'_> {
                 .register
                 .enter(Begun::by(&choice, source.clone(), &target));
             let action = Action::Connect(target.clone());
-            let (session, stream) = open(&choice, &target, &action, &means.notices).await?;
+            let (session, stream) = open(&choice, &target, &action, &means.notices, by).await?;
             let failed = |cause: String| Refusal::new(crate::Code::Failed, cause);
-            let answer = stream.recv().await;
+            let answer = timeout_at(by, stream.recv()).await;
+            let answer = answer.map_err(|_| no_answer())?;
             let answer = answer.map_err(|failure| failed(failure.to_string()))?;
             match answer.map(|adu| Message::decode(adu.data)) {
                 Some(Ok(Message::Answer(Ok(_)))) => Ok((session, stream, choice, flow)),

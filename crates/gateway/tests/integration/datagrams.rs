@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::SocketAddr};
 use anabranch_gateway::Code;
 use tokio::net::UdpSocket;
 
-use crate::harness::{Pair, answered, bytes, within};
+use crate::harness::{FAR, NEAR, Node, Pair, answered, bytes, forwards, id, rights, within};
 
 /// A server that sends each datagram back, with the address that it came from in front.
 async fn mirror() -> SocketAddr {
@@ -93,6 +93,35 @@ async fn a_flow_that_is_not_allowed_is_a_notice() {
         let socket = client(&pair).await;
         socket.send(b"x").await.unwrap();
         assert_eq!(pair.near.refusal().await.code, Code::NotAllowed);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flow_that_is_idle_ends_at_both_sides_and_the_next_datagram_begins_another() {
+    within(async {
+        let target = mirror().await;
+        let folder = tempfile::tempdir().unwrap();
+        let short = "[gateway]\nflow_timeout = \"1 s\"\n";
+        let may = format!("{{ right = \"forward\", to = [\"udp:{target}\"] }}");
+        let far = format!("{}{short}", rights(&may));
+        let far = Node::start(folder.path(), FAR, "127.0.0.1:0", &far).await;
+        let target = target.to_string();
+        let forward = ("127.0.0.1:0", &*target, "protocol = \"udp\"");
+        let near = format!("{}{short}", forwards(far.address(), &[forward]));
+        let near = Node::start(folder.path(), NEAR, "127.0.0.1:0", &near).await;
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        socket.connect(near.listening()[0]).await.unwrap();
+        let (first, _) = exchanged(&socket, b"one").await;
+        // Both ends of it are gone after the time that was set, not after a minute.
+        let begun = std::time::Instant::now();
+        while near.gateway.connections().count() > 0 || far.gateway.server().count(&id(NEAR)) > 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        assert!(begun.elapsed() < std::time::Duration::from_secs(50));
+        let (second, back) = exchanged(&socket, b"two").await;
+        assert_eq!(back, b"two");
+        assert_ne!(first, second, "a new socket at the far side");
     })
     .await;
 }

@@ -249,7 +249,13 @@ async fn a_peer_cannot_have_connections_made_that_were_not_asked_for() {
     use anabranch_gateway::wire::{Action, Message};
     within(async {
         let folder = tempfile::tempdir().unwrap();
-        let far = Node::start(folder.path(), FAR, "127.0.0.1:0", &rights("{ right = \"forward\", to = [\"127.0.0.1:1\"] }")).await;
+        let far = Node::start(
+            folder.path(),
+            FAR,
+            "127.0.0.1:0",
+            &rights("{ right = \"forward\", to = [\"127.0.0.1:1\"] }"),
+        )
+        .await;
         let (_host, session) = session(&far).await;
         let stream = session
             .open_stream(Service::bytes().spec().clone())
