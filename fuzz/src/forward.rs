@@ -1,8 +1,9 @@
-//! Messages of forwards and of SOCKS, and the text forms of their targets, from a peer or a program that sends anything.
+//! Messages of forwards and of SOCKS, the text forms of their targets, and rules for them, from a peer or a program that sends anything.
 
-use anabranch::rights::Targets;
+use anabranch::{config::Layer, rights::Targets};
 use anabranch_gateway::{
     Endpoint, Mapping,
+    rules::{Table, socket_row},
     socks::codec::{self, Decoded, SocksError},
     wire::Message,
 };
@@ -14,7 +15,7 @@ pub fn forward(data: &[u8]) {
     let Some((&kind, rest)) = data.split_first() else {
         return;
     };
-    match kind % 4 {
+    match kind % 5 {
         0 => {
             if let Ok(message) = Message::decode(Bytes::copy_from_slice(rest)) {
                 assert_eq!(Message::decode(message.encode()), Ok(message));
@@ -32,6 +33,7 @@ pub fn forward(data: &[u8]) {
                 assert_eq!(codec::datagram(&head), Ok((target, head.len())));
             }
         }
+        4 => rules(&String::from_utf8_lossy(rest)),
         _ => {
             let Ok(text) = std::str::from_utf8(rest) else {
                 return;
@@ -48,6 +50,24 @@ pub fn forward(data: &[u8]) {
                 assert_eq!(again, Ok(targets));
             }
         }
+    }
+}
+
+/// Rules are read or refused with a message, and what is shown of them is text; so are rows of the kernel's tables of sockets.
+fn rules(text: &str) {
+    for line in text.lines() {
+        let _ = socket_row(line);
+    }
+    let Ok(layer) = Layer::from_toml(text) else {
+        return;
+    };
+    let rules = layer.rule.unwrap_or_default();
+    for rule in &rules {
+        assert!(!rule.matches.to_string().is_empty());
+    }
+    let none = |_: &str| Err("no peer".to_owned());
+    if let Err(error) = Table::read(&rules, none) {
+        assert!((1..=rules.len()).contains(&error.number), "{error}");
     }
 }
 
