@@ -29,6 +29,8 @@ pub struct LocalConfig {
     pub path: PathBuf,
     /// Users who may attach, in addition to the one who runs the node and root.
     pub users: Vec<LocalUser>,
+    /// Bytes that may wait in the node for all applications together.
+    pub memory_bytes: u64,
 }
 
 impl LocalConfig {
@@ -51,7 +53,11 @@ impl LocalConfig {
             None => beside(control),
         };
         match path {
-            Some(path) => Ok(Some(Self { path, users })),
+            Some(path) => Ok(Some(Self {
+                path,
+                users,
+                memory_bytes: crate::local::MEMORY_BYTES,
+            })),
             None if users.is_empty() => Ok(None),
             None => Err(missing(
                 "local_users",

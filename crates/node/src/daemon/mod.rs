@@ -224,6 +224,11 @@ impl Daemon {
         self.core.overlay.as_ref()
     }
 
+    /// The local interface, if it has one.
+    pub fn local(&self) -> Option<&LocalServer> {
+        self.local.as_ref()
+    }
+
     /// The rights in force.
     pub fn rights(&self) -> &Rights {
         &self.core.rights

@@ -18,6 +18,7 @@ use super::{
     frame::{Decoder, End, Frame, FrameError, Side},
     inbox::{Local, StreamViolation},
     link::Link,
+    memory::{Part, Share},
     message::{
         self, Bye, ErrorBody, Hello, Number, Numbered, PROTOCOL, Request, Versions, Welcome,
     },
@@ -25,7 +26,10 @@ use super::{
     stream,
     tables::{Tables, error},
 };
-use crate::daemon::Handle;
+use crate::{daemon::Handle, ticket::ADDRESSES_MAX};
+
+/// Longest name, id or ticket of a peer.
+const PEER_BYTES_MAX: usize = 4 << 10;
 
 /// Time for an application to take the last frame.
 const BYE_TIME: Duration = Duration::from_secs(1);
@@ -66,6 +70,11 @@ enum Leaving {
     Handle(u32),
     #[error("a request without a number: {0}")]
     Request(serde_json::Error),
+    #[error(
+        "{} KiB of the memory that all applications share wait for it, and others need them; read what arrives, and send less at a \
+         time", .0 >> 10
+    )]
+    Memory(u64),
 }
 
 impl Leaving {
@@ -74,6 +83,7 @@ impl Leaving {
         let (code, versions) = match self {
             Self::Left | Self::Io(_) => return None,
             Self::Version(_) => ("version", Some(Versions::OURS)),
+            Self::Memory(_) => ("limit", None),
             _ => ("violation", None),
         };
         Some(Bye {
@@ -84,12 +94,12 @@ impl Leaving {
     }
 }
 
-/// Serves an application until it has left, and its finished streams are sent.
-pub(super) async fn serve(socket: UnixStream, node: Handle) {
+/// Serves an application until it has left, and its finished streams are sent. What it holds is counted in `share`.
+pub(super) async fn serve(socket: UnixStream, node: Handle, share: Share) {
     let (mut socket, writing) = socket.into_split();
     let connection = Arc::new(Connection {
         node,
-        link: Arc::default(),
+        link: Arc::new(Link::new(share)),
         tables: Mutex::default(),
         streams: Mutex::default(),
     });
@@ -103,6 +113,7 @@ pub(super) async fn serve(socket: UnixStream, node: Handle) {
             Ok(()) => Leaving::Left,
             Err(error) => Leaving::Io(error),
         },
+        bytes = connection.link.share.evicted() => Leaving::Memory(bytes),
     };
     if let Some(bye) = leaving.bye() {
         let program = anabranch_base::text::printable(&program, 60);
@@ -113,9 +124,15 @@ pub(super) async fn serve(socket: UnixStream, node: Handle) {
             .push(&Frame::Bye(message::json(&bye)));
     }
     connection.link.outbox.close();
-    // One that does not read goes without it.
-    let _ = tokio::time::timeout(BYE_TIME, writer.join_next()).await;
-    drop((socket, writer));
+    let is_evicted = matches!(leaving, Leaving::Memory(_));
+    if !is_evicted || connection.link.outbox.has_room() {
+        // One that does not read goes without it.
+        let _ = tokio::time::timeout(BYE_TIME, writer.join_next()).await;
+    }
+    writer.shutdown().await;
+    connection.link.outbox.discard();
+    connection.link.share.set(Part::Frame, 0);
+    drop(socket);
     for local in connection.tables().end() {
         local.detach();
     }
@@ -125,7 +142,11 @@ pub(super) async fn serve(socket: UnixStream, node: Handle) {
     };
     let flushed = async { while streams.join_next().await.is_some() {} };
     // Those that are not sent by then are dropped, which resets them.
-    let _ = tokio::time::timeout(LINGER, flushed).await;
+    tokio::select! {
+        () = flushed => {}
+        () = tokio::time::sleep(LINGER) => {}
+        _ = connection.link.share.evicted() => {}
+    }
 }
 
 impl Connection {
@@ -166,6 +187,7 @@ impl Connection {
         loop {
             match decoder.next_frame() {
                 Ok(Some(frame)) => {
+                    self.link.share.set(Part::Frame, decoder.buffered_bytes());
                     if let Err(leaving) = self.take(frame, &mut requests) {
                         return leaving;
                     }
@@ -175,10 +197,15 @@ impl Connection {
                 Err(error) => return error.into(),
             }
             while requests.try_join_next().is_some() {}
+            // Without room only those wait that have something to say.
+            if let Err(error) = socket.readable().await {
+                return error.into();
+            }
+            self.link.share.room_to_read().await;
             match socket.read_buf(decoder.space()).await {
                 // A frame that arrived in part is not one.
                 Ok(0) => return Leaving::Left,
-                Ok(_) => {}
+                Ok(_) => self.link.share.set(Part::Frame, decoder.buffered_bytes()),
                 Err(error) => return error.into(),
             }
         }
@@ -272,7 +299,10 @@ impl Connection {
             Ok(Numbered {
                 request: Request::Connect { peer, addresses },
                 ..
-            }) if requests.len() < REQUESTS_MAX => {
+            }) if requests.len() < REQUESTS_MAX
+                && peer.len() <= PEER_BYTES_MAX
+                && addresses.len() <= ADDRESSES_MAX =>
+            {
                 let connection = self.clone();
                 requests.spawn(async move {
                     let done = connection.connect(&peer, addresses).await;
@@ -285,7 +315,10 @@ impl Connection {
                 ..
             }) => Err(error(
                 "limit",
-                format!("{REQUESTS_MAX} requests wait for peers already; wait for an answer"),
+                format!(
+                    "{REQUESTS_MAX} requests may wait for peers at a time, each with a name of {PEER_BYTES_MAX} bytes and \
+                     {ADDRESSES_MAX} addresses at most; wait for an answer"
+                ),
             )),
             Ok(Numbered { request, .. }) => self.execute(request),
             Err(why) => Err(error("request", why)),

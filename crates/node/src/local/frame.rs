@@ -201,9 +201,9 @@ impl Decoder {
         &mut self.buffer
     }
 
-    /// True if a frame has arrived in part.
-    pub fn is_within_a_frame(&self) -> bool {
-        !self.buffer.is_empty()
+    /// Bytes that have arrived and are not in a frame that was handed out.
+    pub fn buffered_bytes(&self) -> usize {
+        self.buffer.len()
     }
 
     /// Type and length of the frame at the front.

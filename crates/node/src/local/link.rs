@@ -1,10 +1,11 @@
 //! Common part of the streams of a connection: the bytes toward its socket, and the credit of the application for all of them.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
     CONNECTION_CREDIT,
     frame::{End, Frame},
+    memory::{Part, Share},
     message::{Event, EventBody, json},
     outbox::Outbox,
 };
@@ -13,6 +14,8 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) outbox: Outbox,
+    /// Memory of the connection; [`Part::Pending`] is what has credit of the connection.
+    pub(super) share: Arc<Share>,
     credit: Mutex<Credit>,
 }
 
@@ -23,24 +26,38 @@ struct Credit {
     owed: u32,
 }
 
-impl Default for Link {
-    fn default() -> Self {
+impl Link {
+    pub(super) fn new(share: Share) -> Self {
+        let share = Arc::new(share);
         Self {
-            outbox: Outbox::default(),
+            outbox: Outbox::charged_to(share.clone()),
+            share,
             credit: Mutex::new(Credit {
                 balance: i64::from(CONNECTION_CREDIT),
                 owed: 0,
             }),
         }
     }
-}
 
-impl Link {
+    /// True if data from a session may be appended to the outbox.
+    pub(super) fn has_room(&self) -> bool {
+        self.outbox.has_room() && self.share.has_room()
+    }
+
+    /// Waits until data from a session may be appended to the outbox.
+    pub(super) async fn room(&self) {
+        while !self.has_room() {
+            self.outbox.room().await;
+            self.share.room().await;
+        }
+    }
+
     /// Takes credit of the connection for an ADU; false if there is none.
     pub(super) fn take_credit(&self, cost: u32) -> bool {
         let mut credit = self.credit.lock().unwrap_or_else(PoisonError::into_inner);
         let has_some = credit.balance > 0;
         credit.balance -= i64::from(cost);
+        self.share.add(Part::Pending, cost as usize);
         has_some
     }
 
@@ -48,6 +65,7 @@ impl Link {
     pub(super) fn return_credit(&self, cost: u32) {
         let mut credit = self.credit.lock().unwrap_or_else(PoisonError::into_inner);
         credit.owed += cost;
+        self.share.remove(Part::Pending, cost as usize);
         if credit.owed >= CONNECTION_CREDIT / 8 {
             let bytes = std::mem::take(&mut credit.owed);
             credit.balance += i64::from(bytes);

@@ -12,6 +12,7 @@
 //! | `connection` | one application: greeting, frames, end |
 //! | `request` | requests of an application |
 //! | `tables` | handles of an application's sessions, streams and services |
+//! | `memory` | memory of all applications together |
 //! | `link` | the common part of the streams of a connection: its socket, and its credit |
 //! | `inbox` | what an application has handed over for one stream |
 //! | `stream` | the task of one stream: its data, credit, events and ends |
@@ -23,6 +24,7 @@ mod connection;
 pub mod frame;
 mod inbox;
 mod link;
+mod memory;
 pub mod message;
 mod outbox;
 mod request;
@@ -61,6 +63,8 @@ pub const CONNECTION_CREDIT: u32 = 32 << 20;
 pub const STREAM_CREDIT: u32 = 256 << 10;
 /// Streams of a connection that have [`STREAM_CREDIT`].
 const WIDE_STREAMS: usize = 96;
+/// Bytes that may wait in the node for all applications together.
+pub const MEMORY_BYTES: u64 = 256 << 20;
 /// Credit of the others.
 const NARROW_CREDIT: u32 = 8 << 10;
 

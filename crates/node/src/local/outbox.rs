@@ -5,13 +5,16 @@
 use std::{
     collections::VecDeque,
     io::{self, IoSlice},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::{io::AsyncWriteExt, net::unix::OwnedWriteHalf, sync::Notify};
 
-use super::frame::{self, Frame};
+use super::{
+    frame::{self, Frame},
+    memory::{Part, Share},
+};
 
 /// Bytes that may wait before [`Outbox::has_room`] is false.
 const ROOM_BYTES: usize = 1 << 20;
@@ -26,6 +29,8 @@ const SLICES: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     queue: Mutex<Queue>,
+    /// Memory that the bytes are counted in.
+    share: Option<Arc<Share>>,
     filled: Notify,
     drained: Notify,
     overflowed: Notify,
@@ -42,6 +47,14 @@ struct Queue {
 }
 
 impl Outbox {
+    /// A queue whose bytes are counted in this memory.
+    pub(super) fn charged_to(share: Arc<Share>) -> Self {
+        Self {
+            share: Some(share),
+            ..Self::default()
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -57,16 +70,19 @@ impl Outbox {
         if queue.is_closed {
             return;
         }
-        let was_empty = queue.bytes == 0;
+        let before = queue.bytes;
         for frame in frames {
             queue.append(frame);
+        }
+        if let Some(share) = &self.share {
+            share.add(Part::Output, queue.bytes - before);
         }
         if queue.bytes > BYTES_MAX {
             queue.is_closed = true;
             self.overflowed.notify_one();
         }
         drop(queue);
-        if was_empty {
+        if before == 0 {
             self.filled.notify_one();
         }
     }
@@ -84,6 +100,19 @@ impl Outbox {
                 return;
             }
             drained.await;
+        }
+    }
+
+    /// Ends the queue, and drops what was not written. The writer must have ended.
+    pub(super) fn discard(&self) {
+        let mut queue = self.lock();
+        let bytes = queue.bytes;
+        *queue = Queue {
+            is_closed: true,
+            ..Queue::default()
+        };
+        if let Some(share) = &self.share {
+            share.remove(Part::Output, bytes);
         }
     }
 
@@ -138,6 +167,9 @@ impl Outbox {
         let mut queue = self.lock();
         let was_full = queue.bytes >= ROOM_BYTES;
         queue.bytes -= bytes;
+        if let Some(share) = &self.share {
+            share.remove(Part::Output, bytes);
+        }
         let has_room = queue.bytes < ROOM_BYTES;
         drop(queue);
         if was_full && has_room {

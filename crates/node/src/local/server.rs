@@ -14,6 +14,7 @@ use tokio::{net::UnixStream, task::JoinSet};
 use super::{
     CONNECTIONS_MAX, CONNECTIONS_OF_USER_MAX, connection,
     frame::{self, Frame},
+    memory::{Memory, Share},
     message::{self, Bye},
 };
 use crate::{
@@ -76,6 +77,7 @@ impl LocalError {
 pub struct LocalServer {
     socket: SocketFile,
     users: BTreeSet<u32>,
+    memory: Arc<Memory>,
 }
 
 /// Connections by user.
@@ -83,6 +85,12 @@ type Counts = Arc<Mutex<HashMap<u32, usize>>>;
 
 /// A connection in the count of its user.
 struct Counted(Counts, u32);
+
+impl Counted {
+    fn share(&self, memory: &Arc<Memory>) -> Share {
+        memory.share(self.1)
+    }
+}
 
 impl Drop for Counted {
     fn drop(&mut self) {
@@ -111,7 +119,16 @@ impl LocalServer {
         };
         let opened = SocketFile::open(&config.path, mode).await;
         let socket = opened.map_err(|error| LocalError::of(config.path.clone(), error))?;
-        Ok(Self { socket, users })
+        Ok(Self {
+            socket,
+            users,
+            memory: Memory::new(config.memory_bytes),
+        })
+    }
+
+    /// Bytes that wait in the node for applications.
+    pub fn held_bytes(&self) -> u64 {
+        self.memory.held_bytes()
     }
 
     /// Serves applications until dropped.
@@ -123,9 +140,9 @@ impl LocalServer {
                 accepted = self.socket.accept() => match accepted {
                     Ok((socket, _)) => {
                         if let Some(counted) = self.admit(&socket, connections.len(), &counts) {
-                            let node = node.clone();
+                            let (node, share) = (node.clone(), counted.share(&self.memory));
                             connections.spawn(async move {
-                                connection::serve(socket, node).await;
+                                connection::serve(socket, node, share).await;
                                 drop(counted);
                             });
                         }

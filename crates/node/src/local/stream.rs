@@ -71,9 +71,30 @@ struct Task {
     is_session_over: bool,
 }
 
+/// Reads ADUs from the session while there is room for them: other streams of the connection may have filled it by the time that
+/// data comes.
+async fn receive(
+    link: &Link,
+    stream: &Stream,
+    received: &mut Vec<Adu>,
+    bytes_max: usize,
+) -> Result<bool, StreamFailure> {
+    loop {
+        link.room().await;
+        let read = poll_fn(|cx| {
+            if !link.has_room() {
+                return Poll::Ready(None);
+            }
+            stream.poll_recv_many(cx, received, bytes_max).map(Some)
+        });
+        if let Some(read) = read.await {
+            return read;
+        }
+    }
+}
+
 enum Step {
     Changed,
-    Room,
     Sent(Result<Range<u64>, StreamFailure>),
     Received(Result<bool, StreamFailure>),
     Event(Result<StreamEvent, StreamFailure>),
@@ -110,19 +131,23 @@ pub(super) async fn run(stream: Stream, local: Arc<Local>) {
 
 impl Task {
     async fn step(&mut self) -> Step {
-        let has_room = self.link.outbox.has_room();
-        let (stream, pending, received) = (&self.stream, &mut self.pending, &mut self.received);
+        let (stream, link) = (&self.stream, &*self.link);
+        let (pending, received) = (&mut self.pending, &mut self.received);
         let bytes_max = usize::try_from(self.given).unwrap_or(0).min(READ_BYTES);
+        let is_observed = self.has_events || self.has_promises;
+        let observing = async {
+            link.room().await;
+            tokio::select! {
+                event = stream.next_event(), if self.has_events => Step::Event(event),
+                event = stream.next_promise(), if self.has_promises => Step::Promise(event),
+            }
+        };
         tokio::select! {
             () = self.local.changed.notified() => Step::Changed,
             sent = poll_fn(|cx| stream.poll_send_many(cx, pending)), if self.is_sending && !pending.is_empty() => Step::Sent(sent),
-            read = poll_fn(|cx| stream.poll_recv_many(cx, received, bytes_max)), if self.is_receiving && has_room && bytes_max > 0 => {
-                Step::Received(read)
-            }
-            event = stream.next_event(), if self.has_events && has_room => Step::Event(event),
-            event = stream.next_promise(), if self.has_promises && has_room => Step::Promise(event),
+            read = receive(link, stream, received, bytes_max), if self.is_receiving && bytes_max > 0 => Step::Received(read),
+            step = observing, if is_observed => step,
             done = stream.delivered(), if self.is_delivering => Step::Delivered(done),
-            () = self.link.outbox.room(), if !has_room => Step::Room,
         }
     }
 
@@ -130,7 +155,6 @@ impl Task {
         let handle = self.local.handle;
         match step {
             Step::Changed => self.take(),
-            Step::Room => {}
             Step::Sent(Ok(numbers)) => self.sent(numbers.end - numbers.start),
             Step::Sent(Err(failure)) => self.not_sent(failure),
             Step::Received(Ok(true)) => self.received(),

@@ -2,6 +2,7 @@
 
 mod contract;
 mod hostile;
+mod memory;
 mod python;
 mod rights;
 mod streams;
@@ -15,7 +16,11 @@ use std::{
 };
 
 use anabranch::{
-    Client, SecretKey, StreamSpec, base::NodeId, config::Layer, daemon::Daemon, local::client,
+    Client, SecretKey, StreamSpec,
+    base::NodeId,
+    config::{Layer, NodeConfig},
+    daemon::Daemon,
+    local::client,
 };
 
 /// Fails a test that hangs.
@@ -38,7 +43,7 @@ struct Node {
 /// The rights of a peer that may call every service.
 const ALL_SERVICES: &str = r#"may = ["call", { right = "use-service", services = ["*"] }]"#;
 
-fn config(folder: &Path, peer: u8, may: &str) -> anabranch::config::NodeConfig {
+fn config(folder: &Path, peer: u8, may: &str) -> NodeConfig {
     let text = format!(
         "key = {:?}\nlisten = [\"127.0.0.1:0\"]\ncontrol = {:?}\n\
          [[peer]]\nname = \"other\"\nnode = \"{}\"\n{may}\n",
@@ -51,13 +56,26 @@ fn config(folder: &Path, peer: u8, may: &str) -> anabranch::config::NodeConfig {
 
 impl Node {
     async fn start(folder: &Path, own: u8, peer: u8, may: &str) -> Self {
+        Self::start_with(folder, own, peer, may, |_| {}).await
+    }
+
+    /// With a configuration that is changed by this.
+    async fn start_with(
+        folder: &Path,
+        own: u8,
+        peer: u8,
+        may: &str,
+        change: impl FnOnce(&mut NodeConfig),
+    ) -> Self {
         let folder = folder.join(own.to_string());
         fs::create_dir(&folder).unwrap();
         let key = folder.join("key");
         fs::write(&key, SecretKey::from_seed([own; 32]).to_text()).unwrap();
         let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         fs::set_permissions(&key, owner_only).unwrap();
-        let daemon = Daemon::start(config(&folder, peer, may)).await.unwrap();
+        let mut config = config(&folder, peer, may);
+        change(&mut config);
+        let daemon = Daemon::start(config).await.unwrap();
         Self { daemon, folder }
     }
 
@@ -88,6 +106,16 @@ impl Pair {
         Self {
             near: Node::start(folder.path(), 1, 2, ALL_SERVICES).await,
             far: Node::start(folder.path(), 2, 1, may).await,
+            _folder: folder,
+        }
+    }
+
+    /// The near node has a configuration that is changed by this.
+    async fn with_near(change: impl FnOnce(&mut NodeConfig)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self {
+            near: Node::start_with(folder.path(), 1, 2, ALL_SERVICES, change).await,
+            far: Node::start(folder.path(), 2, 1, ALL_SERVICES).await,
             _folder: folder,
         }
     }

@@ -36,7 +36,7 @@ impl Raw {
         }
     }
 
-    async fn greeted(path: &Path) -> Self {
+    pub(super) async fn greeted(path: &Path) -> Self {
         let mut raw = Self::connect(path).await;
         let hello = Hello {
             protocol: PROTOCOL.to_owned(),
@@ -69,7 +69,7 @@ impl Raw {
         }
     }
 
-    async fn ask(&mut self, mut request: Value) -> Answer {
+    pub(super) async fn ask(&mut self, mut request: Value) -> Answer {
         request["id"] = json!(self.next);
         self.next += 1;
         self.write(&Frame::Request(message::json(&request))).await;
@@ -81,7 +81,7 @@ impl Raw {
     }
 
     /// A stream to the other node: its handle and its credit.
-    async fn open(&mut self, pair: &Pair, label: &str) -> (u32, u32) {
+    pub(super) async fn open(&mut self, pair: &Pair, label: &str) -> (u32, u32) {
         let addresses = pair.far.daemon.host().addresses();
         let connect = json!({ "do": "connect", "peer": "other", "addresses": addresses });
         let session = self.ask(connect).await.ok.unwrap()["session"].clone();
@@ -104,7 +104,7 @@ impl Raw {
     }
 }
 
-fn send(stream: u32, data: impl Into<Bytes>) -> Frame {
+pub(super) fn send(stream: u32, data: impl Into<Bytes>) -> Frame {
     Frame::Send(SendFrame {
         stream,
         confirm: false,
@@ -116,14 +116,14 @@ fn send(stream: u32, data: impl Into<Bytes>) -> Frame {
 }
 
 /// Everything works for the others.
-async fn is_well(client: &Client, pair: &Pair) {
+pub(super) async fn is_well(client: &Client, pair: &Pair) {
     let session = pair.session(client).await;
     let stream = session.open_stream(duplex("echo")).await.unwrap();
     stream.send("?").await.unwrap();
     assert_eq!(stream.recv().await.unwrap().unwrap().data, "?");
 }
 
-async fn others(pair: &Pair) -> (Client, tokio::task::JoinHandle<()>) {
+pub(super) async fn others(pair: &Pair) -> (Client, tokio::task::JoinHandle<()>) {
     let far = pair.far.attach().await;
     let service: Service = far.register("echo").await.unwrap();
     (pair.near.attach().await, tokio::spawn(echo(service)))
