@@ -17,6 +17,7 @@ mod forward;
 mod gateway;
 mod interfaces;
 mod local;
+mod local_users;
 mod overlay;
 mod peers;
 mod streams;
@@ -26,7 +27,8 @@ pub use costs::{CostLayer, Costs, default_ledger};
 pub use forward::{FORWARDS_MAX, ForwardLayer};
 pub use gateway::{GatewayConfig, GatewayLayer, SOCKS_MAX, SocksLayer};
 pub use interfaces::{AttributeLayer, InterfaceLayer};
-pub use local::{LocalConfig, LocalUser, NO_LOCAL, default_local};
+pub use local::{LocalConfig, NO_LOCAL, default_local};
+pub use local_users::{LocalLimits, LocalLimitsLayer, LocalUser, LocalUserLayer};
 pub use overlay::{MemberLayer, OverlayConfig, OverlayLayer, Relaying, Site};
 pub use peers::{GrantLayer, Peer, PeerLayer, Retired, TermsLayer};
 pub use streams::{DeclaredStream, STREAMS_MAX, StreamLayer};
@@ -51,7 +53,7 @@ pub struct Layer {
     /// Socket of the local interface; empty: none.
     pub local: Option<PathBuf>,
     /// Users who may attach to it, in addition to the one who runs the node and root.
-    pub local_users: Option<Vec<LocalUser>>,
+    pub local_users: Option<Vec<LocalUserLayer>>,
     /// Directory for files from nodes that may send files.
     pub receive: Option<PathBuf>,
     /// Cost of sending.

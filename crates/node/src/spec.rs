@@ -429,7 +429,7 @@ fn order(text: &str) -> Result<Order, String> {
     }
 }
 
-fn priority(text: &str) -> Result<Priority, String> {
+pub(crate) fn priority(text: &str) -> Result<Priority, String> {
     match text {
         "scavenger" => Ok(Priority::SCAVENGER),
         "bulk" => Ok(Priority::BULK),

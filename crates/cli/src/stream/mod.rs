@@ -67,9 +67,10 @@ fn failure(error: ClientError) -> Failure {
     match &error {
         ClientError::NoSocket | ClientError::Send(_) => Failure::usage(error),
         ClientError::Attach { .. } | ClientError::TurnedAway(_) => Failure::unreachable(error),
-        ClientError::Refused(_) | ClientError::Reset(_) | ClientError::Stopped(_) => {
-            Failure::refused(error)
-        }
+        ClientError::Refused(_)
+        | ClientError::Limited { .. }
+        | ClientError::Reset(_)
+        | ClientError::Stopped(_) => Failure::refused(error),
         ClientError::SessionOver(_) | ClientError::Detached(_) => Failure::unreachable(error),
         ClientError::Node { kind, .. } => match kind.as_str() {
             "unreachable" => Failure::unreachable(error),

@@ -1,52 +1,41 @@
-//! The local interface in the configuration: its socket, and the users who may attach.
+//! Local interface in the configuration: its socket, and the users who may attach.
 
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
 };
 
-use serde::Deserialize;
-
-use super::{ConfigError, default_control, missing, refused};
+use super::{ConfigError, LocalLimits, LocalUser, LocalUserLayer, default_control, missing};
 
 /// Longest path of a Unix socket.
 const PATH_BYTES_MAX: usize = 107;
-
-/// A user of this system.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged, expecting = "give the name of a user, or a number")]
-pub enum LocalUser {
-    /// By number.
-    Uid(u32),
-    /// By name, as in `/etc/passwd`.
-    Name(String),
-}
 
 /// The local interface, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalConfig {
     /// Its socket.
     pub path: PathBuf,
-    /// Users who may attach, in addition to the one who runs the node and root.
-    pub users: Vec<LocalUser>,
+    /// Users who may attach, in addition to the one who runs the node and root, and the limits of each.
+    pub users: Vec<(LocalUser, LocalLimits)>,
     /// Bytes that may wait in the node for all applications together.
     pub memory_bytes: u64,
 }
 
 impl LocalConfig {
+    /// What a reload does not change.
+    pub(crate) fn fixed(&self) -> (&Path, u64) {
+        (&self.path, self.memory_bytes)
+    }
+
     pub(super) fn resolve(
         path: Option<PathBuf>,
-        users: Option<Vec<LocalUser>>,
+        users: Option<Vec<LocalUserLayer>>,
         control: &Path,
     ) -> Result<Option<Self>, ConfigError> {
-        let users = users.unwrap_or_default();
-        if let Some(LocalUser::Name(name)) = users.iter().find(|user| **user == nobody()) {
-            return Err(refused(
-                "local_users",
-                name,
-                "give the name of a user, or a number",
-            ));
-        }
+        let users = users.unwrap_or_default().into_iter();
+        let users: Vec<_> = users
+            .map(LocalUserLayer::resolve)
+            .collect::<Result<_, _>>()?;
         let path = match path {
             Some(path) if path.as_os_str().is_empty() => None,
             Some(path) => Some(path),
@@ -65,10 +54,6 @@ impl LocalConfig {
             )),
         }
     }
-}
-
-fn nobody() -> LocalUser {
-    LocalUser::Name(String::new())
 }
 
 /// Socket of the local interface beside a control socket: `anabranch-local.sock` beside `anabranch.sock`; `None` if the path is too
@@ -117,11 +102,12 @@ mod tests {
 
     #[test]
     fn users_need_a_socket_and_a_name() {
-        let resolve = |path: &str, users: Vec<LocalUser>| {
-            LocalConfig::resolve(Some(path.into()), Some(users), Path::new("c"))
+        let resolve = |path: &str, user: LocalUser| {
+            LocalConfig::resolve(Some(path.into()), Some(vec![user.into()]), Path::new("c"))
         };
-        assert!(resolve("", vec![LocalUser::Uid(7)]).is_err());
-        assert!(resolve("l", vec![nobody()]).is_err());
-        assert!(resolve("l", vec![LocalUser::Name("ada".to_owned())]).is_ok());
+        let named = |name: &str| LocalUser::Name(name.to_owned());
+        assert!(resolve("", LocalUser::Uid(7)).is_err());
+        assert!(resolve("l", named("")).is_err());
+        assert!(resolve("l", named("ada")).is_ok());
     }
 }

@@ -9,7 +9,7 @@ use super::{
     peers::{Call, Receivers},
 };
 use crate::{
-    config::{NodeConfig, OverlayConfig},
+    config::{LocalConfig, NodeConfig, OverlayConfig},
     objectives::{Objectives, ObjectivesFileError},
     rights::{Right, Table},
     transfer::{Receiver, TransferError},
@@ -157,6 +157,13 @@ impl NodeConfig {
             forwards: other.forwards,
             rules: other.rules,
             gateway: other.gateway,
+            local: match (&self.local, other.local) {
+                (Some(local), Some(other)) => Some(LocalConfig {
+                    users: other.users,
+                    ..local.clone()
+                }),
+                (local, _) => local.clone(),
+            },
             ..self.clone()
         }
     }
@@ -192,9 +199,9 @@ impl Started {
             ),
             ("control", text(&before.control), text(&now.control)),
             (
-                "local or local_users",
-                text(&before.local),
-                text(&now.local),
+                "local",
+                text(&before.local.as_ref().map(LocalConfig::fixed)),
+                text(&now.local.as_ref().map(LocalConfig::fixed)),
             ),
             ("receive", text(&before.receive), text(&now.receive)),
             (

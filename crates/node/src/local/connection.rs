@@ -22,6 +22,7 @@ use super::{
     message::{
         self, Bye, ErrorBody, Hello, Number, Numbered, PROTOCOL, Request, Versions, Welcome,
     },
+    policy::{Account, Lease},
     request::answer,
     stream,
     tables::{Tables, error},
@@ -39,6 +40,7 @@ const BYE_TIME: Duration = Duration::from_secs(1);
 pub(super) struct Connection {
     pub(super) node: Handle,
     pub(super) link: Arc<Link>,
+    pub(super) account: Arc<Account>,
     tables: Mutex<Tables>,
     /// Tasks of its streams.
     streams: Mutex<JoinSet<()>>,
@@ -75,6 +77,8 @@ enum Leaving {
          time", .0 >> 10
     )]
     Memory(u64),
+    #[error("this user may not attach any more; see local_users in the node's configuration")]
+    NotAllowed,
 }
 
 impl Leaving {
@@ -84,6 +88,7 @@ impl Leaving {
             Self::Left | Self::Io(_) => return None,
             Self::Version(_) => ("version", Some(Versions::OURS)),
             Self::Memory(_) => ("limit", None),
+            Self::NotAllowed => ("not_allowed", None),
             _ => ("violation", None),
         };
         Some(Bye {
@@ -94,12 +99,14 @@ impl Leaving {
     }
 }
 
-/// Serves an application until it has left, and its finished streams are sent. What it holds is counted in `share`.
-pub(super) async fn serve(socket: UnixStream, node: Handle, share: Share) {
+/// Serves an application until it has left, and its finished streams are sent. What it holds is counted in `share`, what it has open in
+/// `account`.
+pub(super) async fn serve(socket: UnixStream, node: Handle, share: Share, account: Arc<Account>) {
     let (mut socket, writing) = socket.into_split();
     let connection = Arc::new(Connection {
         node,
         link: Arc::new(Link::new(share)),
+        account,
         tables: Mutex::default(),
         streams: Mutex::default(),
     });
@@ -114,6 +121,7 @@ pub(super) async fn serve(socket: UnixStream, node: Handle, share: Share) {
             Err(error) => Leaving::Io(error),
         },
         bytes = connection.link.share.evicted() => Leaving::Memory(bytes),
+        () = connection.account.until_not_allowed() => Leaving::NotAllowed,
     };
     if let Some(bye) = leaving.bye() {
         let program = anabranch_base::text::printable(&program, 60);
@@ -162,11 +170,13 @@ impl Connection {
     pub(super) fn add_stream(
         &self,
         stream: Stream,
+        lease: Lease,
         given: u32,
         waiting: Option<Arc<AtomicU32>>,
     ) -> Result<Arc<Local>, ErrorBody> {
         let local = self.tables().add_stream(stream.clone(), |handle, credit| {
-            Local::new(handle, credit, given, self.link.clone(), waiting)
+            let link = self.link.clone();
+            Local::new(handle, credit, given, link, lease).waiting_in(waiting)
         })?;
         let mut streams = self.streams();
         while streams.try_join_next().is_some() {}

@@ -16,6 +16,7 @@ use super::{
     frame::{End, SendFrame},
     link::Link,
     message::Fields,
+    policy::Lease,
 };
 
 /// ADUs of a stream that the session may refuse; then the stream is over.
@@ -27,6 +28,7 @@ pub(super) struct Local {
     pub(super) handle: u32,
     credit: u32,
     pub(super) link: Arc<Link>,
+    pub(super) lease: Lease,
     inbox: Mutex<Inbox>,
     pub(super) changed: Notify,
     over: Notify,
@@ -78,28 +80,30 @@ pub(super) enum StreamViolation {
 }
 
 impl Local {
-    pub(super) fn new(
-        handle: u32,
-        credit: u32,
-        given: u32,
-        link: Arc<Link>,
-        waiting: Option<Arc<AtomicU32>>,
-    ) -> Arc<Self> {
+    pub(super) fn new(handle: u32, credit: u32, given: u32, link: Arc<Link>, lease: Lease) -> Self {
         let inbox = Inbox {
             balance: i64::from(credit),
             given: i64::from(given),
-            is_accepted: waiting.is_none(),
+            is_accepted: true,
             ..Inbox::default()
         };
-        Arc::new(Self {
+        Self {
             handle,
             credit,
             link,
+            lease,
             inbox: Mutex::new(inbox),
             changed: Notify::new(),
             over: Notify::new(),
-            waiting,
-        })
+            waiting: None,
+        }
+    }
+
+    /// Sets the count of its service in which it is until the application accepts it.
+    pub(super) fn waiting_in(mut self, waiting: Option<Arc<AtomicU32>>) -> Arc<Self> {
+        self.lock().is_accepted = waiting.is_none();
+        self.waiting = waiting;
+        Arc::new(self)
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inbox> {

@@ -317,6 +317,22 @@ pub struct ErrorBody {
     /// With `refused`: the reason, and what could be promised instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refusal: Option<Box<RefusalBody>>,
+    /// With `limit`, if it is one of the user: which, and what is allowed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<LimitBody>,
+}
+
+/// Limit of a user that would be exceeded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LimitBody {
+    /// Its key in the node's configuration: `priority_max`, `promised_rate_max`, `streams_max` or `objectives`.
+    pub key: String,
+    /// What is allowed in all.
+    pub allowed: String,
+    /// What is left of it, where it is shared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left: Option<String>,
 }
 
 /// Answer to [`Request::Connect`].

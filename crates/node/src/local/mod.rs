@@ -9,6 +9,7 @@
 //! | [`message`] | bodies of frames in JSON |
 //! | `outbox` | bytes that wait to be written to the socket |
 //! | `server` | the socket: who may attach, and how many |
+//! | `policy` | users: who may attach, and the limits of each |
 //! | `connection` | one application: greeting, frames, end |
 //! | `request` | requests of an application |
 //! | `tables` | handles of an application's sessions, streams and services |
@@ -27,6 +28,7 @@ mod link;
 mod memory;
 pub mod message;
 mod outbox;
+mod policy;
 mod request;
 mod server;
 mod service;

@@ -103,6 +103,7 @@ impl Connection {
             }
             Request::Admit { session, spec } => {
                 let spec = spec.resolve()?;
+                self.account.check(&spec)?;
                 let grant = self.session(session)?.admit(&spec)?;
                 Ok(json!({ "grant": GrantBody::of(&grant) }))
             }
@@ -120,9 +121,11 @@ impl Connection {
                 let guarantee = guarantee
                     .map(|text| text.resolve(|key| format!("guarantee.{key}")))
                     .transpose()?;
-                let stream = self.tables().stream(stream)?.0.clone();
-                stream.change_guarantee(guarantee)?;
-                Ok(json!({}))
+                let (stream, local) = self.tables().stream(stream)?.clone();
+                local.lease.change(guarantee.as_ref(), || {
+                    stream.change_guarantee(guarantee)?;
+                    Ok(json!({}))
+                })
             }
             Request::UpdateFields {
                 stream,
@@ -130,12 +133,14 @@ impl Connection {
                 fields,
             } => self.update_fields(stream, adu, fields),
             Request::Inject { session, text } => {
+                self.account.check_objectives()?;
                 let injected = self.session(session)?.inject_objectives(&text)?;
                 let ids: Vec<u64> = injected.ids.iter().map(|id| id.0).collect();
                 let warnings = injected.warnings.to_string();
                 Ok(json!({ "ids": ids, "warnings": warnings }))
             }
             Request::Remove { session, objective } => {
+                self.account.check_objectives()?;
                 let session = self.session(session)?;
                 let removed = session.remove_objective(ObjectiveId(objective))?;
                 Ok(json!({ "removed": removed }))
@@ -201,9 +206,10 @@ impl Connection {
             tables.may_add_stream()?;
             tables.session(session)?.clone()
         };
+        let lease = self.account.open(&spec)?;
         let stream = session.open_stream(spec)?;
         let id = stream.id().0;
-        let local = self.add_stream(stream, credit, None)?;
+        let local = self.add_stream(stream, lease, credit, None)?;
         value(Opened {
             stream: local.handle,
             id,

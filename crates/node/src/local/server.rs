@@ -1,8 +1,8 @@
 //! Socket of the local interface: who may attach, and how many.
 
 use std::{
-    collections::{BTreeSet, HashMap},
-    fs, io,
+    collections::HashMap,
+    io,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -16,15 +16,13 @@ use super::{
     frame::{self, Frame},
     memory::{Memory, Share},
     message::{self, Bye},
+    policy::{self, Account, LocalPart, Policy},
 };
 use crate::{
-    config::{LocalConfig, LocalUser},
+    config::LocalConfig,
     daemon::Handle,
-    socket_file::{EVERYONE, OWNER_ONLY, SocketFile, SocketFileError, is_owner},
+    socket_file::{SocketFile, SocketFileError, is_owner},
 };
-
-/// File with the names and numbers of users.
-const USERS: &str = "/etc/passwd";
 
 /// The socket of the local interface cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +74,8 @@ impl LocalError {
 #[derive(Debug)]
 pub struct LocalServer {
     socket: SocketFile,
-    users: BTreeSet<u32>,
+    path: PathBuf,
+    policy: Arc<Policy>,
     memory: Arc<Memory>,
 }
 
@@ -87,8 +86,9 @@ type Counts = Arc<Mutex<HashMap<u32, usize>>>;
 struct Counted(Counts, u32);
 
 impl Counted {
-    fn share(&self, memory: &Arc<Memory>) -> Share {
-        memory.share(self.1)
+    /// Memory of the connection, and the account of its user.
+    fn of(&self, memory: &Arc<Memory>, policy: &Arc<Policy>) -> (Share, Arc<Account>) {
+        (memory.share(self.1), policy.account(self.1))
     }
 }
 
@@ -111,17 +111,13 @@ impl LocalServer {
     /// # Errors
     /// Another node listens there, others could listen in its place, the file cannot be made, or a user does not exist.
     pub async fn open(config: &LocalConfig) -> Result<Self, LocalError> {
-        let users = config.users.iter().map(uid).collect::<Result<_, _>>()?;
-        let mode = if config.users.is_empty() {
-            OWNER_ONLY
-        } else {
-            EVERYONE
-        };
-        let opened = SocketFile::open(&config.path, mode).await;
+        let users = policy::resolve(config)?;
+        let opened = SocketFile::open(&config.path, policy::mode(config)).await;
         let socket = opened.map_err(|error| LocalError::of(config.path.clone(), error))?;
         Ok(Self {
             socket,
-            users,
+            path: config.path.clone(),
+            policy: Policy::new(users),
             memory: Memory::new(config.memory_bytes),
         })
     }
@@ -133,6 +129,7 @@ impl LocalServer {
 
     /// Serves applications until dropped.
     pub(crate) async fn serve(&self, node: &Handle) {
+        node.attach(Arc::new(LocalPart::new(self.policy.clone(), &self.path)));
         let counts = Counts::default();
         let mut connections = JoinSet::new();
         loop {
@@ -140,9 +137,10 @@ impl LocalServer {
                 accepted = self.socket.accept() => match accepted {
                     Ok((socket, _)) => {
                         if let Some(counted) = self.admit(&socket, connections.len(), &counts) {
-                            let (node, share) = (node.clone(), counted.share(&self.memory));
+                            let node = node.clone();
+                            let (share, account) = counted.of(&self.memory, &self.policy);
                             connections.spawn(async move {
-                                connection::serve(socket, node, share).await;
+                                connection::serve(socket, node, share, account).await;
                                 drop(counted);
                             });
                         }
@@ -161,7 +159,7 @@ impl LocalServer {
     fn admit(&self, socket: &UnixStream, connections: usize, counts: &Counts) -> Option<Counted> {
         let user = socket.peer_cred().ok()?.uid();
         let is_owner = is_owner(user);
-        if !is_owner && !self.users.contains(&user) {
+        if self.policy.limits(user).is_none() {
             limited!(
                 warn,
                 user,
@@ -207,39 +205,4 @@ fn turn_away(socket: &UnixStream, code: &str, reason: &str) {
     bytes.extend_from_slice(&body);
     // The buffer of a new socket has room for it; if not, the end of the connection says enough.
     let _ = socket.try_write(&bytes);
-}
-
-/// The number of a user.
-fn uid(user: &LocalUser) -> Result<u32, LocalError> {
-    let name = match user {
-        LocalUser::Uid(uid) => return Ok(*uid),
-        LocalUser::Name(name) => name,
-    };
-    let users = fs::read_to_string(USERS).unwrap_or_default();
-    find(&users, name).ok_or_else(|| LocalError::User(name.clone()))
-}
-
-fn find(users: &str, name: &str) -> Option<u32> {
-    users.lines().find_map(|line| {
-        let mut parts = line.split(':');
-        let is_it = parts.next() == Some(name);
-        let uid = parts.nth(1)?.parse().ok()?;
-        is_it.then_some(uid)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn users_are_found_by_name() {
-        let users = "root:x:0:0:root:/root:/bin/sh\n\nbroken\nada:x:1000:1000::/home/ada:/bin/sh\n";
-        assert_eq!(find(users, "ada"), Some(1000));
-        assert_eq!(find(users, "root"), Some(0));
-        assert_eq!(find(users, "ad"), None);
-        assert_eq!(find(users, "broken"), None);
-        let error = uid(&LocalUser::Name("no such user".to_owned())).unwrap_err();
-        assert!(error.to_string().contains("no such user"), "{error}");
-    }
 }

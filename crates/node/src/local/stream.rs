@@ -71,6 +71,16 @@ struct Task {
     is_session_over: bool,
 }
 
+/// Hands ADUs to the session, at the rate that the user may send.
+async fn send(
+    local: &Local,
+    stream: &Stream,
+    pending: &mut VecDeque<Outgoing>,
+) -> Result<Range<u64>, StreamFailure> {
+    local.lease.account().ready().await;
+    poll_fn(|cx| stream.poll_send_many(cx, pending)).await
+}
+
 /// Reads ADUs from the session while there is room for them: other streams of the connection may have filled it by the time that
 /// data comes.
 async fn receive(
@@ -144,7 +154,7 @@ impl Task {
         };
         tokio::select! {
             () = self.local.changed.notified() => Step::Changed,
-            sent = poll_fn(|cx| stream.poll_send_many(cx, pending)), if self.is_sending && !pending.is_empty() => Step::Sent(sent),
+            sent = send(&self.local, stream, pending), if self.is_sending && !pending.is_empty() => Step::Sent(sent),
             read = receive(link, stream, received, bytes_max), if self.is_receiving && bytes_max > 0 => Step::Received(read),
             step = observing, if is_observed => step,
             done = stream.delivered(), if self.is_delivering => Step::Delivered(done),
@@ -304,6 +314,9 @@ impl Task {
 
     /// ADUs from the front were queued.
     fn sent(&mut self, count: u64) {
+        let notes = self.notes.iter().take(count as usize);
+        let bytes = notes.map(|note| u64::from(note.cost)).sum();
+        self.local.lease.account().sent(bytes);
         for _ in 0..count {
             let number = self.numbers.next;
             self.numbers.next += 1;

@@ -30,7 +30,7 @@ pub(super) fn error(kind: &str, message: impl ToString) -> ErrorBody {
     ErrorBody {
         kind: kind.to_owned(),
         message: message.to_string(),
-        refusal: None,
+        ..ErrorBody::default()
     }
 }
 

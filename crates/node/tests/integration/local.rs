@@ -2,6 +2,7 @@
 
 mod contract;
 mod hostile;
+mod limits;
 mod memory;
 mod python;
 mod rights;

@@ -49,6 +49,18 @@ pub enum ClientError {
     /// The guarantee is refused.
     #[error("not promised: {0}")]
     Refused(Box<Refusal>),
+    /// A limit of this user at the node would be exceeded.
+    #[error("{message}")]
+    Limited {
+        /// Key of the limit in the node's configuration: `priority_max`, `promised_rate_max`, `streams_max` or `objectives`.
+        key: String,
+        /// What is allowed in all.
+        allowed: String,
+        /// What is left of it, where it is shared.
+        left: Option<String>,
+        /// Cause, and what to do.
+        message: String,
+    },
     /// The node refused the request.
     #[error("{message}")]
     Node {
@@ -61,6 +73,14 @@ pub enum ClientError {
 
 impl From<ErrorBody> for ClientError {
     fn from(error: ErrorBody) -> Self {
+        if let Some(limit) = error.limit {
+            return Self::Limited {
+                key: limit.key,
+                allowed: limit.allowed,
+                left: limit.left,
+                message: error.message,
+            };
+        }
         match (error.kind.as_str(), &error.refusal) {
             ("refused", Some(refusal)) => Self::Refused(Box::new(refusal.resolve())),
             ("session_over", _) => Self::SessionOver(error.message),

@@ -1,0 +1,108 @@
+//! Users by name and number, and the part of the node that follows reloads of them.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{Policy, Table};
+use crate::{
+    config::{LocalConfig, LocalUser, NodeConfig},
+    daemon::{Commit, Part},
+    local::LocalError,
+    socket_file::{EVERYONE, OWNER_ONLY},
+};
+
+/// File with the names and numbers of users.
+const USERS: &str = "/etc/passwd";
+
+/// The table of users of a configuration.
+///
+/// # Errors
+/// A user does not exist.
+pub(in crate::local) fn resolve(config: &LocalConfig) -> Result<Table, LocalError> {
+    let users = config.users.iter();
+    users
+        .map(|(user, limits)| Ok((uid(user)?, *limits)))
+        .collect()
+}
+
+/// Mode of the socket: others can connect only if there are such users; who they are is checked in any case.
+pub(in crate::local) fn mode(config: &LocalConfig) -> u32 {
+    if config.users.is_empty() {
+        OWNER_ONLY
+    } else {
+        EVERYONE
+    }
+}
+
+/// The part of the node that puts the users of a reloaded configuration into force.
+#[derive(Debug)]
+pub(in crate::local) struct LocalPart {
+    policy: Arc<Policy>,
+    socket: PathBuf,
+}
+
+impl LocalPart {
+    pub(in crate::local) fn new(policy: Arc<Policy>, socket: &Path) -> Self {
+        Self {
+            policy,
+            socket: socket.to_owned(),
+        }
+    }
+}
+
+impl Part for LocalPart {
+    fn prepare(&self, config: &NodeConfig) -> Result<Commit, String> {
+        let Some(config) = &config.local else {
+            // The interface stays open until the next start, with the users that it has.
+            return Ok(Box::new(|| {}));
+        };
+        let table = resolve(config).map_err(|error| error.to_string())?;
+        let (policy, socket, mode) = (self.policy.clone(), self.socket.clone(), mode(config));
+        Ok(Box::new(move || {
+            policy.replace(table);
+            let mode = fs::Permissions::from_mode(mode);
+            if let Err(error) = fs::set_permissions(&socket, mode) {
+                tracing::warn!(%error, socket = %socket.display(), "mode not changed");
+            }
+        }))
+    }
+}
+
+/// The number of a user.
+fn uid(user: &LocalUser) -> Result<u32, LocalError> {
+    let name = match user {
+        LocalUser::Uid(uid) => return Ok(*uid),
+        LocalUser::Name(name) => name,
+    };
+    let users = fs::read_to_string(USERS).unwrap_or_default();
+    find(&users, name).ok_or_else(|| LocalError::User(name.clone()))
+}
+
+fn find(users: &str, name: &str) -> Option<u32> {
+    users.lines().find_map(|line| {
+        let mut parts = line.split(':');
+        let is_it = parts.next() == Some(name);
+        let uid = parts.nth(1)?.parse().ok()?;
+        is_it.then_some(uid)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_found_by_name() {
+        let users = "root:x:0:0:root:/root:/bin/sh\n\nbroken\nada:x:1000:1000::/home/ada:/bin/sh\n";
+        assert_eq!(find(users, "ada"), Some(1000));
+        assert_eq!(find(users, "root"), Some(0));
+        assert_eq!(find(users, "ad"), None);
+        assert_eq!(find(users, "broken"), None);
+        let error = uid(&LocalUser::Name("no such user".to_owned())).unwrap_err();
+        assert!(error.to_string().contains("no such user"), "{error}");
+    }
+}
