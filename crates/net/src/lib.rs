@@ -27,7 +27,7 @@
 //! | `socket`, `inbox` | UDP with segmentation offload and ECN; receiving in batches |
 //! | `moderation` | the time for which packets may gather before they are received together |
 //! | `driver`, `state` | the thread, and the engine with the tasks that wait for its events |
-//! | `host`, `session_handle`, `stream`, `outgoing` | the handles, and ADUs that wait to be sent; `handles`: what their clones share, and what the last one ends |
+//! | `host`, `session_handle`, `session_events`, `stream`, `outgoing` | the handles, and ADUs that wait to be sent; `handles`: what their clones share, and what the last one ends |
 //! | [`bytestream`] | `AsyncRead` and `AsyncWrite` over ADUs |
 //! | `place`, `tariff`, `budgets` | the costs of sending at local addresses, the events about them, and the budgets of a running host |
 //! | `links`, `watch` | the links that a session tries; changes of the interfaces |
@@ -50,6 +50,7 @@ mod moderation;
 mod outgoing;
 mod place;
 pub mod relay;
+mod session_events;
 mod session_handle;
 mod socket;
 mod state;
@@ -68,6 +69,7 @@ pub use error::{Closed, ConnectError, StartError, StreamFailure};
 pub use host::{Host, HostConfig, Locals, SessionReport, SocketReport};
 pub use outgoing::{Field, Outgoing};
 pub use place::{ParsePlaceError, Place};
+pub use session_events::SessionEvents;
 pub use session_handle::{Session, WeakSession};
 pub use socket::{Bind, BindError, SocketStats};
 pub use stream::{CODE_DROPPED, Stream};

@@ -15,6 +15,7 @@ use anabranch_session::{
 use crate::{
     clock::Clock,
     place::Place,
+    session_events::Readers,
     socket::{Bind, Socket, SocketStats},
     tariff::{Account, HostEvent},
     waiters::Waiters,
@@ -26,7 +27,7 @@ const INCOMING_SESSIONS_MAX: usize = 256;
 /// Incoming streams of one session that may wait to be accepted; further ones are stopped, and reset if they are duplex.
 const INCOMING_STREAMS_MAX: usize = 1024;
 /// Session events that may wait to be read; beyond that, the oldest is dropped.
-const SESSION_EVENTS_MAX: usize = 1024;
+pub(crate) const SESSION_EVENTS_MAX: usize = 1024;
 /// Events of the host that may wait to be read; beyond that, the oldest is dropped.
 const HOST_EVENTS_MAX: usize = 256;
 /// Stream events that may wait to be read; beyond that, the oldest is dropped.
@@ -122,6 +123,8 @@ pub(crate) struct SessionEntry {
     pub(crate) incoming: VecDeque<(StreamId, StreamSpec)>,
     pub(crate) accepting: Waiters,
     pub(crate) events: VecDeque<SessionEvent>,
+    /// Those that get every event.
+    pub(crate) readers: Readers,
     pub(crate) observing: Waiters,
 }
 
@@ -216,11 +219,13 @@ impl SessionEntry {
             incoming: VecDeque::new(),
             accepting: Waiters::default(),
             events: VecDeque::new(),
+            readers: Readers::default(),
             observing: Waiters::default(),
         }
     }
 
     fn push_event(&mut self, event: SessionEvent) {
+        self.readers.push(&event);
         if self.events.len() >= SESSION_EVENTS_MAX {
             self.events.pop_front();
         }

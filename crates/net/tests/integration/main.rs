@@ -5,3 +5,4 @@ mod emulator;
 mod loopback;
 mod promises;
 mod relay;
+mod session_events;
