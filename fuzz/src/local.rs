@@ -2,7 +2,7 @@
 
 use anabranch::local::{
     frame::{ADU_BYTES_MAX, Decoder, FIELDS_BYTES_MAX, Frame, Side, encode},
-    message::{Answer, Bye, Event, Fields, Hello, Numbered, Request, Welcome},
+    message::{Answer, Bye, Event, EventBody, Fields, Hello, Numbered, Request, Welcome},
 };
 
 use crate::{Input, counter::Meter};
@@ -94,7 +94,14 @@ fn check(frame: &Frame) {
         }
         Frame::Event(body) => {
             if let Ok(event) = serde_json::from_slice::<Event>(body) {
-                let _ = event.body.into_stream_event();
+                let text = serde_json::to_vec(&event).expect("an event is a text");
+                assert!(serde_json::from_slice::<Event>(&text).is_ok());
+                if let EventBody::Closed { cause } = &event.body {
+                    assert!(!format!("{:?}", cause.clone().into_session()).is_empty());
+                }
+                let body = event.body;
+                let _ = body.clone().into_session_event();
+                let _ = body.into_stream_event();
             }
         }
         Frame::Send(send) => {

@@ -31,10 +31,10 @@ mod engine;
 use std::{collections::VecDeque, future::Future, ops::Range};
 
 use anabranch_base::{NodeId, StreamId};
-use anabranch_net::{Outgoing, PromiseEvent, StreamEvent};
+use anabranch_net::{Outgoing, PromiseEvent, SessionEvent, StreamEvent};
 use anabranch_session::{
     Adu, Explanation, FieldValue, Grant, Guarantee, ObjectiveId, Refusal, SendError,
-    StreamParameters, StreamSpec, objective::Entry,
+    SessionCloseReason, StreamParameters, StreamSpec, objective::Entry,
 };
 
 pub use self::engine::{EngineFailure, Listener};
@@ -139,6 +139,11 @@ pub trait AduSession: Clone + Send + Sync + 'static {
         &self,
         spec: StreamSpec,
     ) -> impl Future<Output = Result<Self::Stream, Self::Error>> + Send;
+    /// Waits for the next change of the session's channels and objectives.
+    fn next_event(&self) -> impl Future<Output = Result<SessionEvent, Self::Error>> + Send;
+    /// Waits until the session is over; returns the cause. The error is that it cannot be known, because the connection to the node
+    /// is over.
+    fn closed(&self) -> impl Future<Output = Result<SessionCloseReason, Self::Error>> + Send;
     /// Decision that [`AduSession::open_stream`] would make on the spec's guarantee now.
     fn admit(&self, spec: &StreamSpec) -> impl Future<Output = Result<Grant, Self::Error>> + Send;
     /// Puts the objectives of a HOSE text into force for what this node sends.

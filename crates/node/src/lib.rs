@@ -106,7 +106,7 @@ pub use anabranch_session::{
     AllowList, Callback, Controller, Ctcp, Demand, DropOrder, Explanation, FieldValue, Grade,
     Grant, Guarantee, GuaranteeError, ObjectiveError, ObjectiveId, Offer, Order, PathRule, Policy,
     Preferences, Priority, Profile, Reason, Reduction, Refusal, SecretKey, Selector,
-    StreamParameters, StreamSpec, Term, Treatment, Walk, objective,
+    SessionCloseReason, StreamParameters, StreamSpec, Term, Treatment, Walk, objective,
     promise::{Account, Note},
 };
 pub use api::{AduListener, AduSession, AduStream, Failure};

@@ -3,10 +3,10 @@
 use std::{collections::VecDeque, ops::Range};
 
 use anabranch_base::{NodeId, StreamId};
-use anabranch_net::{Outgoing, PromiseEvent, StreamEvent};
+use anabranch_net::{Outgoing, PromiseEvent, SessionEvent, StreamEvent};
 use anabranch_session::{
-    Adu, Explanation, FieldValue, Grant, Guarantee, ObjectiveId, StreamParameters, StreamSpec,
-    objective::Entry,
+    Adu, Explanation, FieldValue, Grant, Guarantee, ObjectiveId, SessionCloseReason,
+    StreamParameters, StreamSpec, objective::Entry,
 };
 
 use super::{AduListener, AduSession, AduStream};
@@ -102,6 +102,14 @@ impl AduSession for client::Session {
 
     async fn open_stream(&self, spec: StreamSpec) -> Result<client::Stream, Self::Error> {
         self.open_stream(spec).await
+    }
+
+    async fn next_event(&self) -> Result<SessionEvent, Self::Error> {
+        self.next_event().await
+    }
+
+    async fn closed(&self) -> Result<SessionCloseReason, Self::Error> {
+        self.closed().await
     }
 
     async fn admit(&self, spec: &StreamSpec) -> Result<Grant, Self::Error> {

@@ -3,10 +3,12 @@
 use std::{collections::VecDeque, future::poll_fn, ops::Range};
 
 use anabranch_base::{NodeId, StreamId};
-use anabranch_net::{Outgoing, PromiseEvent, Session, Stream, StreamEvent, StreamFailure};
+use anabranch_net::{
+    Outgoing, PromiseEvent, Session, SessionEvent, Stream, StreamEvent, StreamFailure,
+};
 use anabranch_session::{
     Adu, Explanation, FieldValue, Grant, Guarantee, ObjectiveError, ObjectiveId, Refusal,
-    SendError, StreamError, StreamParameters, StreamSpec, objective::Entry,
+    SendError, SessionCloseReason, StreamError, StreamParameters, StreamSpec, objective::Entry,
 };
 
 use super::{AduListener, AduSession, AduStream, Failure};
@@ -167,6 +169,14 @@ impl AduSession for Session {
 
     async fn open_stream(&self, spec: StreamSpec) -> Result<Stream, EngineFailure> {
         Ok(self.open_stream(spec)?)
+    }
+
+    async fn next_event(&self) -> Result<SessionEvent, EngineFailure> {
+        Ok(self.next_event().await.map_err(StreamFailure::from)?)
+    }
+
+    async fn closed(&self) -> Result<SessionCloseReason, EngineFailure> {
+        Ok(self.closed().await)
     }
 
     async fn admit(&self, spec: &StreamSpec) -> Result<Grant, EngineFailure> {

@@ -23,7 +23,7 @@ use super::{
         self, Bye, ErrorBody, Hello, Number, Numbered, PROTOCOL, Request, Versions, Welcome,
     },
     policy::{Account, Lease},
-    request::answer,
+    request::{answer, value},
     stream,
     tables::{Tables, error},
 };
@@ -307,7 +307,12 @@ impl Connection {
         let read: Result<Numbered, _> = serde_json::from_slice(body);
         let done = match read {
             Ok(Numbered {
-                request: Request::Connect { peer, addresses },
+                request:
+                    Request::Connect {
+                        peer,
+                        addresses,
+                        events,
+                    },
                 ..
             }) if requests.len() < REQUESTS_MAX
                 && peer.len() <= PEER_BYTES_MAX
@@ -315,8 +320,13 @@ impl Connection {
             {
                 let connection = self.clone();
                 requests.spawn(async move {
-                    let done = connection.connect(&peer, addresses).await;
-                    connection.answer(id, done);
+                    let done = connection.connect(&peer, addresses, events).await;
+                    let watched = done.as_ref().ok().filter(|_| events);
+                    let watched = watched.map(|connected| connected.session);
+                    connection.answer(id, done.and_then(value));
+                    if let Some(session) = watched {
+                        connection.watch(session);
+                    }
                 });
                 return Ok(());
             }

@@ -79,6 +79,12 @@ impl Link {
         self.outbox.push(&Frame::Event(json(&event)));
     }
 
+    /// Reports an event of a session.
+    pub(super) fn session_event(&self, session: u32, body: EventBody) {
+        let event = Event::of_session(session, body);
+        self.outbox.push(&Frame::Event(json(&event)));
+    }
+
     /// Reports the end of a direction of a stream.
     pub(super) fn end(&self, stream: u32, end: End) {
         self.outbox.push(&Frame::End { stream, end });

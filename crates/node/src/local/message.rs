@@ -5,6 +5,7 @@
 
 mod event;
 mod promise;
+mod session;
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
@@ -17,6 +18,7 @@ use serde_json::Value;
 pub use self::{
     event::{Event, EventBody},
     promise::{ExplanationBody, GrantBody, RefusalBody},
+    session::CauseBody,
 };
 use crate::{
     config::ConfigError,
@@ -148,6 +150,9 @@ pub enum Request {
         /// Its addresses; empty: those in the configuration, or in the ticket.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         addresses: Vec<SocketAddr>,
+        /// The events of the session are to be reported.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        events: bool,
     },
     /// Uses a session no more.
     Release {
@@ -342,6 +347,9 @@ pub struct Connected {
     pub session: u32,
     /// Id of the peer.
     pub peer: String,
+    /// The events of the session are reported, as was asked for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub events: bool,
 }
 
 /// Answer to [`Request::Open`], and the streams of [`EventBody::Incoming`].

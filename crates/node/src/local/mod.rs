@@ -17,6 +17,7 @@
 //! | `link` | the common part of the streams of a connection: its socket, and its credit |
 //! | `inbox` | what an application has handed over for one stream |
 //! | `stream` | the task of one stream: its data, credit, events and ends |
+//! | `session` | events of a session |
 //! | `service` | a label that an application has registered |
 //! | [`client`] | the client |
 
@@ -32,6 +33,7 @@ mod policy;
 mod request;
 mod server;
 mod service;
+mod session;
 mod stream;
 mod tables;
 

@@ -59,9 +59,9 @@ impl From<ObjectiveError> for ErrorBody {
     }
 }
 
-type Done = Result<Value, ErrorBody>;
+pub(super) type Done = Result<Value, ErrorBody>;
 
-fn value(message: impl serde::Serialize) -> Done {
+pub(super) fn value(message: impl serde::Serialize) -> Done {
     Ok(serde_json::to_value(message).expect("a message is a value"))
 }
 
@@ -171,7 +171,8 @@ impl Connection {
         &self,
         peer: &str,
         mut addresses: Vec<std::net::SocketAddr>,
-    ) -> Done {
+        events: bool,
+    ) -> Result<Connected, ErrorBody> {
         let node = match peer.parse::<Ticket>() {
             Ok(ticket) => {
                 if addresses.is_empty() {
@@ -189,9 +190,10 @@ impl Connection {
         };
         let session = self.node.session_with(node, &addresses).await;
         let session = session.map_err(|why| error("unreachable", why))?;
-        value(Connected {
+        Ok(Connected {
             session: self.tables().add_session(session)?,
             peer: node.to_string(),
+            events,
         })
     }
 

@@ -3,12 +3,23 @@
 use std::{collections::HashMap, sync::Arc};
 
 use anabranch_net::{Session, Stream};
+use tokio::task::AbortHandle;
 
 use super::{
     NARROW_CREDIT, SERVICES_MAX, SESSIONS_MAX, STREAM_CREDIT, STREAMS_MAX, WIDE_STREAMS,
     inbox::Local, message::ErrorBody,
 };
 use crate::service::Registration;
+
+/// Task that reports the events of a session, until this is dropped.
+#[derive(Debug)]
+struct Watch(AbortHandle);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
 
 /// Handles of a connection.
 #[derive(Debug, Default)]
@@ -17,7 +28,7 @@ pub(super) struct Tables {
     last: u32,
     /// Streams with [`STREAM_CREDIT`].
     wide: usize,
-    sessions: HashMap<u32, Session>,
+    sessions: HashMap<u32, (Session, Option<Watch>)>,
     streams: HashMap<u32, (Stream, Arc<Local>)>,
     services: HashMap<u32, Registration>,
     /// The connection has ended: nothing is added any more.
@@ -69,18 +80,26 @@ impl Tables {
             return Err(limit("sessions", SESSIONS_MAX));
         }
         let handle = self.next()?;
-        self.sessions.insert(handle, session);
+        self.sessions.insert(handle, (session, None));
         Ok(handle)
     }
 
     pub(super) fn session(&self, handle: u32) -> Result<&Session, ErrorBody> {
-        let found = self.sessions.get(&handle);
+        let found = self.sessions.get(&handle).map(|(session, _)| session);
         found.ok_or_else(|| unknown("session", handle))
     }
 
-    pub(super) fn remove_session(&mut self, handle: u32) -> Result<Session, ErrorBody> {
+    /// Sets the task that reports the events of a session.
+    pub(super) fn set_watch(&mut self, handle: u32, watch: AbortHandle) {
+        let watch = Watch(watch);
+        if let Some((_, before)) = self.sessions.get_mut(&handle) {
+            *before = Some(watch);
+        }
+    }
+
+    pub(super) fn remove_session(&mut self, handle: u32) -> Result<(), ErrorBody> {
         let found = self.sessions.remove(&handle);
-        found.ok_or_else(|| unknown("session", handle))
+        found.map(drop).ok_or_else(|| unknown("session", handle))
     }
 
     /// Error if no further stream can be added.

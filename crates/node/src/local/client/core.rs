@@ -17,10 +17,10 @@ use tokio::{
     task::AbortHandle,
 };
 
-use super::{ClientError, service::ServiceState, stream::StreamState};
+use super::{ClientError, service::ServiceState, session_state::SessionState, stream::StreamState};
 use crate::local::{
     frame::{Decoder, End, Frame},
-    message::{self, Answer, Bye, Event, EventBody, Numbered, Opened, Request},
+    message::{self, Answer, Bye, Connected, Event, EventBody, Numbered, Opened, Request},
     outbox::Outbox,
 };
 
@@ -40,6 +40,7 @@ struct State {
     credit: i64,
     next_request: u64,
     requests: HashMap<u64, (Expected, oneshot::Sender<Answered>)>,
+    sessions: HashMap<u32, Arc<SessionState>>,
     streams: HashMap<u32, Arc<StreamState>>,
     services: HashMap<u32, Arc<ServiceState>>,
     over: Option<String>,
@@ -60,6 +61,7 @@ pub(super) enum Expected {
 #[derive(Debug)]
 pub(super) enum Reply {
     Value(Value),
+    Session(Arc<SessionState>, NodeId),
     Stream(Arc<StreamState>),
     Service(Arc<ServiceState>),
 }
@@ -206,6 +208,11 @@ impl Core {
         });
     }
 
+    pub(super) fn forget_session(&self, handle: u32) {
+        self.lock().sessions.remove(&handle);
+        self.tell(Request::Release { session: handle });
+    }
+
     pub(super) fn forget_service(&self, handle: u32) {
         self.lock().services.remove(&handle);
         self.tell(Request::Unregister { service: handle });
@@ -301,7 +308,15 @@ impl Core {
     fn reply(&self, expected: Expected, value: Value) -> Answered {
         let unclear = |error: serde_json::Error| ClientError::Protocol(error.to_string());
         Ok(match expected {
-            Expected::Value | Expected::Session => Reply::Value(value),
+            Expected::Value => Reply::Value(value),
+            Expected::Session => {
+                let connected: Connected = serde_json::from_value(value).map_err(unclear)?;
+                let peer = connected.peer.parse::<NodeId>();
+                let peer = peer.map_err(|error| ClientError::Protocol(error.to_string()))?;
+                let state = Arc::new(SessionState::new(&connected));
+                self.lock().sessions.insert(state.handle, state.clone());
+                Reply::Session(state, peer)
+            }
             Expected::Stream(spec) => {
                 let opened: Opened = serde_json::from_value(value).map_err(unclear)?;
                 let can_receive = spec.duplex;
@@ -321,12 +336,8 @@ impl Core {
         match reply {
             Reply::Stream(stream) => self.forget_stream(stream.handle),
             Reply::Service(service) => self.forget_service(service.handle),
-            Reply::Value(value) => {
-                let session = value["session"].as_u64().and_then(|id| id.try_into().ok());
-                if let Some(session) = session {
-                    self.tell(Request::Release { session });
-                }
-            }
+            Reply::Session(session, _) => self.forget_session(session.handle),
+            Reply::Value(_) => {}
         }
     }
 
@@ -345,6 +356,13 @@ impl Core {
     fn event(&self, event: Event) {
         if let (Some(handle), EventBody::Incoming { .. }) = (event.service, &event.body) {
             return self.incoming(handle, event.body);
+        }
+        if let Some(handle) = event.session {
+            let session = self.lock().sessions.get(&handle).cloned();
+            if let Some(session) = session {
+                session.event(event.body);
+            }
+            return;
         }
         if let Some(stream) = event.stream.and_then(|handle| self.stream(handle)) {
             stream.event(event.body);
@@ -377,6 +395,7 @@ impl Core {
         state.requests.clear();
         let streams: Vec<_> = state.streams.values().cloned().collect();
         let services: Vec<_> = state.services.values().cloned().collect();
+        let sessions: Vec<_> = state.sessions.values().cloned().collect();
         drop(state);
         self.outbox.close();
         for stream in streams {
@@ -384,6 +403,9 @@ impl Core {
         }
         for service in services {
             service.wake();
+        }
+        for session in sessions {
+            session.detached(reason);
         }
         self.changed.notify_waiters();
     }

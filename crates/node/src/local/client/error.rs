@@ -31,6 +31,9 @@ pub enum ClientError {
     /// The node does not keep to the protocol.
     #[error("the node does not keep to the protocol of the local interface: {0}")]
     Protocol(String),
+    /// The node is of a release that does not have this yet.
+    #[error("the node is of an older release, which does not report {0}; update it")]
+    OlderNode(&'static str),
     /// The session is over.
     #[error("{0}")]
     SessionOver(String),

@@ -17,7 +17,7 @@
 //! |---|---|
 //! | `mod` | [`Client`]: attaching, sessions with peers, services |
 //! | `core` | the connection: its tasks, requests, and what arrives |
-//! | `session` | [`Session`] |
+//! | `session` | [`Session`]; `session_state`: its events and its end |
 //! | `stream` | [`Stream`] |
 //! | `service` | [`Service`]: the streams of peers |
 //! | `error` | [`ClientError`] |
@@ -26,6 +26,7 @@ mod core;
 mod error;
 mod service;
 mod session;
+mod session_state;
 mod stream;
 
 use std::{
@@ -45,7 +46,7 @@ pub use self::{error::ClientError, service::Service, session::Session, stream::S
 use super::{
     GREETING_TIME,
     frame::{Decoder, Frame, Side},
-    message::{self, Bye, Connected, Hello, PROTOCOL, Request, Versions, Welcome},
+    message::{self, Bye, Hello, PROTOCOL, Request, Versions, Welcome},
 };
 use crate::config;
 
@@ -128,12 +129,12 @@ impl Client {
         let request = Request::Connect {
             peer: peer.to_owned(),
             addresses: addresses.to_vec(),
+            events: true,
         };
-        let reply = self.tasks.core.ask(request, Expected::Session).await?;
-        let connected: Connected = reply.value()?;
-        let peer = connected.peer.parse::<NodeId>();
-        let peer = peer.map_err(|error| ClientError::Protocol(error.to_string()))?;
-        Ok(Session::new(self.tasks.clone(), connected.session, peer))
+        match self.tasks.core.ask(request, Expected::Session).await? {
+            Reply::Session(state, peer) => Ok(Session::new(self.tasks.clone(), state, peer)),
+            _ => Err(ClientError::Protocol("no session in the answer".to_owned())),
+        }
     }
 
     /// Takes the streams that peers open with this label, or with its beginning if it ends with `*`, until the [`Service`] is

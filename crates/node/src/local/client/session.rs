@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use anabranch_base::NodeId;
+use anabranch_net::SessionEvent;
 use anabranch_session::{
-    Grant, ObjectiveId, StreamSpec,
+    Grant, ObjectiveId, SessionCloseReason, StreamSpec,
     objective::{Entry, Kind},
 };
 use serde::Deserialize;
@@ -12,6 +13,7 @@ use serde::Deserialize;
 use super::{
     ClientError, Stream,
     core::{Expected, Reply, Tasks},
+    session_state::SessionState,
     stream::WINDOW,
 };
 use crate::{
@@ -29,15 +31,13 @@ pub struct Session {
 #[derive(Debug)]
 struct Inner {
     tasks: Arc<Tasks>,
-    handle: u32,
+    state: Arc<SessionState>,
     peer: NodeId,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.tasks.core.tell(Request::Release {
-            session: self.handle,
-        });
+        self.tasks.core.forget_session(self.state.handle);
     }
 }
 
@@ -52,12 +52,8 @@ struct Listed {
 }
 
 impl Session {
-    pub(super) fn new(tasks: Arc<Tasks>, handle: u32, peer: NodeId) -> Self {
-        let inner = Inner {
-            tasks,
-            handle,
-            peer,
-        };
+    pub(super) fn new(tasks: Arc<Tasks>, state: Arc<SessionState>, peer: NodeId) -> Self {
+        let inner = Inner { tasks, state, peer };
         Self {
             inner: Arc::new(inner),
         }
@@ -68,13 +64,35 @@ impl Session {
         self.inner.peer
     }
 
+    /// Waits for the next change of the session's channels and objectives; the first events are those of the channels that were up
+    /// when [`Client::connect`](super::Client::connect) returned. At most 1024 are kept; the oldest are dropped. Each session that
+    /// `connect` returned gets every event; its clones share them.
+    ///
+    /// # Errors
+    /// The session is over and all its events were read, or the connection is over; the node is of an older release.
+    pub async fn next_event(&self) -> Result<SessionEvent, ClientError> {
+        let next = self.inner.state.wait(|events, closed| match closed {
+            Some(reason) if events.is_empty() => Some(Err(reason.to_string())),
+            _ => events.pop_front().map(Ok),
+        });
+        next.await?.map_err(ClientError::SessionOver)
+    }
+
+    /// Waits until the session is over; returns the cause.
+    ///
+    /// # Errors
+    /// The connection is over, with which nothing is known of the session any more; the node is of an older release.
+    pub async fn closed(&self) -> Result<SessionCloseReason, ClientError> {
+        self.inner.state.wait(|_, closed| closed.cloned()).await
+    }
+
     /// Opens a stream; nothing is sent before the first ADU.
     ///
     /// # Errors
     /// The session or the connection is over, the spec is not valid, or its guarantee cannot be promised.
     pub async fn open_stream(&self, spec: StreamSpec) -> Result<Stream, ClientError> {
         let request = Request::Open {
-            session: self.inner.handle,
+            session: self.inner.state.handle,
             spec: Box::new(SpecText::of(&spec)),
             credit: WINDOW,
         };
@@ -91,7 +109,7 @@ impl Session {
     /// As [`Session::open_stream`], and a refusal if the spec has no guarantee.
     pub async fn admit(&self, spec: &StreamSpec) -> Result<Grant, ClientError> {
         let request = Request::Admit {
-            session: self.inner.handle,
+            session: self.inner.state.handle,
             spec: Box::new(SpecText::of(spec)),
         };
         let reply = self.inner.tasks.core.ask(request, Expected::Value).await?;
@@ -108,7 +126,7 @@ impl Session {
     /// The text has errors, which are given with their places; the session is over.
     pub async fn inject_objectives(&self, text: &str) -> Result<Vec<ObjectiveId>, ClientError> {
         let request = Request::Inject {
-            session: self.inner.handle,
+            session: self.inner.state.handle,
             text: text.to_owned(),
         };
         let reply = self.inner.tasks.core.ask(request, Expected::Value).await?;
@@ -122,7 +140,7 @@ impl Session {
     /// The session is over.
     pub async fn remove_objective(&self, objective: ObjectiveId) -> Result<bool, ClientError> {
         let request = Request::Remove {
-            session: self.inner.handle,
+            session: self.inner.state.handle,
             objective: objective.0,
         };
         let reply = self.inner.tasks.core.ask(request, Expected::Value).await?;
@@ -135,7 +153,7 @@ impl Session {
     /// The connection is over.
     pub async fn objectives(&self) -> Result<Vec<Entry>, ClientError> {
         let request = Request::Objectives {
-            session: self.inner.handle,
+            session: self.inner.state.handle,
         };
         let reply = self.inner.tasks.core.ask(request, Expected::Value).await?;
         let listed: Vec<Listed> = reply.field("objectives")?;

@@ -1,12 +1,12 @@
 //! Events in messages.
 
-use std::{ops::Range, time::Duration};
+use std::{net::SocketAddr, ops::Range, time::Duration};
 
 use anabranch_base::{ChannelId, Rate};
 use anabranch_net::StreamEvent;
 use serde::{Deserialize, Serialize};
 
-use super::{GrantBody, Opened, RefusalBody};
+use super::{CauseBody, GrantBody, Opened, RefusalBody};
 use crate::spec::SpecText;
 
 /// An event.
@@ -32,6 +32,16 @@ impl Event {
         Self {
             stream: Some(stream),
             session: None,
+            service: None,
+            body,
+        }
+    }
+
+    /// An event of a session.
+    pub fn of_session(session: u32, body: EventBody) -> Self {
+        Self {
+            stream: None,
+            session: Some(session),
             service: None,
             body,
         }
@@ -135,12 +145,64 @@ pub enum EventBody {
         /// The stream's specification.
         spec: Box<SpecText>,
     },
+    /// A channel of the session can carry data.
+    ChannelUp {
+        /// The channel.
+        channel: u64,
+        /// Number of its local socket.
+        socket: u64,
+        /// The peer's address.
+        remote: SocketAddr,
+    },
+    /// A channel has fallen silent.
+    ChannelSuspected {
+        /// The channel.
+        channel: u64,
+    },
+    /// A silent channel carries data again.
+    ChannelRecovered {
+        /// The channel.
+        channel: u64,
+        /// Time for which it was suspected.
+        silence_ns: u64,
+    },
+    /// A channel is over.
+    ChannelClosed {
+        /// The channel.
+        channel: u64,
+        /// Cause.
+        #[serde(default)]
+        cause: CauseBody,
+    },
+    /// The rate of an objective's `rate` item is not promised.
+    ObjectiveRefused {
+        /// The item.
+        objective: u64,
+        /// Number of the stream in its session.
+        id: u64,
+        /// Reason, and what could be promised instead.
+        refusal: RefusalBody,
+    },
+    /// A fault in the evaluation of an objective.
+    ObjectiveFault {
+        /// The objective.
+        objective: u64,
+        /// `division_by_zero`, `overflow`, `unknown`, `too_many_contexts`.
+        #[serde(default)]
+        faults: Vec<String>,
+    },
+    /// The session is over; its last event.
+    Closed {
+        /// Cause.
+        #[serde(default)]
+        cause: CauseBody,
+    },
     /// An event that this version does not know.
     #[serde(other)]
     Unknown,
 }
 
-fn ns(duration: Duration) -> u64 {
+pub(super) fn ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -1,10 +1,10 @@
 //! One contract of streams, two drivers: in the process of the node, and attached to a running one.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, future::Future};
 
 use anabranch::{
-    AduListener, AduSession, AduStream, Failure, Outgoing, PromiseEvent, StreamEvent, StreamSpec,
-    api::Listener, base::Rate,
+    AduListener, AduSession, AduStream, Failure, Outgoing, PromiseEvent, SessionCloseReason,
+    SessionEvent, StreamEvent, StreamSpec, api::Listener, base::Rate,
 };
 use anabranch::{Guarantee, StreamParameters};
 
@@ -13,6 +13,8 @@ use super::{Pair, duplex, id};
 /// What every driver keeps. `near` opens streams labelled `contract`, which `far` accepts.
 async fn contract<S: AduSession, L: AduListener>(near: &S, far: &L) {
     assert_eq!(near.peer(), id(2));
+    let first = near.next_event().await.unwrap();
+    assert!(matches!(first, SessionEvent::ChannelUp { .. }), "{first:?}");
     both_ways(near, far).await;
     ends(near, far).await;
     many(near, far).await;
@@ -167,6 +169,25 @@ async fn objectives<S: AduSession>(near: &S) {
     assert!(wrong.to_string().contains("1:"), "{wrong}");
 }
 
+/// What every driver keeps when the other node closes the session.
+async fn closing<S: AduSession>(near: &S, close: impl Future<Output = ()>) {
+    let stream = near.open_stream(duplex("contract")).await.unwrap();
+    let (closed, (), failure) = tokio::join!(near.closed(), close, stream.recv());
+    let closed = closed.unwrap();
+    assert!(
+        matches!(closed, SessionCloseReason::Peer { .. }),
+        "{closed}"
+    );
+    assert!(failure.unwrap_err().is_session_over());
+    let over = loop {
+        if let Err(over) = near.next_event().await {
+            break over;
+        }
+    };
+    assert!(over.is_session_over(), "{over}");
+    assert!(over.to_string().contains("closed by the peer"), "{over}");
+}
+
 #[tokio::test]
 async fn streams_in_this_process_keep_the_contract() {
     use anabranch::{AllowList, Host, HostConfig, SecretKey};
@@ -179,8 +200,10 @@ async fn streams_in_this_process_keep_the_contract() {
     super::within(async {
         let addresses = other.addresses();
         let (near, far) = tokio::join!(one.connect(id(2), &addresses), other.accept());
-        let far = Listener::new(far.unwrap(), "contract");
-        contract(&near.unwrap(), &far).await;
+        let (near, session) = (near.unwrap(), far.unwrap());
+        let far = Listener::new(session, "contract");
+        contract(&near, &far).await;
+        closing(&near, other.shutdown()).await;
     })
     .await;
 }
@@ -191,7 +214,17 @@ async fn streams_of_a_running_node_keep_the_contract() {
     pair.run(async {
         let (near, far) = (pair.near.attach().await, pair.far.attach().await);
         let service = far.register("contract").await.unwrap();
-        contract(&pair.session(&near).await, &service).await;
+        let session = pair.session(&near).await;
+        contract(&session, &service).await;
+        // Another application gets the same events.
+        let again = pair.near.attach().await;
+        let again = pair.session(&again).await;
+        let up = again.next_event().await.unwrap();
+        assert!(matches!(up, SessionEvent::ChannelUp { .. }), "{up:?}");
+        tokio::join!(
+            closing(&session, pair.far.daemon.host().shutdown()),
+            async { assert!(again.closed().await.is_ok()) },
+        );
     })
     .await;
 }

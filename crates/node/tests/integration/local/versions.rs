@@ -89,3 +89,96 @@ async fn nodes_of_other_versions_are_understood_or_reported() {
         "{error}"
     );
 }
+
+/// An application and a node of which one does not know the events of sessions.
+#[tokio::test]
+async fn events_of_sessions_come_to_those_that_ask_for_them_and_an_older_node_is_named() {
+    let pair = Pair::start().await;
+    pair.run(async {
+        let near = pair.near.attach().await;
+        let _session = pair.session(&near).await;
+        // One that does not ask is answered as before, and gets none.
+        let mut old = Raw::greeted(&pair.near.socket()).await;
+        let connect = json!({ "do": "connect", "peer": "other" });
+        let answer = old.ask(connect.clone()).await.ok.unwrap();
+        assert_eq!(answer, json!({ "session": 1, "peer": id(2).to_string() }));
+        let objectives = json!({ "do": "objectives", "session": 1 });
+        for _ in 0..20 {
+            let request = serde_json::to_vec(&{
+                let mut request = objectives.clone();
+                request["id"] = json!(7);
+                request
+            });
+            old.write(&Frame::Request(request.unwrap().into())).await;
+            let Some(Frame::Answer(_)) = old.read().await else {
+                panic!("an event that was not asked for");
+            };
+        }
+        let mut new = Raw::greeted(&pair.near.socket()).await;
+        let mut asking = connect;
+        asking["events"] = json!(true);
+        assert_eq!(new.ask(asking).await.ok.unwrap()["events"], json!(true));
+        let Some(Frame::Event(body)) = new.read().await else {
+            panic!("no event");
+        };
+        let event: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(
+            (&event["event"], &event["session"]),
+            (&json!("channel_up"), &json!(1))
+        );
+        // After the release there are no more.
+        assert!(
+            new.ask(json!({ "do": "release", "session": 1 }))
+                .await
+                .ok
+                .is_some()
+        );
+    })
+    .await;
+
+    // A node that does not know them answers without `events`.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("node");
+    let listener = UnixListener::bind(&path).unwrap();
+    let node = async {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut decoder = Decoder::new(Side::Node);
+        loop {
+            let answer = match decoder.next_frame().unwrap() {
+                Some(Frame::Hello(_)) => {
+                    let welcome = json!({ "version": 1, "node": id(9).to_string(), "credit": 5 });
+                    Frame::Welcome(message::json(&welcome))
+                }
+                Some(Frame::Request(body)) => {
+                    let request: Value = serde_json::from_slice(&body).unwrap();
+                    let ok = json!({ "session": 1, "peer": id(2).to_string() });
+                    Frame::Answer(message::json(&json!({ "id": request["id"], "ok": ok })))
+                }
+                Some(_) => continue,
+                None => {
+                    if socket.read_buf(decoder.space()).await.unwrap() == 0 {
+                        return;
+                    }
+                    continue;
+                }
+            };
+            let mut bytes = Vec::new();
+            let body = encode(&answer, &mut bytes);
+            bytes.extend_from_slice(&body);
+            socket.write_all(&bytes).await.unwrap();
+        }
+    };
+    let work = async {
+        let client = Client::attach(&path, "test").await.unwrap();
+        let session = client.connect("other").await.unwrap();
+        assert_eq!(session.peer(), id(2));
+        for error in [
+            session.next_event().await.err(),
+            session.closed().await.err(),
+        ] {
+            let error = error.unwrap().to_string();
+            assert!(error.contains("older release"), "{error}");
+        }
+    };
+    within(async { tokio::join!(node, work) }).await;
+}
