@@ -298,6 +298,27 @@ async fn handles_are_bounded_and_come_back_when_they_are_closed() {
 }
 
 #[tokio::test]
+async fn an_application_that_does_not_greet_is_let_go() {
+    let pair = Pair::start().await;
+    pair.run(async {
+        let silent = Raw::connect(&pair.near.socket()).await;
+        let mut slow = Raw::connect(&pair.near.socket()).await;
+        // Half a greeting is none.
+        slow.socket.write_all(&[0, 0, 0, 40, 1]).await.unwrap();
+        for mut raw in [silent, slow] {
+            let bye = raw.bye().await;
+            assert_eq!(bye.code, "violation");
+            assert!(
+                bye.reason.contains("no greeting within 10s"),
+                "{}",
+                bye.reason
+            );
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn an_adu_half_written_is_never_sent() {
     let pair = Pair::start().await;
     pair.run(async {
