@@ -27,7 +27,8 @@ pub use costs::{CostLayer, Costs, default_ledger};
 pub use forward::{FORWARDS_MAX, ForwardLayer};
 pub use gateway::{GatewayConfig, GatewayLayer, SOCKS_MAX, SocksLayer};
 pub use interfaces::{AttributeLayer, InterfaceLayer};
-pub use local::{LocalConfig, NO_LOCAL, default_local};
+use local::LocalKeys;
+pub use local::{LocalConfig, LocalTcp, NO_LOCAL, default_local};
 pub use local_users::{LocalLimits, LocalLimitsLayer, LocalUser, LocalUserLayer};
 pub use overlay::{MemberLayer, OverlayConfig, OverlayLayer, Relaying, Site};
 pub use peers::{GrantLayer, Peer, PeerLayer, Retired, TermsLayer};
@@ -54,6 +55,10 @@ pub struct Layer {
     pub local: Option<PathBuf>,
     /// Users who may attach to it, in addition to the one who runs the node and root.
     pub local_users: Option<Vec<LocalUserLayer>>,
+    /// TCP socket of the local interface, `IP:PORT` on loopback; empty: none.
+    pub local_tcp: Option<String>,
+    /// File of the token for it.
+    pub local_token: Option<PathBuf>,
     /// Directory for files from nodes that may send files.
     pub receive: Option<PathBuf>,
     /// Cost of sending.
@@ -229,6 +234,12 @@ impl Layer {
                     .map_err(|_| refused("ANABRANCH_PORT", &text, "give a port from 0 to 65535"))?,
             ),
         };
+        let local = variable("ANABRANCH_LOCAL");
+        if let Some(text) = local.as_deref().filter(|text| text.starts_with("tcp:")) {
+            let why = "that is where an application finds a node; a node itself has the path of a socket here, and local_tcp in its file";
+            return Err(refused("ANABRANCH_LOCAL", text, why));
+        }
+        let local = local.map(PathBuf::from);
         let cost = match get("COST") {
             None => None,
             Some(text) => Some(
@@ -244,8 +255,10 @@ impl Layer {
             port,
             allow: Retired,
             control: get("CONTROL").map(Into::into),
-            local: variable("ANABRANCH_LOCAL").map(Into::into),
+            local,
             local_users: None,
+            local_tcp: None,
+            local_token: None,
             receive: get("RECEIVE").map(Into::into),
             cost,
             interface: None,
@@ -285,6 +298,8 @@ impl Layer {
             control: self.control.or(below.control),
             local: self.local.or(below.local),
             local_users: self.local_users.or(below.local_users),
+            local_tcp: self.local_tcp.or(below.local_tcp),
+            local_token: self.local_token.or(below.local_token),
             receive: self.receive.or(below.receive),
             cost: self.cost.or(below.cost),
             interface: self.interface.or(below.interface),
@@ -365,7 +380,13 @@ impl Layer {
             Some(path) => path,
             None => default_control(&variable).ok_or_else(|| missing("control", NO_CONTROL))?,
         };
-        let local = LocalConfig::resolve(self.local, self.local_users, &control)?;
+        let local = LocalKeys {
+            path: self.local,
+            users: self.local_users,
+            tcp: self.local_tcp,
+            token: self.local_token,
+        };
+        let local = LocalConfig::resolve(local, &control)?;
         Ok(NodeConfig {
             local,
             overlay,

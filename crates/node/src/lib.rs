@@ -110,5 +110,5 @@ pub use anabranch_session::{
     promise::{Account, Note},
 };
 pub use api::{AduListener, AduSession, AduStream, Failure};
-pub use local::client::{Client, ClientError};
+pub use local::client::{Client, ClientError, LocalAddress};
 pub use ticket::Ticket;

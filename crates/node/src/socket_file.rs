@@ -93,9 +93,14 @@ impl SocketFile {
     }
 }
 
+/// Effective user of this process.
+pub(crate) fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// True if the process with this effective user may do everything here: it is the one who runs this node, or root.
 pub(crate) fn is_owner(uid: u32) -> bool {
-    uid == rustix::process::geteuid().as_raw() || uid == 0
+    uid == own_uid() || uid == 0
 }
 
 /// Folder that nobody else can enter; removed when this is dropped.
@@ -128,13 +133,13 @@ impl Private {
 }
 
 /// Makes a folder for this user only, where there is none.
-fn make_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.mode(0o700).recursive(true).create(folder)
 }
 
 /// True if others could replace a file in this folder.
-fn is_exposed(folder: &Path) -> io::Result<bool> {
+pub(crate) fn is_exposed(folder: &Path) -> io::Result<bool> {
     const OTHERS_WRITE: u32 = 0o022;
     const STICKY: u32 = 0o1000;
     let metadata = fs::metadata(folder)?;

@@ -55,6 +55,8 @@ fn every_key_of_the_example_shows_its_default() {
         "control",
         "local",
         "local_users",
+        "local_tcp",
+        "local_token",
         "receive",
         "currency",
         "ledger",

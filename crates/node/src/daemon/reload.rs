@@ -199,7 +199,7 @@ impl Started {
             ),
             ("control", text(&before.control), text(&now.control)),
             (
-                "local",
+                "local, local_tcp or local_token",
                 text(&before.local.as_ref().map(LocalConfig::fixed)),
                 text(&now.local.as_ref().map(LocalConfig::fixed)),
             ),

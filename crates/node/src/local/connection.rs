@@ -7,11 +7,7 @@ use std::{
 };
 
 use anabranch_net::{Stream, limited};
-use tokio::{
-    io::AsyncReadExt,
-    net::{UnixStream, unix::OwnedReadHalf},
-    task::JoinSet,
-};
+use tokio::{io::AsyncReadExt, sync::OwnedSemaphorePermit, task::JoinSet};
 
 use super::{
     CONNECTION_CREDIT, GREETING_TIME, LINGER, REQUESTS_MAX,
@@ -24,8 +20,10 @@ use super::{
     },
     policy::{Account, Lease},
     request::{answer, value},
+    socket::{Halves, Reading},
     stream,
     tables::{Tables, error},
+    token::Token,
 };
 use crate::{daemon::Handle, ticket::ADDRESSES_MAX};
 
@@ -79,6 +77,8 @@ enum Leaving {
     Memory(u64),
     #[error("this user may not attach any more; see local_users in the node's configuration")]
     NotAllowed,
+    #[error("the token is not that of this node; a node makes a new one at each start")]
+    Token,
 }
 
 impl Leaving {
@@ -88,7 +88,7 @@ impl Leaving {
             Self::Left | Self::Io(_) => return None,
             Self::Version(_) => ("version", Some(Versions::OURS)),
             Self::Memory(_) => ("limit", None),
-            Self::NotAllowed => ("not_allowed", None),
+            Self::NotAllowed | Self::Token => ("not_allowed", None),
             _ => ("violation", None),
         };
         Some(Bye {
@@ -99,14 +99,30 @@ impl Leaving {
     }
 }
 
-/// Serves an application until it has left, and its finished streams are sent. What it holds is counted in `share`, what it has open in
-/// `account`.
-pub(super) async fn serve(socket: UnixStream, node: Handle, share: Share, account: Arc<Account>) {
-    let (mut socket, writing) = socket.into_split();
+/// An application that has connected.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub(super) socket: Halves,
+    pub(super) node: Handle,
+    /// What it holds is counted here.
+    pub(super) share: Share,
+    /// What it has open is counted here.
+    pub(super) account: Arc<Account>,
+    /// The token that it has to show, and its place among those that have not.
+    pub(super) stranger: Option<(Token, OwnedSemaphorePermit)>,
+}
+
+/// Serves an application until it has left, and its finished streams are sent.
+pub(super) async fn serve(arrival: Arrival) {
+    let Halves {
+        reading: mut socket,
+        writing,
+    } = arrival.socket;
+    let stranger = arrival.stranger;
     let connection = Arc::new(Connection {
-        node,
-        link: Arc::new(Link::new(share)),
-        account,
+        node: arrival.node,
+        link: Arc::new(Link::new(arrival.share)),
+        account: arrival.account,
         tables: Mutex::default(),
         streams: Mutex::default(),
     });
@@ -115,7 +131,7 @@ pub(super) async fn serve(socket: UnixStream, node: Handle, share: Share, accoun
     writer.spawn(async move { link.outbox.write_to(writing).await });
     let mut program = String::new();
     let leaving = tokio::select! {
-        leaving = connection.read(&mut socket, &mut program) => leaving,
+        leaving = connection.read(&mut socket, stranger, &mut program) => leaving,
         Some(Ok(written)) = writer.join_next() => match written {
             Ok(()) => Leaving::Left,
             Err(error) => Leaving::Io(error),
@@ -185,14 +201,21 @@ impl Connection {
     }
 
     /// Reads frames until the connection ends.
-    async fn read(self: &Arc<Self>, socket: &mut OwnedReadHalf, program: &mut String) -> Leaving {
+    async fn read(
+        self: &Arc<Self>,
+        socket: &mut Reading,
+        stranger: Option<(Token, OwnedSemaphorePermit)>,
+        program: &mut String,
+    ) -> Leaving {
         let mut decoder = Decoder::new(Side::Node);
-        let greeting = tokio::time::timeout(GREETING_TIME, self.greet(socket, &mut decoder));
-        match greeting.await {
+        let token = stranger.as_ref().map(|(token, _)| token);
+        let greeting = self.greet(socket, &mut decoder, token);
+        match tokio::time::timeout(GREETING_TIME, greeting).await {
             Ok(Ok(name)) => *program = name,
             Ok(Err(leaving)) => return leaving,
             Err(_) => return Leaving::Silent,
         }
+        drop(stranger);
         let mut requests = JoinSet::new();
         loop {
             match decoder.next_frame() {
@@ -224,8 +247,9 @@ impl Connection {
     /// Reads the greeting and answers it; returns the name of the program.
     async fn greet(
         &self,
-        socket: &mut OwnedReadHalf,
+        socket: &mut Reading,
         decoder: &mut Decoder,
+        token: Option<&Token>,
     ) -> Result<String, Leaving> {
         let hello = loop {
             match decoder.next_frame()? {
@@ -241,6 +265,11 @@ impl Connection {
         let hello = hello.map_err(|error| Leaving::Greeting(error.to_string()))?;
         if hello.protocol != PROTOCOL {
             return Err(Leaving::Greeting(format!("protocol is not {PROTOCOL}")));
+        }
+        if let Some(token) = token
+            && !token.is(hello.token.as_deref().unwrap_or_default())
+        {
+            return Err(Leaving::Token);
         }
         let version = Versions::OURS.common(hello.versions);
         let version = version.ok_or(Leaving::Version(hello.versions))?;

@@ -58,6 +58,9 @@ pub struct Hello {
     /// Name of the program, for logs.
     #[serde(default)]
     pub program: String,
+    /// Over TCP: the node's token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
 }
 
 /// First message of the node.

@@ -1,4 +1,5 @@
-//! Local interface: applications in any language attach to a running node over a Unix socket and use its sessions.
+//! Local interface: applications in any language attach to a running node over a Unix socket, or TCP on loopback, and use its
+//! sessions.
 //!
 //! The protocol is in `spec/local.md`; `docs/local.md` is for those who write applications. [`client::Client`] is the Rust
 //! client, whose sessions and streams have the traits of those in this process ([`crate::api`]).
@@ -8,7 +9,9 @@
 //! | [`frame`] | frames as bytes, both directions |
 //! | [`message`] | bodies of frames in JSON |
 //! | `outbox` | bytes that wait to be written to the socket |
-//! | `server` | the socket: who may attach, and how many |
+//! | `server` | the sockets: who may attach, and how many |
+//! | `socket` | Unix and TCP sockets as one |
+//! | `token` | the secret for the TCP socket |
 //! | `policy` | users: who may attach, and the limits of each |
 //! | `connection` | one application: greeting, frames, end |
 //! | `request` | requests of an application |
@@ -34,8 +37,10 @@ mod request;
 mod server;
 mod service;
 mod session;
+mod socket;
 mod stream;
 mod tables;
+mod token;
 
 use std::time::Duration;
 
@@ -46,6 +51,8 @@ pub const CODE_DETACHED: u32 = 0x13;
 
 /// Applications attached at a time.
 pub const CONNECTIONS_MAX: usize = 128;
+/// Of these, those over TCP that have not shown the token yet.
+pub const STRANGERS_MAX: usize = 32;
 /// Of these, those of one user other than the one who runs the node and root.
 pub const CONNECTIONS_OF_USER_MAX: usize = 16;
 /// Streams of a connection, until the application closes them.

@@ -9,7 +9,10 @@ use std::{
 };
 
 use bytes::{Buf, Bytes, BytesMut};
-use tokio::{io::AsyncWriteExt, net::unix::OwnedWriteHalf, sync::Notify};
+use tokio::{
+    io::{AsyncWrite, AsyncWriteExt},
+    sync::Notify,
+};
 
 use super::{
     frame::{self, Frame},
@@ -126,7 +129,7 @@ impl Outbox {
     ///
     /// # Errors
     /// The socket is closed, or the receiver does not read.
-    pub(super) async fn write_to(&self, mut socket: OwnedWriteHalf) -> io::Result<()> {
+    pub(super) async fn write_to(&self, mut socket: impl AsyncWrite + Unpin) -> io::Result<()> {
         let mut writing = VecDeque::new();
         loop {
             let filled = self.filled.notified();

@@ -1,27 +1,35 @@
-//! Socket of the local interface: who may attach, and how many.
+//! Sockets of the local interface: who may attach, and how many.
 
 use std::{
     collections::HashMap,
     io,
+    net::SocketAddr,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use anabranch_net::limited;
-use tokio::{net::UnixStream, task::JoinSet};
+use tokio::{
+    net::{TcpListener, TcpStream, UnixStream},
+    sync::Semaphore,
+    task::JoinSet,
+};
 
 use super::{
-    CONNECTIONS_MAX, CONNECTIONS_OF_USER_MAX, connection,
+    CONNECTIONS_MAX, CONNECTIONS_OF_USER_MAX, STRANGERS_MAX,
+    connection::{self, Arrival},
     frame::{self, Frame},
-    memory::{Memory, Share},
+    memory::Memory,
     message::{self, Bye},
-    policy::{self, Account, LocalPart, Policy},
+    policy::{self, LocalPart, Policy},
+    socket::Halves,
+    token::TokenFile,
 };
 use crate::{
-    config::LocalConfig,
+    config::{LocalConfig, LocalTcp},
     daemon::Handle,
-    socket_file::{SocketFile, SocketFileError, is_owner},
+    socket_file::{SocketFile, SocketFileError, is_owner, own_uid},
 };
 
 /// The socket of the local interface cannot be opened.
@@ -54,6 +62,24 @@ pub enum LocalError {
         /// The socket.
         path: PathBuf,
     },
+    /// The TCP socket cannot be opened.
+    #[error(
+        "cannot listen on {address} for local applications: {source}; name another address with `local_tcp`"
+    )]
+    Tcp {
+        /// The address.
+        address: SocketAddr,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// The token for it cannot be made.
+    #[error("the token of the local interface, {}: {source}", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
     /// A user does not exist.
     #[error("local_users: there is no user '{0}' on this system; give another name, or a number")]
     User(String),
@@ -70,13 +96,49 @@ impl LocalError {
     }
 }
 
-/// The open socket of a local interface; its file is removed when this is dropped.
+/// The open sockets of a local interface; their files are removed when this is dropped.
 #[derive(Debug)]
 pub struct LocalServer {
     socket: SocketFile,
     path: PathBuf,
+    tcp: Option<Tcp>,
     policy: Arc<Policy>,
     memory: Arc<Memory>,
+}
+
+/// The TCP socket of a local interface.
+#[derive(Debug)]
+struct Tcp {
+    listener: TcpListener,
+    token: TokenFile,
+    /// Places for those that have not shown the token yet.
+    strangers: Arc<Semaphore>,
+}
+
+impl Tcp {
+    async fn open(config: &LocalTcp) -> Result<Self, LocalError> {
+        let listener = TcpListener::bind(config.address).await;
+        let listener = listener.map_err(|source| LocalError::Tcp {
+            address: config.address,
+            source,
+        })?;
+        let token = TokenFile::create(&config.token);
+        Ok(Self {
+            listener,
+            token: token.map_err(|source| LocalError::Token {
+                path: config.token.clone(),
+                source,
+            })?,
+            strangers: Arc::new(Semaphore::new(STRANGERS_MAX)),
+        })
+    }
+}
+
+/// A connection of either socket.
+#[derive(Debug)]
+enum Accepted {
+    Unix(UnixStream),
+    Tcp(TcpStream),
 }
 
 /// Connections by user.
@@ -84,13 +146,6 @@ type Counts = Arc<Mutex<HashMap<u32, usize>>>;
 
 /// A connection in the count of its user.
 struct Counted(Counts, u32);
-
-impl Counted {
-    /// Memory of the connection, and the account of its user.
-    fn of(&self, memory: &Arc<Memory>, policy: &Arc<Policy>) -> (Share, Arc<Account>) {
-        (memory.share(self.1), policy.account(self.1))
-    }
-}
 
 impl Drop for Counted {
     fn drop(&mut self) {
@@ -114,12 +169,22 @@ impl LocalServer {
         let users = policy::resolve(config)?;
         let opened = SocketFile::open(&config.path, policy::mode(config)).await;
         let socket = opened.map_err(|error| LocalError::of(config.path.clone(), error))?;
+        let tcp = match &config.tcp {
+            Some(config) => Some(Tcp::open(config).await?),
+            None => None,
+        };
         Ok(Self {
+            tcp,
             socket,
             path: config.path.clone(),
             policy: Policy::new(users),
             memory: Memory::new(config.memory_bytes),
         })
+    }
+
+    /// Address of the TCP socket, if there is one.
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        self.tcp.as_ref()?.listener.local_addr().ok()
     }
 
     /// Bytes that wait in the node for applications.
@@ -134,13 +199,12 @@ impl LocalServer {
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
-                accepted = self.socket.accept() => match accepted {
-                    Ok((socket, _)) => {
-                        if let Some(counted) = self.admit(&socket, connections.len(), &counts) {
-                            let node = node.clone();
-                            let (share, account) = counted.of(&self.memory, &self.policy);
+                accepted = self.accept() => match accepted {
+                    Ok(accepted) => {
+                        let admitted = self.admit(accepted, connections.len(), &counts, node);
+                        if let Some((arrival, counted)) = admitted {
                             connections.spawn(async move {
-                                connection::serve(socket, node, share, account).await;
+                                connection::serve(arrival).await;
                                 drop(counted);
                             });
                         }
@@ -155,10 +219,61 @@ impl LocalServer {
         }
     }
 
+    /// The next connection.
+    async fn accept(&self) -> io::Result<Accepted> {
+        let over_tcp = async {
+            match &self.tcp {
+                Some(tcp) => tcp.listener.accept().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            accepted = self.socket.accept() => Ok(Accepted::Unix(accepted?.0)),
+            accepted = over_tcp => Ok(Accepted::Tcp(accepted?.0)),
+        }
+    }
+
     /// Counts a connection, if its user may attach and there is room.
-    fn admit(&self, socket: &UnixStream, connections: usize, counts: &Counts) -> Option<Counted> {
-        let user = socket.peer_cred().ok()?.uid();
-        let is_owner = is_owner(user);
+    fn admit(
+        &self,
+        accepted: Accepted,
+        connections: usize,
+        counts: &Counts,
+        node: &Handle,
+    ) -> Option<(Arrival, Counted)> {
+        let (user, stranger) = match &accepted {
+            Accepted::Unix(socket) => (socket.peer_cred().ok()?.uid(), None),
+            Accepted::Tcp(_) => {
+                // Whoever shows the token is taken for the one who runs the node. Beyond the places for those who have not shown it
+                // yet, nobody is heard: any user of the machine can connect.
+                let tcp = self.tcp.as_ref()?;
+                let place = tcp.strangers.clone().try_acquire_owned().ok()?;
+                (own_uid(), Some((tcp.token.token, place)))
+            }
+        };
+        let counted = match self.count(user, connections, counts) {
+            Ok(counted) => counted,
+            Err(bye) => {
+                turn_away(&accepted, &bye);
+                return None;
+            }
+        };
+        let socket = match accepted {
+            Accepted::Unix(socket) => Halves::from(socket),
+            Accepted::Tcp(socket) => Halves::from(socket),
+        };
+        let arrival = Arrival {
+            socket,
+            node: node.clone(),
+            share: self.memory.share(user),
+            account: self.policy.account(user),
+            stranger,
+        };
+        Some((arrival, counted))
+    }
+
+    /// Counts a connection of this user; otherwise the reason why it is turned away.
+    fn count(&self, user: u32, connections: usize, counts: &Counts) -> Result<Counted, Bye> {
         if self.policy.limits(user).is_none() {
             limited!(
                 warn,
@@ -166,43 +281,44 @@ impl LocalServer {
                 "another user was refused at the local interface"
             );
             let reason = "this user may not attach; see local_users in the node's configuration";
-            turn_away(socket, "not_allowed", reason);
-            return None;
+            return Err(bye("not_allowed", reason));
         }
         let mut locked = counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = locked.entry(user).or_default();
-        let max = if is_owner {
+        let max = if is_owner(user) {
             CONNECTIONS_MAX
         } else {
             CONNECTIONS_OF_USER_MAX
         };
         if *count >= max || connections >= CONNECTIONS_MAX {
             limited!(warn, user, "an application was refused: there are too many");
-            turn_away(
-                socket,
-                "limit",
-                "too many applications are attached; end one",
-            );
             if *count == 0 {
                 locked.remove(&user);
             }
-            return None;
+            let reason = "too many applications are attached; end one";
+            return Err(bye("limit", reason));
         }
         *count += 1;
-        Some(Counted(counts.clone(), user))
+        Ok(Counted(counts.clone(), user))
+    }
+}
+
+fn bye(code: &str, reason: &str) -> Bye {
+    Bye {
+        code: code.to_owned(),
+        reason: reason.to_owned(),
+        versions: None,
     }
 }
 
 /// Writes the last message to an application whose greeting is not read.
-fn turn_away(socket: &UnixStream, code: &str, reason: &str) {
-    let bye = Bye {
-        code: code.to_owned(),
-        reason: reason.to_owned(),
-        versions: None,
-    };
+fn turn_away(socket: &Accepted, bye: &Bye) {
     let mut bytes = Vec::new();
-    let body = frame::encode(&Frame::Bye(message::json(&bye)), &mut bytes);
+    let body = frame::encode(&Frame::Bye(message::json(bye)), &mut bytes);
     bytes.extend_from_slice(&body);
     // The buffer of a new socket has room for it; if not, the end of the connection says enough.
-    let _ = socket.try_write(&bytes);
+    let _ = match socket {
+        Accepted::Unix(socket) => socket.try_write(&bytes),
+        Accepted::Tcp(socket) => socket.try_write(&bytes),
+    };
 }

@@ -8,6 +8,7 @@ mod promises;
 mod python;
 mod rights;
 mod streams;
+mod tcp;
 mod versions;
 
 use std::{

@@ -12,7 +12,6 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::{
     io::AsyncReadExt,
-    net::unix::{OwnedReadHalf, OwnedWriteHalf},
     sync::{Notify, oneshot},
     task::AbortHandle,
 };
@@ -22,6 +21,7 @@ use crate::local::{
     frame::{Decoder, End, Frame},
     message::{self, Answer, Bye, Connected, Event, EventBody, Numbered, Opened, Request},
     outbox::Outbox,
+    socket::{Reading, Writing},
 };
 
 /// State of a connection.
@@ -104,7 +104,7 @@ impl Drop for Tasks {
 
 impl Tasks {
     /// Starts to write.
-    pub(super) fn start(core: Arc<Core>, writing: OwnedWriteHalf) -> Arc<Self> {
+    pub(super) fn start(core: Arc<Core>, writing: Writing) -> Arc<Self> {
         let writer = core.clone();
         tokio::spawn(async move {
             if let Err(error) = writer.outbox.write_to(writing).await {
@@ -116,13 +116,7 @@ impl Tasks {
     }
 
     /// Starts to read what follows the greeting.
-    pub(super) fn greeted(
-        &self,
-        node: NodeId,
-        credit: u32,
-        reading: OwnedReadHalf,
-        decoder: Decoder,
-    ) {
+    pub(super) fn greeted(&self, node: NodeId, credit: u32, reading: Reading, decoder: Decoder) {
         let core = self.core.clone();
         core.lock().credit = i64::from(credit);
         // Nothing else sets them.
@@ -234,7 +228,7 @@ impl Core {
     }
 
     /// Reads frames until the connection ends; returns the reason.
-    async fn read(&self, mut socket: OwnedReadHalf, mut decoder: Decoder) -> String {
+    async fn read(&self, mut socket: Reading, mut decoder: Decoder) -> String {
         loop {
             match decoder.next_frame() {
                 Ok(Some(Frame::Bye(body))) => {

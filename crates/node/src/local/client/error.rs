@@ -19,6 +19,23 @@ pub enum ClientError {
         #[source]
         source: std::sync::Arc<io::Error>,
     },
+    /// The place of the node is not one.
+    #[error("{place}: {why}")]
+    Address {
+        /// The place.
+        place: String,
+        /// What it should be.
+        why: &'static str,
+    },
+    /// The token for a node's TCP socket cannot be read.
+    #[error("cannot read the token of the node, {}: {source}; name its file in ANABRANCH_LOCAL_TOKEN", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// Error of the system.
+        #[source]
+        source: std::sync::Arc<io::Error>,
+    },
     /// There is no default socket for this user.
     #[error("{NO_LOCAL}")]
     NoSocket,

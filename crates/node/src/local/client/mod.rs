@@ -16,12 +16,14 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod` | [`Client`]: attaching, sessions with peers, services |
+//! | `address` | [`LocalAddress`]: where the node is |
 //! | `core` | the connection: its tasks, requests, and what arrives |
 //! | `session` | [`Session`]; `session_state`: its events and its end |
 //! | `stream` | [`Stream`] |
 //! | `service` | [`Service`]: the streams of peers |
 //! | `error` | [`ClientError`] |
 
+mod address;
 mod core;
 mod error;
 mod service;
@@ -29,26 +31,25 @@ mod session;
 mod session_state;
 mod stream;
 
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{io, net::SocketAddr, path::Path, sync::Arc};
 
 use anabranch_base::NodeId;
 use tokio::{
     io::AsyncReadExt,
-    net::{UnixStream, unix::OwnedReadHalf},
+    net::{TcpStream, UnixStream},
 };
 
 use self::core::{Core, Expected, Reply, Tasks};
-pub use self::{error::ClientError, service::Service, session::Session, stream::Stream};
+pub use self::{
+    address::LocalAddress, error::ClientError, service::Service, session::Session, stream::Stream,
+};
 use super::{
     GREETING_TIME,
     frame::{Decoder, Frame, Side},
     message::{self, Bye, Hello, PROTOCOL, Request, Versions, Welcome},
+    socket::{Halves, Reading},
+    token,
 };
-use crate::config;
 
 /// An application's connection to a running node. Clones share it; it ends when the last clone and the last session, stream and
 /// service of it are dropped. What was finished by then is still sent.
@@ -64,16 +65,52 @@ impl Client {
     /// No node listens there, this user may not attach, or the node is of a version that this library does not speak to.
     pub async fn attach(path: impl AsRef<Path>, program: &str) -> Result<Self, ClientError> {
         let path = path.as_ref();
-        let failed = |source| ClientError::Attach {
-            path: path.to_owned(),
-            source: Arc::new(source),
+        let socket = UnixStream::connect(path).await;
+        Self::greet(socket.map_err(unreachable(path))?.into(), program, None).await
+    }
+
+    /// Attaches to the node at this place.
+    ///
+    /// # Errors
+    /// As [`Client::attach`]; the token cannot be read, or is not that of the node.
+    pub async fn attach_at(place: &LocalAddress, program: &str) -> Result<Self, ClientError> {
+        let (address, token) = match place {
+            LocalAddress::Unix(path) => return Self::attach(path, program).await,
+            LocalAddress::Tcp { address, token } => (address, token),
         };
-        let socket = UnixStream::connect(path).await.map_err(failed)?;
-        let (mut reading, writing) = socket.into_split();
+        let secret = token::read(token).map_err(|source| ClientError::Token {
+            path: token.clone(),
+            source: Arc::new(source),
+        })?;
+        let socket = TcpStream::connect(address).await;
+        let socket = socket.map_err(unreachable(format!("tcp:{address}").as_ref()))?;
+        Self::greet(socket.into(), program, Some(secret)).await
+    }
+
+    /// Attaches to the node of this user: at the place that the environment variables `ANABRANCH_LOCAL` and `ANABRANCH_LOCAL_TOKEN`
+    /// name, or else at [`config::default_local`](crate::config::default_local).
+    ///
+    /// # Errors
+    /// As [`Client::attach_at`]; there is no default for this user.
+    pub async fn attach_default(program: &str) -> Result<Self, ClientError> {
+        let place = LocalAddress::usual(|name| std::env::var(name).ok())?;
+        Self::attach_at(&place, program).await
+    }
+
+    async fn greet(
+        socket: Halves,
+        program: &str,
+        token: Option<String>,
+    ) -> Result<Self, ClientError> {
+        let Halves {
+            mut reading,
+            writing,
+        } = socket;
         let hello = Hello {
             protocol: PROTOCOL.to_owned(),
             versions: Versions::OURS,
             program: program.to_owned(),
+            token,
         };
         let core = Arc::new(Core::default());
         core.outbox.push(&Frame::Hello(message::json(&hello)));
@@ -88,19 +125,6 @@ impl Client {
         let node = node.map_err(|error| ClientError::Protocol(error.to_string()))?;
         tasks.greeted(node, welcome.credit, reading, decoder);
         Ok(Self { tasks })
-    }
-
-    /// Attaches to the node of this user: at the socket that the environment variable `ANABRANCH_LOCAL` names, or else at
-    /// [`config::default_local`].
-    ///
-    /// # Errors
-    /// As [`Client::attach`]; there is no default for this user.
-    pub async fn attach_default(program: &str) -> Result<Self, ClientError> {
-        let variable = |name: &str| std::env::var(name).ok();
-        let named = variable("ANABRANCH_LOCAL").filter(|path| !path.is_empty());
-        let path = named.map(PathBuf::from);
-        let path = path.or_else(|| config::default_local(variable));
-        Self::attach(path.ok_or(ClientError::NoSocket)?, program).await
     }
 
     /// The node.
@@ -159,11 +183,17 @@ impl Client {
     }
 }
 
+/// The error that no node answers at this place.
+fn unreachable(place: &Path) -> impl FnOnce(io::Error) -> ClientError {
+    let path = place.to_owned();
+    |source| ClientError::Attach {
+        path,
+        source: Arc::new(source),
+    }
+}
+
 /// Reads the answer to the greeting.
-async fn greeted(
-    socket: &mut OwnedReadHalf,
-    decoder: &mut Decoder,
-) -> Result<Welcome, ClientError> {
+async fn greeted(socket: &mut Reading, decoder: &mut Decoder) -> Result<Welcome, ClientError> {
     let protocol = |error: &dyn ToString| ClientError::Protocol(error.to_string());
     loop {
         match decoder.next_frame().map_err(|error| protocol(&error))? {

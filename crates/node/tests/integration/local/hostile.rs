@@ -42,6 +42,7 @@ impl Raw {
             protocol: PROTOCOL.to_owned(),
             versions: Versions::OURS,
             program: "liar".to_owned(),
+            token: None,
         };
         raw.write(&Frame::Hello(message::json(&hello))).await;
         assert!(matches!(raw.read().await, Some(Frame::Welcome(_))));
