@@ -327,7 +327,7 @@ pub struct ErrorBody {
     pub refusal: Option<Box<RefusalBody>>,
     /// With `limit`, if it is one of the user: which, and what is allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit: Option<LimitBody>,
+    pub limit: Option<Box<LimitBody>>,
 }
 
 /// Limit of a user that would be exceeded.

@@ -41,11 +41,11 @@ impl From<Exceeded> for ErrorBody {
         Self {
             kind: "limit".to_owned(),
             message: exceeded.to_string(),
-            limit: Some(LimitBody {
+            limit: Some(Box::new(LimitBody {
                 key: exceeded.key.to_owned(),
                 allowed: exceeded.allowed,
                 left: exceeded.left,
-            }),
+            })),
             ..Self::default()
         }
     }
