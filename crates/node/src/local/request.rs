@@ -17,7 +17,7 @@ use super::{
     },
     tables::error,
 };
-use crate::{config::ConfigError, spec::SpecText, ticket::Ticket};
+use crate::{config::ConfigError, spec::SpecText, ticket::Ticket, transfer::is_transfer};
 
 /// Beginning of labels that belong to the node itself.
 pub(super) const RESERVED: &str = "anabranch-";
@@ -199,7 +199,7 @@ impl Connection {
 
     fn open(self: &Arc<Self>, session: u32, spec: &SpecText, credit: u32) -> Done {
         let spec = spec.resolve()?;
-        if spec.label.starts_with(RESERVED) {
+        if spec.label.starts_with(RESERVED) && !is_transfer(&spec.label) {
             let why = format!("labels that begin with {RESERVED} belong to the node itself");
             return Err(error("spec", why));
         }

@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 use anabranch_base::text;
 use anabranch_net::{Closed, ConnectError, StreamFailure};
 
-use crate::keys::KeyError;
+use crate::{ClientError, api::EngineFailure, keys::KeyError};
 
 /// A transfer did not complete.
 #[derive(Debug, thiserror::Error)]
@@ -137,6 +137,9 @@ pub enum TransferError {
     /// The session ended before the transfer did.
     #[error("the transfer was interrupted: {0}; send it again to resume")]
     Interrupted(StreamFailure),
+    /// The running node over which it was sent reports a failure.
+    #[error("through the running node: {0}")]
+    Attached(ClientError),
     /// The other side violates the protocol.
     #[error("the peer does not speak the transfer protocol: {0}")]
     Protocol(&'static str),
@@ -161,6 +164,26 @@ impl From<StreamFailure> for TransferError {
     }
 }
 
+impl From<EngineFailure> for TransferError {
+    fn from(failure: EngineFailure) -> Self {
+        match failure {
+            EngineFailure::Stream(failure) => Self::Interrupted(failure),
+            // A transfer changes no objectives and has no header fields.
+            EngineFailure::Objective(error) => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<ClientError> for TransferError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Reset(code) => Self::Interrupted(StreamFailure::Reset(code)),
+            ClientError::Stopped(code) => Self::Interrupted(StreamFailure::Stopped(code)),
+            other => Self::Attached(other),
+        }
+    }
+}
+
 impl From<Closed> for TransferError {
     fn from(closed: Closed) -> Self {
         Self::Interrupted(closed.into())
@@ -170,7 +193,17 @@ impl From<Closed> for TransferError {
 impl TransferError {
     /// True if the same transfer can be tried again and will continue where it stopped.
     pub fn is_interruption(&self) -> bool {
-        matches!(self, Self::Interrupted(_))
+        let is_over = |error: &ClientError| {
+            matches!(
+                error,
+                ClientError::SessionOver(_) | ClientError::Detached(_)
+            )
+        };
+        match self {
+            Self::Interrupted(_) => true,
+            Self::Attached(error) => is_over(error),
+            _ => false,
+        }
     }
 
     pub(crate) fn read(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {

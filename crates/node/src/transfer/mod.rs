@@ -16,7 +16,7 @@
 //! | `rules` | [`Rules`]: limits on what is accepted; [`Offered`]: an offer that waits for an answer |
 //! | `active` | attempts under way: of two at the same transfer, the newer continues |
 //! | `receive`, `writing` | [`Receiver`] |
-//! | `send` | [`Source`], [`send`], [`send_as`] |
+//! | `send` | [`Source`], [`send`], [`send_as`]: over any session, in the same process or of a running node |
 //! | `redial` | [`send_with_retries`]: a transfer that resumes by itself after an interruption |
 //! | `progress` | [`Progress`] |
 //! | `error` | [`TransferError`] |
@@ -54,4 +54,4 @@ pub use progress::{Progress, Snapshot};
 pub use receive::{Completed, Receiver};
 pub use redial::{Manner, Step, send_with_retries};
 pub use rules::{Offered, Rules};
-pub use send::{Source, send, send_as};
+pub use send::{Source, send, send_as, send_observed};

@@ -30,6 +30,7 @@ use super::{
     writing::{Writing, have_all, pump, write_all},
 };
 use crate::{
+    api::AduStream,
     keys::KeyError,
     rights::{Right, Rights},
     ticket::{ADDRESSES_MAX, SECRET_BYTES, Secret, Ticket},
@@ -453,23 +454,34 @@ async fn read_offer(control: &Stream) -> Result<Manifest, TransferError> {
 }
 
 /// Sends one message.
-pub(super) async fn send_message(
-    stream: &Stream,
-    message: &impl Serialize,
-) -> Result<(), TransferError> {
+pub(super) async fn send_message<S: AduStream>(
+    stream: &S,
+    message: &(impl Serialize + Sync),
+) -> Result<(), TransferError>
+where
+    TransferError: From<S::Error>,
+{
     stream.send(message::encode(message)).await?;
     Ok(())
 }
 
 /// Waits for one message.
-pub(super) async fn read_message<T: DeserializeOwned>(stream: &Stream) -> Result<T, TransferError> {
+pub(super) async fn read_message<T: DeserializeOwned, S: AduStream>(
+    stream: &S,
+) -> Result<T, TransferError>
+where
+    TransferError: From<S::Error>,
+{
     read_at_most(stream, MESSAGE_BYTES_MAX).await
 }
 
-async fn read_at_most<T: DeserializeOwned>(
-    stream: &Stream,
+async fn read_at_most<T: DeserializeOwned, S: AduStream>(
+    stream: &S,
     bytes_max: usize,
-) -> Result<T, TransferError> {
+) -> Result<T, TransferError>
+where
+    TransferError: From<S::Error>,
+{
     let adu = stream.recv().await?;
     let adu = adu.ok_or(TransferError::Protocol("the control stream ended early"))?;
     message::decode(&adu.data, bytes_max).ok_or(TransferError::Protocol("not a message"))

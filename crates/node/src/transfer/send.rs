@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use anabranch_net::{Session, Stream};
 use anabranch_session::{Order, Priority, StreamSpec};
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -25,7 +24,10 @@ use super::{
     receive::{Completed, read_message, send_message},
     source::Origin,
 };
-use crate::ticket::Secret;
+use crate::{
+    api::{AduSession, AduStream},
+    ticket::Secret,
+};
 
 /// Bytes of one chunk: large enough that the cost per ADU is negligible, small enough that losing one in an interruption is
 /// cheap.
@@ -69,12 +71,15 @@ struct Known {
 ///
 /// # Errors
 /// The source cannot be read, the receiver refuses or fails, or the session ends.
-pub async fn send(
-    session: &Session,
+pub async fn send<S: AduSession>(
+    session: &S,
     secret: Option<Secret>,
     source: Source,
     progress: &Progress,
-) -> Result<Completed, TransferError> {
+) -> Result<Completed, TransferError>
+where
+    TransferError: From<S::Error>,
+{
     send_as(session, secret, source, &StreamSpec::bulk(""), progress).await
 }
 
@@ -84,13 +89,35 @@ pub async fn send(
 ///
 /// # Errors
 /// As [`send`]; the spec loses or reorders data; its guarantee is refused and does not wait.
-pub async fn send_as(
-    session: &Session,
+pub async fn send_as<S: AduSession>(
+    session: &S,
     secret: Option<Secret>,
     source: Source,
     data: &StreamSpec,
     progress: &Progress,
-) -> Result<Completed, TransferError> {
+) -> Result<Completed, TransferError>
+where
+    TransferError: From<S::Error>,
+{
+    send_observed(session, secret, source, data, progress, |_| {}).await
+}
+
+/// [`send_as`], with a call when the stream that carries the data is open: its clones report its promise, for example. They should
+/// be dropped when the transfer ends.
+///
+/// # Errors
+/// As [`send_as`].
+pub async fn send_observed<S: AduSession>(
+    session: &S,
+    secret: Option<Secret>,
+    source: Source,
+    data: &StreamSpec,
+    progress: &Progress,
+    observe: impl FnOnce(&S::Stream) + Send,
+) -> Result<Completed, TransferError>
+where
+    TransferError: From<S::Error>,
+{
     if !data.reliable || data.order != Order::Ordered || data.lifetime.is_some() {
         return Err(TransferError::Lossy);
     }
@@ -115,7 +142,8 @@ pub async fn send_as(
         order: Order::Ordered,
         label: CONTROL_LABEL.to_owned(),
         ..StreamSpec::default()
-    })?;
+    });
+    let control = control.await?;
     let is_stranger = secret.is_some();
     greet(&control, secret).await?;
     if is_stranger && !is_brief(&manifest) {
@@ -134,7 +162,9 @@ pub async fn send_as(
         label: DATA_LABEL.to_owned(),
         duplex: false,
         ..data.clone()
-    })?;
+    });
+    let data = data.await?;
+    observe(&data);
     let (records, queue) = mpsc::channel(READ_AHEAD);
     let reading = {
         let (manifest, progress) = (manifest.clone(), progress.clone());
@@ -150,7 +180,7 @@ pub async fn send_as(
         data.finish()?;
         Ok::<_, TransferError>(())
     };
-    let answer = read_message::<Reply>(&control);
+    let answer = read_message::<Reply, _>(&control);
     tokio::pin!(pumping, answer);
     let reply = tokio::select! {
         // Before the end, the receiver sends a message only if it has failed.
@@ -158,9 +188,9 @@ pub async fn send_as(
         pumped = &mut pumping => match pumped {
             Ok(()) => answer.await?,
             // The receiver stops the stream and reports the reason.
-            Err(TransferError::Interrupted(failure)) => match answer.await {
+            Err(failure) if failure.is_interruption() => match answer.await {
                 Ok(reply) => reply,
-                Err(_) => return Err(TransferError::Interrupted(failure)),
+                Err(_) => return Err(failure),
             },
             Err(error) => return Err(error),
         },
@@ -190,7 +220,10 @@ pub async fn send_as(
     }
 }
 
-async fn greet(control: &Stream, secret: Option<Secret>) -> Result<(), TransferError> {
+async fn greet<S: AduStream>(control: &S, secret: Option<Secret>) -> Result<(), TransferError>
+where
+    TransferError: From<S::Error>,
+{
     let secret = secret.map(|secret| anabranch_base::ids::encode_base32(&secret.0));
     let hello = Request::Hello {
         secret: secret.unwrap_or_default(),
@@ -198,7 +231,10 @@ async fn greet(control: &Stream, secret: Option<Secret>) -> Result<(), TransferE
     send_message(control, &hello).await
 }
 
-async fn welcome(control: &Stream) -> Result<(), TransferError> {
+async fn welcome<S: AduStream>(control: &S) -> Result<(), TransferError>
+where
+    TransferError: From<S::Error>,
+{
     match read_message(control).await? {
         Reply::Welcome => Ok(()),
         Reply::Refused { reason } => Err(TransferError::Refused(reason)),
@@ -207,7 +243,10 @@ async fn welcome(control: &Stream) -> Result<(), TransferError> {
 }
 
 /// Offers the manifest.
-async fn offer(control: &Stream, manifest: &Manifest) -> Result<(), TransferError> {
+async fn offer<S: AduStream>(control: &S, manifest: &Manifest) -> Result<(), TransferError>
+where
+    TransferError: From<S::Error>,
+{
     let offer = Request::Offer {
         kind: manifest.kind,
         name: manifest.name.clone(),
@@ -250,7 +289,13 @@ fn batch(entries: &[Entry]) -> usize {
 }
 
 /// The part of each of the `entries` that the receiver has.
-async fn known(control: &Stream, entries: usize) -> Result<Vec<Option<Known>>, TransferError> {
+async fn known<S: AduStream>(
+    control: &S,
+    entries: usize,
+) -> Result<Vec<Option<Known>>, TransferError>
+where
+    TransferError: From<S::Error>,
+{
     let mut known = vec![None; entries];
     loop {
         match read_message(control).await? {
@@ -271,11 +316,14 @@ async fn known(control: &Stream, entries: usize) -> Result<Vec<Option<Known>>, T
     }
 }
 
-async fn pump(
-    data: &Stream,
+async fn pump<S: AduStream>(
+    data: &S,
     mut queue: mpsc::Receiver<Bytes>,
     progress: &Progress,
-) -> Result<(), TransferError> {
+) -> Result<(), TransferError>
+where
+    TransferError: From<S::Error>,
+{
     while let Some(record) = queue.recv().await {
         let bytes = match record[0] {
             0 => record.len() - CHUNK_HEADER_BYTES,

@@ -9,6 +9,7 @@ mod python;
 mod rights;
 mod streams;
 mod tcp;
+mod transfer;
 mod versions;
 
 use std::{
@@ -47,8 +48,10 @@ struct Node {
 const ALL_SERVICES: &str = r#"may = ["call", { right = "use-service", services = ["*"] }]"#;
 
 fn config(folder: &Path, peer: u8, may: &str) -> NodeConfig {
+    let received = folder.join("received");
+    fs::create_dir_all(&received).unwrap();
     let text = format!(
-        "key = {:?}\nlisten = [\"127.0.0.1:0\"]\ncontrol = {:?}\n\
+        "key = {:?}\nlisten = [\"127.0.0.1:0\"]\ncontrol = {:?}\nreceive = {received:?}\n\
          [[peer]]\nname = \"other\"\nnode = \"{}\"\n{may}\n",
         folder.join("key"),
         folder.join("control.sock"),
