@@ -21,6 +21,11 @@ pub(crate) struct Costing {
 }
 
 impl Costing {
+    /// True if a flag was given.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.cost.is_empty() || self.currency.is_some() || self.ledger.is_some()
+    }
+
     pub(crate) fn layer(self) -> Result<Layer, ConfigError> {
         let cost = self.cost.iter().map(|text| CostLayer::from_text(text));
         let cost = cost.collect::<Result<Vec<_>, _>>()?;

@@ -85,9 +85,12 @@ impl Failure {
 
 impl From<anabranch::transfer::TransferError> for Failure {
     fn from(error: anabranch::transfer::TransferError) -> Self {
-        use anabranch::transfer::TransferError as E;
+        use anabranch::{ClientError, transfer::TransferError as E};
         match &error {
-            E::Interrupted(_) => Self::interrupted(error),
+            _ if error.is_interruption() => Self::interrupted(error),
+            E::Attached(ClientError::Refused(_) | ClientError::Limited { .. }) => {
+                Self::refused(error)
+            }
             E::Unreachable(_) => Self::unreachable(error),
             E::Refused(_) | E::Failed(_) | E::Ticket(_) | E::Unknown => Self::refused(error),
             E::Read { .. } | E::Write { .. } | E::Exists { .. } | E::NotAFile { .. } => {

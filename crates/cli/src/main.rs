@@ -5,6 +5,7 @@
 //! To add a subcommand, add such a file, a variant of [`Command`] and a line in [`run`].
 
 mod admit;
+mod attach;
 mod control;
 mod costs;
 mod demo;

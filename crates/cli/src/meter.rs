@@ -36,10 +36,7 @@ pub(crate) async fn show(session: Session, progress: Progress, direction: Direct
         tokio::time::sleep(EVERY).await;
     }
     let screen = MultiProgress::new();
-    let bar = screen.add(ProgressBar::no_length());
-    let style = "{prefix} {wide_bar} {bytes}/{total_bytes} {binary_bytes_per_sec} eta {eta}";
-    // The template is a constant of ours.
-    bar.set_style(ProgressStyle::with_template(style).expect("the template is valid"));
+    let bar = screen.add(total_bar());
     let mut lines: HashMap<ChannelId, ProgressBar> = HashMap::new();
     let mut before: HashMap<ChannelId, (u64, Instant)> = HashMap::new();
     loop {
@@ -64,6 +61,31 @@ pub(crate) async fn show(session: Session, progress: Progress, direction: Direct
             });
             line.set_message(path.text);
         }
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+/// Bar of the whole transfer.
+fn total_bar() -> ProgressBar {
+    let style = "{prefix} {wide_bar} {bytes}/{total_bytes} {binary_bytes_per_sec} eta {eta}";
+    // The template is a constant of ours.
+    ProgressBar::no_length()
+        .with_style(ProgressStyle::with_template(style).expect("the template is valid"))
+}
+
+/// Shows `progress` without its paths until dropped or aborted. Draws only on a terminal.
+pub(crate) async fn show_total(progress: &Progress) {
+    if !std::io::stderr().is_terminal() {
+        std::future::pending::<()>().await;
+    }
+    let bar = total_bar();
+    loop {
+        let now = progress.snapshot();
+        bar.set_prefix(text::printable(&now.name, NAME_CHARS));
+        if now.bytes_total > 0 {
+            bar.set_length(now.bytes_total);
+        }
+        bar.set_position(now.bytes_done);
         tokio::time::sleep(EVERY).await;
     }
 }

@@ -12,6 +12,8 @@ use crate::exit::Failure;
 
 /// Environment variable that may contain a ticket.
 const VARIABLE: &str = "ANABRANCH_TICKET";
+/// Beginning of every ticket.
+const TICKET_PREFIX: &str = "anabranch1:";
 /// Longest line with a ticket.
 const LINE_BYTES_MAX: u64 = 8192;
 
@@ -74,7 +76,7 @@ fn first_line(reader: impl Read) -> io::Result<String> {
 /// Arguments of a command that needs a ticket of `anabranch recv`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct TicketArguments {
-    /// Ticket that `anabranch recv` printed, or `-` for a line of standard input. Other users of this machine can see it here;
+    /// Ticket that `anabranch recv` printed, `-` for a line of standard input, or the name or id of a peer of the running node. Other users of this machine can see it here;
     /// without this argument, the ticket comes from --ticket-file, from ANABRANCH_TICKET, or from a prompt.
     #[arg(conflicts_with = "ticket_file")]
     ticket: Option<String>,
@@ -83,7 +85,26 @@ pub(crate) struct TicketArguments {
     ticket_file: Option<PathBuf>,
 }
 
+/// Receiver of a transfer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// The holder of a ticket.
+    Ticket(Ticket),
+    /// A peer of the running node, by name or id.
+    Peer(String),
+}
+
 impl TicketArguments {
+    /// The ticket, or the peer that was named in its place. Standard input is not read for it if it `is_taken` by the data.
+    pub(crate) fn target(&self, is_taken: bool) -> Result<Target, Failure> {
+        match self.ticket.as_deref() {
+            Some(name) if name != "-" && !name.trim().starts_with(TICKET_PREFIX) => {
+                Ok(Target::Peer(name.trim().to_owned()))
+            }
+            _ => self.resolve(is_taken).map(Target::Ticket),
+        }
+    }
+
     /// The ticket. Standard input is not read for it if it `is_taken` by the data.
     pub(crate) fn resolve(&self, is_taken: bool) -> Result<Ticket, Failure> {
         let source = Source {

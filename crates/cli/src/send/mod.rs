@@ -1,4 +1,6 @@
-//! `anabranch send`: sends a file, a directory or standard input.
+//! `anabranch send`: sends a file, a directory or standard input, from a node of its own or, in `attached`, through a running one.
+
+mod attached;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -18,6 +20,7 @@ use anabranch::{
 use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{
+    attach::Place,
     costs,
     exit::{Failure, Outcome, files_text, note, print_line, stopped},
     guarantee,
@@ -25,7 +28,7 @@ use crate::{
     meter::{self, Direction},
     overlay::follow::User,
     recv,
-    ticket::TicketArguments,
+    ticket::{Target, TicketArguments},
 };
 
 /// Size for which overlay paths are chosen if the actual size is not known.
@@ -62,6 +65,12 @@ pub(crate) struct Arguments {
     /// socket [default: $XDG_RUNTIME_DIR/anabranch.sock].
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     overlay: Option<Option<PathBuf>>,
+    /// Send from a node of this command's own, even if a running node knows the receiver. --bind, --key, --control, --overlay,
+    /// --cost, --currency and --ledger imply it.
+    #[arg(long)]
+    direct: bool,
+    #[command(flatten)]
+    place: Place,
     /// Print nothing but errors.
     #[arg(short, long)]
     quiet: bool,
@@ -99,7 +108,16 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         Source::Path(arguments.source.clone())
     };
     let data = data_spec(&arguments)?;
-    let ticket = arguments.ticket.resolve(is_stdin)?;
+    let target = arguments.ticket.target(is_stdin)?;
+    if let Some(attached) = attached::find(&arguments, &target).await? {
+        return tokio::select! {
+            outcome = attached::transfer(attached, &arguments, &data, source) => outcome,
+            stopped = stopped() => stopped.and(Err(by_signal())),
+        };
+    }
+    let Target::Ticket(ticket) = target else {
+        unreachable!("a peer that is named is one of a running node");
+    };
     let (host, ledger) = host(&arguments, &ticket)?;
     let control = match &arguments.control {
         Some(path) => Some(Control::open(path).await.map_err(|error| match error {
@@ -118,11 +136,29 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         outcome = transfer(&host, &ticket, &arguments, data, source) => outcome,
         () = recv::keep(ledger.as_ref(), &host) => Err(Failure::other("the usage ledger is no longer kept")),
         () = answering => unreachable!("requests are answered until this is dropped"),
-        stopped = stopped() => stopped.and(Err(Failure::by_signal(
-            "stopped; the same command continues where it stopped",
-        ))),
+        stopped = stopped() => stopped.and(Err(by_signal())),
     };
     recv::shutdown(ledger.as_ref(), &host, outcome).await
+}
+
+fn by_signal() -> Failure {
+    Failure::by_signal("stopped; the same command continues where it stopped")
+}
+
+impl Arguments {
+    /// A flag that is for a node of the command's own.
+    fn of_own_node(&self) -> Option<&'static str> {
+        let flags = [
+            ("--direct", self.direct),
+            ("--bind", !self.bind.is_empty()),
+            ("--key", self.key.is_some()),
+            ("--control", self.control.is_some()),
+            ("--overlay", self.overlay.is_some()),
+            ("--cost", self.costs.is_given()),
+        ];
+        let given = flags.into_iter().find(|(_, is_given)| *is_given);
+        given.map(|(flag, _)| flag)
+    }
 }
 
 /// The spec of the data stream that the flags ask for.
@@ -212,17 +248,7 @@ async fn transfer(
     if arguments.quiet {
         return Ok(());
     }
-    let resumed = progress.snapshot().bytes_resumed;
-    let note = match resumed {
-        0 => String::new(),
-        bytes => format!(", {bytes} of them were there already"),
-    };
-    print_line(&format!(
-        "sent {} ({}, {} bytes{note}); the receiver has verified it",
-        done.name,
-        files_text(done.files),
-        done.bytes
-    ))?;
+    print_line(&sent(&done, &progress))?;
     for line in last
         .iter()
         .flat_map(|session| meter::summary(session, Direction::Sending))
@@ -233,6 +259,21 @@ async fn transfer(
         print_line(&account(guarantee, explained.as_ref()))?;
     }
     Ok(())
+}
+
+/// Report of a transfer that is complete.
+fn sent(done: &Completed, progress: &Progress) -> String {
+    let resumed = progress.snapshot().bytes_resumed;
+    let note = match resumed {
+        0 => String::new(),
+        bytes => format!(", {bytes} of them were there already"),
+    };
+    format!(
+        "sent {} ({}, {} bytes{note}); the receiver has verified it",
+        done.name,
+        files_text(done.files),
+        done.bytes
+    )
 }
 
 /// User of the overlay, if `--overlay` was given.
@@ -356,14 +397,20 @@ async fn watch(session: &Session, explained: &mut Option<Explanation>, last: &mu
         let data = streams.iter().find(|found| found.spec.label == DATA_LABEL);
         let now = data.and_then(|found| session.explain(found.stream));
         if let Some(now) = now {
-            // Decisions of one window differ in their times.
-            let fresh = now.notes.iter().filter(|n| last.is_none_or(|at| n.at > at));
-            for decision in fresh {
-                note(&decision.text);
+            for decision in fresh_notes(&now, last) {
+                note(&decision);
             }
-            *last = now.notes.last().map(|note| note.at).or(*last);
             *explained = Some(now);
         }
         tokio::time::sleep(EVERY).await;
     }
+}
+
+/// Decisions that were not printed yet. Those of one window differ in their times; `last` is the time of the last one printed.
+fn fresh_notes(explained: &Explanation, last: &mut Option<Instant>) -> Vec<String> {
+    let notes = explained.notes.iter();
+    let fresh = notes.filter(|note| last.is_none_or(|at| note.at > at));
+    let fresh = fresh.map(|note| note.text.clone()).collect();
+    *last = explained.notes.last().map(|note| note.at).or(*last);
+    fresh
 }

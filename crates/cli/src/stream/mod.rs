@@ -14,12 +14,13 @@ mod framing;
 mod message;
 mod open;
 
-use std::path::PathBuf;
-
-use anabranch::{Client, ClientError, LocalAddress};
+use anabranch::Client;
 
 use self::framing::Framing;
-use crate::exit::{Failure, Outcome};
+use crate::{
+    attach::{Place, failure},
+    exit::{Failure, Outcome},
+};
 
 /// Name of the program in the node's log.
 const PROGRAM: &str = "anabranch stream";
@@ -41,13 +42,8 @@ enum Command {
 /// Flags of both commands.
 #[derive(Debug, clap::Args)]
 struct Common {
-    /// Socket of the node's local interface, or tcp:127.0.0.1:PORT [default: $XDG_RUNTIME_DIR/anabranch-local.sock, or
-    /// ~/.local/state/anabranch/run/anabranch-local.sock].
-    #[arg(long, value_name = "FILE", env = "ANABRANCH_LOCAL")]
-    local: Option<PathBuf>,
-    /// File with the node's token, for tcp:….
-    #[arg(long, value_name = "FILE", env = "ANABRANCH_LOCAL_TOKEN")]
-    local_token: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
     /// Messages: `lines`, one a line without its end; `frames`, each after its length as 32 bits, big endian; `record`, the
     /// bytes as they come, in messages of 64 KiB, or of N bytes with `record=N`; `json`, one object a line, such as
     /// {"data": "…", "fields": {"frame": "I"}}.
@@ -57,36 +53,8 @@ struct Common {
 
 impl Common {
     async fn attach(&self) -> Result<Client, Failure> {
-        let attached = match &self.local {
-            Some(place) => {
-                let place = LocalAddress::parse(place, self.local_token.as_deref());
-                Client::attach_at(&place.map_err(failure)?, PROGRAM).await
-            }
-            None => Client::attach_default(PROGRAM).await,
-        };
+        let attached = self.place.attach(PROGRAM).await;
         attached.map_err(failure)
-    }
-}
-
-/// Failure of the command for an error of the node.
-fn failure(error: ClientError) -> Failure {
-    match &error {
-        ClientError::NoSocket | ClientError::Address { .. } | ClientError::Send(_) => {
-            Failure::usage(error)
-        }
-        ClientError::Token { .. } => Failure::file(error),
-        ClientError::Attach { .. } | ClientError::TurnedAway(_) => Failure::unreachable(error),
-        ClientError::Refused(_)
-        | ClientError::Limited { .. }
-        | ClientError::Reset(_)
-        | ClientError::Stopped(_) => Failure::refused(error),
-        ClientError::SessionOver(_) | ClientError::Detached(_) => Failure::unreachable(error),
-        ClientError::Node { kind, .. } => match kind.as_str() {
-            "unreachable" => Failure::unreachable(error),
-            "peer" | "spec" | "request" => Failure::usage(error),
-            _ => Failure::other(error),
-        },
-        _ => Failure::other(error),
     }
 }
 

@@ -47,6 +47,18 @@ fn free_port() -> u16 {
 
 /// Starts a node with this number that knows the other one; waits until it runs.
 fn node(folder: &Path, own: u8, port: u16, peer: u8, more: &str) -> Running {
+    node_with(folder, own, port, peer, more, &[])
+}
+
+/// As [`node`], with these environment variables.
+fn node_with(
+    folder: &Path,
+    own: u8,
+    port: u16,
+    peer: u8,
+    more: &str,
+    variables: &[(&str, &str)],
+) -> Running {
     let key = folder.join(format!("{own}.key"));
     fs::write(&key, SecretKey::from_seed([own; 32]).to_text()).unwrap();
     let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
@@ -60,6 +72,7 @@ fn node(folder: &Path, own: u8, port: u16, peer: u8, more: &str) -> Running {
     fs::write(&config, text).unwrap();
     let config = config.to_str().unwrap();
     let mut child = anabranch(folder, &["node", "--config", config])
+        .envs(variables.iter().copied())
         .spawn()
         .unwrap();
     let mut line = String::new();
@@ -163,4 +176,58 @@ fn exit_codes_say_what_was_wrong() {
     fails(&[&["other", "log"][..], &rate].concat(), 4, "not promised");
     // Nobody accepts it.
     fails(&["other", "log"], 4, "stopped");
+}
+
+/// Runs `anabranch send` with the near node's local interface.
+fn send(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut all = vec!["send", "--local", "1.local"];
+    all.extend(arguments);
+    let output = anabranch(folder, &all).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.code(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+#[test]
+fn files_go_through_the_running_node_to_a_peer_that_it_knows() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (near, far) = (free_port(), free_port());
+    let dials = format!("may = []\naddresses = [\"127.0.0.1:{far}\"]");
+    let takes = "may = [\"call\", \"send-files\"]";
+    fs::create_dir(folder.join("to")).unwrap();
+    let receive = folder.join("to");
+    let receive = ("ANABRANCH_RECEIVE", receive.to_str().unwrap());
+    let _far = node_with(folder, 2, far, 1, takes, &[receive]);
+    let _near = node(folder, 1, near, 2, &dials);
+    fs::write(folder.join("film"), vec![7; 3_000_000]).unwrap();
+    let (code, out, errors) = send(folder, &["film", "other"]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(out.contains("sent film (1 file, 3000000 bytes)"), "{out}");
+    assert!(out.contains("of the running node"), "{out}");
+    assert!(fs::read(folder.join("to/film")).unwrap() == vec![7; 3_000_000]);
+    // A ticket of a peer that the node knows leads there, too, without the addresses of the ticket.
+    fs::write(folder.join("more"), "more").unwrap();
+    let peer = SecretKey::from_seed([2; 32]).node_id();
+    let ticket = format!("anabranch1:{peer}::192.0.2.1:9");
+    let (code, out, errors) = send(folder, &["more", &ticket]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(out.contains("of the running node"), "{out}");
+    assert_eq!(fs::read(folder.join("to/more")).unwrap(), b"more");
+    // What it refuses has the reason and the code of a refusal.
+    let (code, _, errors) = send(folder, &["film", "other"]);
+    assert_eq!(code, Some(4), "{errors}");
+    assert!(errors.contains("exists"), "{errors}");
+    for (arguments, word) in [
+        (&["film", "nobody"][..], "'nobody'"),
+        (&["film", "other", "--direct"], "--direct"),
+        (&["film", "other", "--bind", "127.0.0.1:0"], "--bind"),
+    ] {
+        let (code, _, errors) = send(folder, arguments);
+        assert_eq!(code, Some(2), "{errors}");
+        assert!(errors.contains(word), "{errors}");
+    }
 }

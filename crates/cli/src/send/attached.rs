@@ -1,0 +1,205 @@
+//! A transfer over the session that a running node has with the receiver: its rules, its promises and its accounts hold.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anabranch::{
+    Client, ClientError, Explanation, StreamSpec, Ticket,
+    base::{Instant, duration},
+    local::client::{Session, Stream},
+    ticket::Secret,
+    transfer::{Completed, Progress, Source, TransferError, send_observed},
+};
+use tokio::{task::JoinSet, time};
+
+use super::{Arguments, account, fresh_notes, sent};
+use crate::{
+    attach,
+    exit::{Failure, Outcome, note, print_line},
+    meter,
+    ticket::Target,
+};
+
+/// Name of the program in the node's log.
+const PROGRAM: &str = "anabranch send";
+/// First pause before the session is asked for again, doubled up to [`PAUSE_MAX`].
+const PAUSE_MIN: Duration = Duration::from_millis(250);
+/// Longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// A running node that has a session with the receiver, or can open one.
+pub(super) struct Attached {
+    session: Session,
+    /// Name or id of the receiver.
+    peer: String,
+    secret: Option<Secret>,
+}
+
+/// The running node that this transfer goes through; `None`: the command is a node of its own.
+///
+/// # Errors
+/// A peer is named, and there is no running node that knows it or can reach it.
+pub(super) async fn find(
+    arguments: &Arguments,
+    target: &Target,
+) -> Result<Option<Attached>, Failure> {
+    let own = arguments.of_own_node();
+    match target {
+        Target::Ticket(_) if own.is_some() => Ok(None),
+        Target::Ticket(ticket) => Ok(of_ticket(arguments, ticket).await),
+        Target::Peer(name) => {
+            if let Some(flag) = own {
+                return Err(Failure::usage(format!(
+                    "{flag} is for a transfer without a running node, which needs a ticket; '{name}' is none"
+                )));
+            }
+            let client = arguments.place.attach(PROGRAM).await.map_err(|error| {
+                Failure::usage(format!(
+                    "'{name}' is not a ticket, the line that `anabranch recv` printed, and there is no running node of which \
+                     it could be a peer: {error}"
+                ))
+            })?;
+            let session = client.connect(name).await.map_err(attach::failure)?;
+            Ok(Some(Attached {
+                session,
+                peer: name.clone(),
+                secret: None,
+            }))
+        }
+    }
+}
+
+/// A node that runs here and knows the holder of the ticket: it has a session with it, or addresses of it.
+async fn of_ticket(arguments: &Arguments, ticket: &Ticket) -> Option<Attached> {
+    let client = arguments.place.attach(PROGRAM).await.ok()?;
+    let peer = ticket.node.to_string();
+    let session = client.connect(&peer).await.ok()?;
+    Some(Attached {
+        session,
+        peer,
+        secret: ticket.secret,
+    })
+}
+
+/// Sends the source, and reports.
+pub(super) async fn transfer(
+    attached: Attached,
+    arguments: &Arguments,
+    data: &StreamSpec,
+    source: Source,
+) -> Outcome {
+    let progress = Progress::default();
+    let explained = Arc::new(Mutex::new(None));
+    let sending = send(attached, arguments, data, source, &progress, &explained);
+    let done = if arguments.quiet {
+        sending.await?
+    } else {
+        tokio::select! {
+            done = sending => done?,
+            () = meter::show_total(&progress) => unreachable!("it is shown until dropped"),
+        }
+    };
+    if arguments.quiet {
+        return Ok(());
+    }
+    print_line(&sent(&done, &progress))?;
+    print_line("  over a session of the running node")?;
+    if let Some(guarantee) = &data.guarantee {
+        let explained = explained.lock().unwrap_or_else(PoisonError::into_inner);
+        print_line(&account(guarantee, explained.as_ref()))?;
+    }
+    Ok(())
+}
+
+/// Sends the source; a file or directory again after an interruption, for as long as the flags say.
+async fn send(
+    mut attached: Attached,
+    arguments: &Arguments,
+    data: &StreamSpec,
+    source: Source,
+    progress: &Progress,
+    explained: &Arc<Mutex<Option<Explanation>>>,
+) -> Result<Completed, TransferError> {
+    let path = match &source {
+        Source::Path(path) => Some(path.clone()),
+        Source::Reader { .. } => None,
+    };
+    let mut source = Some(source);
+    let mut furthest = None;
+    let mut deadline = time::Instant::now();
+    loop {
+        let again = || Source::Path(path.clone().unwrap_or_default());
+        let source = source.take().unwrap_or_else(again);
+        let mut watching = JoinSet::new();
+        let observe = |stream: &Stream| {
+            if data.guarantee.is_some() {
+                watching.spawn(watch(stream.clone(), explained.clone(), arguments.quiet));
+            }
+        };
+        let sending = send_observed(
+            &attached.session,
+            attached.secret,
+            source,
+            data,
+            progress,
+            observe,
+        );
+        let failure = match sending.await {
+            Err(failure) if failure.is_interruption() && path.is_some() => failure,
+            done => return done,
+        };
+        let reached = progress.snapshot().bytes_done;
+        if furthest.is_none_or(|furthest| reached > furthest) {
+            furthest = Some(reached);
+            deadline = time::Instant::now() + arguments.retry;
+        }
+        let retry_for = deadline.saturating_duration_since(time::Instant::now());
+        if retry_for.is_zero() {
+            return Err(failure);
+        }
+        if !arguments.quiet {
+            let time = duration::format(retry_for);
+            note(&format!("{failure}; trying again for {time}"));
+        }
+        match time::timeout_at(deadline, connected(arguments, &attached.peer)).await {
+            Ok(session) => attached.session = session,
+            Err(_) => return Err(failure),
+        }
+    }
+}
+
+/// A session with the receiver through the node, which may have been restarted, as soon as there is one.
+async fn connected(arguments: &Arguments, peer: &str) -> Session {
+    let attempt = async || -> Result<Session, ClientError> {
+        let client: Client = arguments.place.attach(PROGRAM).await?;
+        client.connect(peer).await
+    };
+    let mut pause = PAUSE_MIN;
+    loop {
+        time::sleep(pause).await;
+        match attempt().await {
+            Ok(session) => return session,
+            Err(error) => tracing::debug!(%error, "no session"),
+        }
+        pause = (2 * pause).min(PAUSE_MAX);
+    }
+}
+
+/// Prints every decision about the promise of the data stream, and leaves its last state in `explained`.
+async fn watch(stream: Stream, explained: Arc<Mutex<Option<Explanation>>>, is_quiet: bool) {
+    const EVERY: Duration = Duration::from_millis(250);
+    let mut last: Option<Instant> = None;
+    while let Ok(now) = stream.explain().await {
+        if let Some(now) = now {
+            for decision in fresh_notes(&now, &mut last) {
+                if !is_quiet {
+                    note(&decision);
+                }
+            }
+            *explained.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+        }
+        time::sleep(EVERY).await;
+    }
+}
