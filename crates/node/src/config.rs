@@ -20,8 +20,8 @@ mod local;
 mod local_users;
 mod overlay;
 mod peers;
-mod streams;
 mod rule;
+mod streams;
 
 pub use costs::{CostLayer, Costs, default_ledger};
 pub use forward::{FORWARDS_MAX, ForwardLayer};
@@ -32,8 +32,8 @@ pub use local::{LocalConfig, LocalTcp, NO_LOCAL, default_local};
 pub use local_users::{LocalLimits, LocalLimitsLayer, LocalUser, LocalUserLayer};
 pub use overlay::{MemberLayer, OverlayConfig, OverlayLayer, Relaying, Site};
 pub use peers::{GrantLayer, Peer, PeerLayer, Retired, TermsLayer};
-pub use streams::{DeclaredStream, STREAMS_MAX, StreamLayer};
 pub use rule::{MatchLayer, PortsLayer, RULES_MAX, RuleLayer, Texts};
+pub use streams::{DeclaredStream, STREAMS_MAX, StreamLayer};
 
 /// One source of configuration; a key that it does not contain is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -372,7 +372,6 @@ impl Layer {
         let descriptions = self.interfaces()?;
         let overlay = self.overlay.resolve()?;
         let peers = self.peers(overlay.as_ref())?;
-        let forwards = self.forwards()?;
         let streams = self.streams()?;
         let (forwards, rules) = (self.forwards()?, self.rules()?);
         let gateway = self.gateway.resolve()?;

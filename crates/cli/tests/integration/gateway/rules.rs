@@ -1,5 +1,7 @@
 //! Rules of a running node and of a command, and what `anabranch flows` shows.
 
+use std::{path::Path, process::Command};
+
 use super::*;
 
 fn free_tcp_port() -> SocketAddr {
@@ -79,7 +81,7 @@ fn a_rule_file_is_put_into_force_whole_or_not_at_all() {
         code != Some(0) && text.contains("near.toml"),
         "{code:?} {text}"
     );
-    let pid = near.0.id().to_string();
+    let pid = near.id().to_string();
     assert!(
         Command::new("kill")
             .args(["-HUP", &pid])

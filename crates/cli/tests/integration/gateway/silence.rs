@@ -2,11 +2,13 @@
 
 use std::io::ErrorKind;
 
+use std::process::Command;
+
 use super::*;
 
 /// Stops a process, or lets it go on.
 fn signal(process: &Running, name: &str) {
-    let pid = process.0.id().to_string();
+    let pid = process.id().to_string();
     let sent = Command::new("kill").args([name, &pid]).status().unwrap();
     assert!(sent.success());
 }
