@@ -88,7 +88,7 @@ pub struct SocketRow {
     pub inode: u64,
 }
 
-/// Reads a row of `/proc/net/tcp`, `tcp6`, `udp` or `udp6` [proc_net_tcp]; `None` for the heading and for anything else.
+/// Reads a row of `/proc/net/tcp`, `tcp6`, `udp` or `udp6` (Linux, `proc_net_tcp.txt`); `None` for the heading and for anything else.
 pub fn socket_row(line: &str) -> Option<SocketRow> {
     let mut words = line.split_ascii_whitespace().skip(1);
     let local = address(words.next()?)?;
