@@ -3,7 +3,8 @@
 use std::{path::Path, sync::OnceLock, time::Duration};
 
 use anabranch::{
-    AllowList, Host, HostConfig, SecretKey, Session, config::Layer, control, ledger::Ledger, objectives,
+    AllowList, Host, HostConfig, SecretKey, Session, config::Layer, control, ledger::Ledger,
+    objectives,
 };
 use anabranch_base::Instant;
 use anabranch_session::{
