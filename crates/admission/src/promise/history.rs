@@ -535,3 +535,35 @@ fn forecast(forecaster: &Forecaster, probability: f64) -> Option<f64> {
     let (low, high) = (promise(low)?, promise(high)?);
     Some((low + (high - low) * place).max(0.0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn between_levels_a_forecast_is_interpolated_on_the_failure_probability() {
+        let config = Config {
+            levels: LEVELS.to_vec(),
+            hold: TERM_WINDOWS,
+            judged: Judged::Each,
+        };
+        let mut forecaster = Forecaster::new(&config).unwrap();
+        for number in 0..2_000_u64 {
+            let rate = Rate::from_kbps(1_000 + 7_919 * number % 4_000);
+            forecaster.observe(Sample::exact(rate));
+        }
+        let at = |probability| forecast(&forecaster, probability).unwrap();
+        for pair in LEVELS.windows(2) {
+            let (low, high) = (pair[0], pair[1]);
+            assert!(at(high) < at(low), "{low} {high}");
+            // In the middle of both on a logarithmic scale.
+            let failure = ((1.0 - low) * (1.0 - high)).sqrt();
+            let middle = (at(low) + at(high)) / 2.0;
+            assert!((at(1.0 - failure) - middle).abs() < 1.0, "{low} {high}");
+        }
+        // Beyond the last, as from the last two: one more step of the same ratio, not below nothing.
+        let beyond = 1.0 - (1.0 - LEVELS[4]).powi(2) / (1.0 - LEVELS[3]);
+        let step = at(LEVELS[3]) - at(LEVELS[4]);
+        assert!((at(beyond) - (at(LEVELS[4]) - step).max(0.0)).abs() < 1.0);
+    }
+}

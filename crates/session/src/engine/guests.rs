@@ -282,6 +282,12 @@ mod tests {
     }
 
     #[test]
+    fn strangers_at_their_limits_leave_listed_peers_their_channels() {
+        let strangers = STRANGERS_LET_IN_MAX + STRANGERS_WAITING;
+        assert_eq!(strangers + CHANNELS_RESERVED, CHANNELS_MAX);
+    }
+
+    #[test]
     fn the_oldest_of_the_same_key_gives_way_then_of_the_subnet() {
         let mut guests = Guests::default();
         for id in 0..8 {

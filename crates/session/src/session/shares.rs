@@ -369,6 +369,25 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn accounts_of_silent_streams_are_dropped_in_time() {
+        let mut shares = Shares::new(Instant::from_secs(1));
+        assert_eq!(shares.rests_at(), None);
+        shares.accounts.push(Account {
+            stream: StreamId(0),
+            accepted_bytes: 0,
+            demand_bps: 0,
+            offer_bps: None,
+            reported_bps: None,
+        });
+        let at = shares.rests_at().unwrap();
+        assert!(at > Instant::from_secs(1));
+        shares.rest(at - Duration::from_nanos(1));
+        assert!(!shares.accounts.is_empty());
+        shares.rest(at);
+        assert!(shares.accounts.is_empty());
+    }
+
     proptest! {
         /// However a stream sends: between any two packets it has sent no more than the cap allows for the
         /// time, the burst, and one packet.
