@@ -18,7 +18,7 @@ use crate::{
     rules::Rules,
 };
 
-/// What the flows of a gateway share. Clones share it; a task of a flow may hold one.
+/// Shared state of the flows of a gateway. Clones share it; a task of a flow may hold one.
 #[derive(Clone, Debug)]
 pub(crate) struct Means {
     pub(crate) notices: Notices,

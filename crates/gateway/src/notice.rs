@@ -12,7 +12,7 @@ use crate::{Refusal, endpoint::Endpoint};
 pub enum Notice {
     /// Connections are accepted at this endpoint.
     Listening {
-        /// Where.
+        /// Address.
         at: Endpoint,
         /// Target of the connections; `None`: each names its own.
         to: Option<Endpoint>,

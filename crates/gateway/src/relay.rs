@@ -24,7 +24,7 @@ use crate::{
 /// Smallest and largest piece that is read at a time.
 const PIECE_BYTES: (usize, usize) = (4 << 10, 64 << 10);
 
-/// Why a relay ended before both directions did.
+/// Cause of a relay that ended before both directions did.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Broken {
     /// The connection of the program here.

@@ -19,7 +19,7 @@ pub struct Chooser {
     exits: Arc<dyn Exits>,
 }
 
-/// What was chosen for a flow.
+/// Choice for a flow.
 #[derive(Debug)]
 pub(crate) struct Choice {
     /// The rule, unless the flow has a service of its own.

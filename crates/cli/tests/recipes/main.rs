@@ -46,7 +46,7 @@ struct Setting {
     folder: tempfile::TempDir,
     _node: Running,
     forward: Running,
-    /// Where the command accepts connections.
+    /// Address at which the command accepts connections.
     at: SocketAddr,
 }
 

@@ -139,7 +139,7 @@ pub(super) enum OpenError {
 pub(super) struct Listeners {
     running: Arc<Mutex<All>>,
     connections: Connections,
-    /// What peers were asked to accept.
+    /// Reverse forwards that peers were asked for.
     expected: Expected,
     node: Slot,
 }
@@ -176,7 +176,7 @@ impl Listeners {
         SlotUplink { node, peer }
     }
 
-    /// What has a peer accept the connections of a reverse forward, and the end that changes its target.
+    /// Task that has a peer accept the connections of a reverse forward, and the end that changes its target.
     fn asking(&self, setting: &ForwardSetting) -> (Asking<SlotUplink>, watch::Sender<Endpoint>) {
         let (switch, target) = watch::channel(setting.mapping.to.clone());
         let asking = Asking {

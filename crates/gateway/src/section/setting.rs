@@ -57,7 +57,7 @@ pub struct ForwardSetting {
 /// A SOCKS server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SocksSetting {
-    /// Where it listens.
+    /// Address at which it listens.
     pub at: Endpoint,
     /// The peer for connections for which no rule names one.
     pub peer: Option<NodeId>,

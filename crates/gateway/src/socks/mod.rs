@@ -132,7 +132,7 @@ impl Switch {
     }
 }
 
-/// Why a client was not served.
+/// Cause for which a client was not served.
 #[derive(Debug, thiserror::Error)]
 enum ClientError {
     #[error(transparent)]

@@ -145,7 +145,7 @@ async fn listeners_are_allowed_one_by_one_and_end_with_the_right() {
     .await;
 }
 
-/// Where the peer listens for the reverse forwards of a node, in the order of the notices.
+/// Addresses at which the peer listens for the reverse forwards of a node, in the order of the notices.
 async fn listening_there(near: &Node, count: usize) -> Vec<Endpoint> {
     let mut all = Vec::new();
     while all.len() < count {
