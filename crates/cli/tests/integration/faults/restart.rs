@@ -87,9 +87,10 @@ fn the_same_command_goes_on_after_the_sender_was_stopped() {
             Some(bytes) => setting.arrived(bytes),
         }
         // Where the tests run in the background of a shell, SIGINT is ignored until the handler is installed; SIGTERM is not.
-        sender.signal(if bytes.is_none() { "TERM" } else { "INT" });
+        let is_early = bytes.is_none_or(|bytes| bytes == 0);
+        sender.signal(if is_early { "TERM" } else { "INT" });
         let ended = sender.ended();
-        let by_signal = bytes.is_none_or(|bytes| bytes == 0) && ended.status.code().is_none();
+        let by_signal = is_early && ended.status.code().is_none();
         assert!(by_signal || ended.status.code() == Some(130), "{ended:?}");
         setting.is_not_complete();
     }
