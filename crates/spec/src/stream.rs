@@ -206,12 +206,7 @@ impl StreamSpec {
     /// True if the stream's packets should meet short queues, and be repaired before they are known
     /// to be lost: it is urgent, or of no use after [`LIFETIME_SHORT`].
     pub fn is_latency_sensitive(&self) -> bool {
-        self.is_urgent() || self.has_tight_deadline()
-    }
-
-    /// True if packets that are late are of no use, and late is soon: a lifetime of at most [`LIFETIME_SHORT`].
-    pub fn has_tight_deadline(&self) -> bool {
-        self.lifetime.is_some_and(|time| time <= LIFETIME_SHORT)
+        self.is_urgent() || self.lifetime.is_some_and(|time| time <= LIFETIME_SHORT)
     }
 
     /// True if a guarantee may be met by several paths together.

@@ -6,9 +6,9 @@ use anabranch_base::{ChannelId, Instant, Rate, SocketId};
 use anabranch_channel::{Endpoint, QueueGoal};
 use anabranch_estimate::Estimator;
 
-use super::{coupling::Couplings, latency::is_recent, pump::Run};
+use super::coupling::Couplings;
 use anabranch_metering::{Marginal, Quotas};
-use anabranch_spec::{ChannelMask, PathTraits};
+use anabranch_spec::PathTraits;
 
 use crate::{
     flight::Flight,
@@ -47,8 +47,6 @@ pub(crate) struct ChannelState {
     pub(super) control: VecDeque<Control>,
     /// Containers sent.
     pub(super) launched: u64,
-    /// Latest data with a deadline that was sent here.
-    pub(super) deadline_sent_at: Option<Instant>,
 }
 
 /// Parameters of a channel that the session sets. Key: channel.
@@ -85,7 +83,6 @@ impl ChannelState {
             payload_received_bytes: 0,
             control: VecDeque::new(),
             launched: 0,
-            deadline_sent_at: None,
         }
     }
 
@@ -251,25 +248,12 @@ impl Channels {
             .min()
     }
 
-    /// Notes that data of a stream with a tight deadline was sent on channels of this run.
-    pub(super) fn note_deadline(&mut self, run: &Run<'_>, places: ChannelMask) {
-        for view in places
-            .iter()
-            .filter_map(|place| run.scratch.channels.get(place))
-        {
-            if let Some(state) = self.get_mut(view.id) {
-                state.deadline_sent_at = Some(run.now);
-            }
-        }
-    }
-
     /// Sets the queue goals of channels. While this side sends latency-sensitive data, the channel with the shortest round trip
-    /// keeps its queue short. Channels that carry promised streams, or data with a tight deadline for which the nearest one had no
-    /// capacity, keep theirs steady: packets in a queue are late when the path slows down.
+    /// keeps its queue short. Channels that carry promised streams keep theirs steady: packets in a queue are late when the path
+    /// slows down.
     pub(super) fn set_queue_goals(
         &mut self,
         endpoint: &mut Endpoint,
-        now: Instant,
         is_latency_sensitive: bool,
         is_promised: impl Fn(ChannelId) -> bool,
     ) {
@@ -280,7 +264,7 @@ impl Channels {
         for state in &mut self.states {
             let goal = if nearest == Some(state.id) {
                 QueueGoal::Short
-            } else if is_promised(state.id) || is_recent(state.deadline_sent_at, now) {
+            } else if is_promised(state.id) {
                 QueueGoal::Steady
             } else {
                 QueueGoal::Full

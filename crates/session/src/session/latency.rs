@@ -39,7 +39,6 @@ impl Latency {
     }
 }
 
-/// True if latency-sensitive data of this time still decides how queues are kept.
-pub(super) fn is_recent(at: Option<Instant>, now: Instant) -> bool {
+fn is_recent(at: Option<Instant>, now: Instant) -> bool {
     at.is_some_and(|at| now.since(at) < MEMORY)
 }

@@ -142,9 +142,7 @@ impl Session {
     fn steer_channels(&mut self, run: &mut Run<'_>) {
         let is_latency_sensitive = self.latency.is_sending(run.now);
         let (channels, promises) = (&mut self.channels, &self.promises);
-        channels.set_queue_goals(run.endpoint, run.now, is_latency_sensitive, |id| {
-            promises.is_on(id)
-        });
+        channels.set_queue_goals(run.endpoint, is_latency_sensitive, |id| promises.is_on(id));
         channels.give_rates(run.endpoint);
         channels.couple(run.now, run.endpoint, self.config.coupling);
         channels.notify_partners(run.now, run.endpoint);
@@ -324,10 +322,6 @@ impl Session {
             }
             if taken > 0 {
                 run.scratch.filled.push(index);
-                let send = self.streams.send.get(&id);
-                if send.is_some_and(|send| send.spec.has_tight_deadline()) {
-                    self.channels.note_deadline(run, channels);
-                }
                 let view = run.view();
                 self.scheduling
                     .scheduler
