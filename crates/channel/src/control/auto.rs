@@ -29,7 +29,7 @@ const RATE_ROUNDS: (f64, f64) = (5.0, 20.0);
 /// Queue goal of [`QueueGoal::Steady`] in seconds, beyond what late timers and batches of acknowledgements leave of a
 /// short one.
 const STEADY_QUEUE_S: f64 = 0.004;
-/// Fewest packets of the goals [`QueueGoal::Steady`] and [`QueueGoal::Short`].
+/// The same in packets; and that of [`QueueGoal::Short`] on a path on which one packet takes far longer than the goal.
 const QUEUE_PACKETS: f64 = 6.0;
 /// Lifetime of a shortest-round-trip sample.
 const RTT_MIN_LIFE: Duration = Duration::from_secs(10);
@@ -160,7 +160,7 @@ impl Auto {
 
     fn queue_goal_s(&self) -> f64 {
         match self.goal {
-            QueueGoal::Short => self.packets_s().max(self.target_short_s),
+            QueueGoal::Short => self.short_s(),
             QueueGoal::Steady => (self.packets_s())
                 .max(STEADY_QUEUE_S)
                 .max(self.target_short_s),
@@ -177,6 +177,13 @@ impl Auto {
             rate if rate > 0.0 => QUEUE_PACKETS * self.mtu / rate,
             _ => 0.0,
         }
+    }
+
+    /// Queue goal of [`QueueGoal::Short`] in seconds: the configured one, and more on paths so slow that it is less than one packet, in
+    /// steps without a jump from there.
+    fn short_s(&self) -> f64 {
+        let from_one_packet_s = (QUEUE_PACKETS - 1.0) * self.target_short_s;
+        (self.packets_s() - from_one_packet_s).max(self.target_short_s)
     }
 
     /// `rate × (rtt_min + queue)`, plus the data at the receiver that waits to be acknowledged.
