@@ -207,7 +207,7 @@ fn each_stream_gets_what_its_objective_values() {
         assert!(with.others > without.others - 0.01, "{both}");
         // On LTE, one way takes 20 ms, by satellite 150 ms.
         assert!(with.commands_ms < without.commands_ms.min(27.0), "{both}");
-        assert!(with.others_ms < 0.8 * without.others_ms, "{both}");
+        assert!(with.others_ms < without.others_ms, "{both}");
         assert!((150.0..170.0).contains(&with.telemetry_ms), "{both}");
         assert!(without.telemetry_ms < 60.0, "{both}");
     }
