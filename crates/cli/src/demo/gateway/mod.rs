@@ -18,9 +18,8 @@ use anabranch::{
     Ticket,
     base::Seed,
     keys,
-    net::emulate::{Emulator, Path, PathSpec},
+    net::emulate::{Emulator, Path},
 };
-use anabranch_link::describe::parse_both;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
@@ -28,11 +27,11 @@ use tokio::{
 };
 
 use self::{database::Database, web::Download};
-use super::stage::{Teller, program, until_ctrl_c};
-use crate::{
-    emulate::load_trace,
-    exit::{Failure, Outcome, print_line},
+use super::{
+    links::{CUT, emulate},
+    stage::{Teller, program, until_ctrl_c},
 };
+use crate::exit::{Failure, Outcome, print_line};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -50,22 +49,6 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Paths: name, trace of the rate to the client, and the other properties of the link.
-const PATHS: [(&str, &str, &str); 3] = [
-    (
-        "3g",
-        "hsdpa-bus.csv",
-        "delay=45 ms, queue=300 ms, jitter=4 ms",
-    ),
-    (
-        "satellite",
-        "starlink-up.csv",
-        "delay=30 ms, queue=120 ms, jitter=3 ms, loss=0.2 %",
-    ),
-    ("fixed", "fixed.csv", "delay=12 ms, queue=150 ms"),
-];
-/// Index of the path that is cut.
-const CUT: usize = 1;
 /// Shares of the download after which the path is cut, and is back.
 const CUT_AT: (f64, f64) = (0.3, 0.6);
 /// Interval between two queries.
@@ -221,25 +204,6 @@ async fn near(
         }
     }
     Ok((forward, [listening[0], listening[1]]))
-}
-
-fn emulate(data: &FilePath, target: SocketAddr, seed: Seed) -> Result<Emulator, Failure> {
-    let mut specs = Vec::new();
-    for (name, trace, rest) in PATHS {
-        let text = format!("rate=trace \"{}\", {rest}", data.join(trace).display());
-        let links = parse_both(&text, &mut load_trace).map_err(|error| {
-            Failure::file(format!(
-                "path {name}: {error}; run this in the repository, or give its data directory with --data"
-            ))
-        })?;
-        specs.push(PathSpec {
-            name: name.to_owned(),
-            listen: ([127, 0, 0, 1], 0).into(),
-            target,
-            links,
-        });
-    }
-    Emulator::start(specs, seed).map_err(Failure::other)
 }
 
 /// Answered queries, in milliseconds.

@@ -3,12 +3,7 @@
 mod report;
 mod streams;
 
-use std::{
-    collections::BTreeMap,
-    net::SocketAddr,
-    path::{Path as FilePath, PathBuf},
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 use anabranch::{
     AllowList, Host, HostConfig, Session, SessionEvent,
@@ -16,21 +11,20 @@ use anabranch::{
     keys,
     net::{
         Clock,
-        emulate::{Emulator, Path, PathSpec},
+        emulate::{Emulator, Path},
         session::Link,
     },
 };
-use anabranch_link::describe::parse_both;
 
 use self::{
     report::{PathRow, Report},
     streams::Tally,
 };
-use super::stage::{Teller, until_ctrl_c};
-use crate::{
-    emulate::load_trace,
-    exit::{Failure, Outcome, print_line},
+use super::{
+    links::{CUT, PATHS, emulate},
+    stage::{Teller, until_ctrl_c},
 };
+use crate::exit::{Failure, Outcome, print_line};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -48,22 +42,6 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Paths: name, trace of the rate, and the other properties of the link.
-const PATHS: [(&str, &str, &str); 3] = [
-    (
-        "3g",
-        "hsdpa-bus.csv",
-        "delay=45 ms, queue=300 ms, jitter=4 ms",
-    ),
-    (
-        "satellite",
-        "starlink-up.csv",
-        "delay=30 ms, queue=120 ms, jitter=3 ms, loss=0.2 %",
-    ),
-    ("fixed", "fixed.csv", "delay=12 ms, queue=150 ms"),
-];
-/// Index of the path that is cut in the middle of the run.
-const CUT: usize = 1;
 /// Interval between two progress lines.
 const EVERY: Duration = Duration::from_secs(1);
 /// Size of the file for each second of the run: about what the paths carry beside the other streams.
@@ -163,22 +141,6 @@ async fn show(arguments: &Arguments) -> Outcome {
     } else {
         Err(Failure::other("the file did not arrive as it was sent"))
     }
-}
-
-fn emulate(data: &FilePath, target: SocketAddr, seed: Seed) -> Result<Emulator, Failure> {
-    let mut specs = Vec::new();
-    for (name, trace, rest) in PATHS {
-        let text = format!("rate=trace \"{}\", {rest}", data.join(trace).display());
-        let links = parse_both(&text, &mut load_trace)
-            .map_err(|error| Failure::file(format!("path {name}: {error}")))?;
-        specs.push(PathSpec {
-            name: name.to_owned(),
-            listen: ([127, 0, 0, 1], 0).into(),
-            target,
-            links,
-        });
-    }
-    Emulator::start(specs, seed).map_err(Failure::other)
 }
 
 /// Cuts the path for the middle fifth of the run; does not return.
