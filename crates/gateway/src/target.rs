@@ -19,7 +19,7 @@ use crate::endpoint::{Endpoint, Host, ParseEndpointError, port_number};
 pub struct Mapping {
     /// Accepting end: an address, not a name; or a Unix socket.
     pub accept: Endpoint,
-    /// Where they are made to. Datagrams if `accept` takes datagrams.
+    /// Target of the connections. Datagrams if `accept` takes datagrams.
     pub to: Endpoint,
 }
 

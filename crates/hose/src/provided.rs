@@ -21,7 +21,7 @@ use crate::{
 /// Largest number of names that a help text lists.
 const LISTED_MAX: usize = 8;
 
-/// What a node or a session supplies to objectives.
+/// Names that a node or a session supplies to objectives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Provided {
     labels: BTreeSet<String>,

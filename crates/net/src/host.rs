@@ -442,7 +442,7 @@ impl Host {
             .unwrap_or_default()
     }
 
-    /// What objectives of a session can refer to now; nothing if there is no such session.
+    /// Names to which objectives of a session can refer now; nothing if there is no such session.
     pub fn provided(&self, session: SessionId) -> Provided {
         self.inner
             .shared

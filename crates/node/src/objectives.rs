@@ -36,7 +36,7 @@ pub enum ObjectivesFileError {
     },
 }
 
-/// What objectives of a node with this configuration can refer to, as far as the configuration states it: labels and fields
+/// Names to which objectives of a node with this configuration can refer, as far as the configuration states it: labels and fields
 /// of declared streams, labels of services and of transfers, technologies and attributes of interfaces. Forwards are the
 /// gateway's, which knows their label.
 pub fn provided(config: &NodeConfig) -> Provided {

@@ -243,7 +243,7 @@ async fn reverse_forwards_of_a_node_follow_its_configuration_and_the_return_of_t
     .await;
 }
 
-/// What was not asked for is not made.
+/// Connections that were not asked for are not made.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_peer_cannot_have_connections_made_that_were_not_asked_for() {
     use anabranch_gateway::wire::{Action, Message};

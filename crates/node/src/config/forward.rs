@@ -20,7 +20,7 @@ pub struct ForwardLayer {
     pub remote: Option<String>,
     /// Name or ID of the peer.
     pub peer: String,
-    /// Where they are made to, by the other side: `HOST:PORT`, or `unix:PATH`.
+    /// Target of the connections, made by the other side: `HOST:PORT`, or `unix:PATH`.
     pub to: String,
     /// `tcp` or `udp`; absent for Unix sockets on both sides.
     #[serde(default)]

@@ -25,7 +25,7 @@ pub struct GatewayLayer {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SocksLayer {
-    /// Where it listens, `ADDRESS:PORT`.
+    /// Address at which it listens, `ADDRESS:PORT`.
     pub local: String,
     /// Name or ID of the peer that makes the connections for which no rule names another one; absent: these are refused.
     #[serde(default)]

@@ -45,7 +45,7 @@ pub(super) struct LocalKeys {
 }
 
 impl LocalConfig {
-    /// What a reload does not change.
+    /// Keys that a reload does not change.
     pub(crate) fn fixed(&self) -> (&Path, Option<&LocalTcp>, u64) {
         (&self.path, self.tcp.as_ref(), self.memory_bytes)
     }
