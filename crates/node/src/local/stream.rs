@@ -208,10 +208,7 @@ impl Task {
                 self.report_events();
                 self.link.end(handle, End::Delivered);
             }
-            Step::Delivered(Err(failure)) => {
-                self.is_delivering = false;
-                self.sending_failed(&failure);
-            }
+            Step::Delivered(Err(failure)) => self.sending_failed(&failure),
         }
         self.finish_if_asked();
     }
@@ -283,7 +280,6 @@ impl Task {
         self.is_delivering = inbox.closed.is_none();
         drop(inbox);
         if let Err(failure) = self.stream.finish() {
-            self.is_delivering = false;
             self.sending_failed(&failure);
         }
     }
@@ -378,7 +374,8 @@ impl Task {
         self.link.outbox.push_all(&frames);
     }
 
-    /// The sending direction is over without this side's doing.
+    /// The sending direction is over without this side's doing. The application learns of it unless it was notified before, so the
+    /// flags of that direction are still set.
     fn sending_failed(&mut self, failure: &StreamFailure) {
         match failure {
             StreamFailure::Stopped(code) => {

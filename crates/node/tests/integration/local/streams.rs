@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anabranch::{Client, Outgoing, StreamEvent, StreamSpec, local};
+use anabranch::{Client, ClientError, Outgoing, StreamEvent, StreamSpec, local};
 
 use super::{Pair, duplex, echo, id, within};
 
@@ -35,6 +35,32 @@ async fn applications_of_two_nodes_talk_both_ways() {
         let unknown = near.connect("nobody").await.unwrap_err();
         assert!(unknown.to_string().contains("'nobody'"), "{unknown}");
         echoing.abort();
+    })
+    .await;
+}
+
+/// The stop of a stream that this side has finished already may reach the node with any of its news.
+#[tokio::test]
+async fn a_stop_of_a_finished_stream_is_always_reported() {
+    let pair = Pair::start().await;
+    pair.run(async {
+        let near = pair.near.attach().await;
+        let session = pair.session(&near).await;
+        for number in 0..100 {
+            // Nobody takes it.
+            let stream = session.open_stream(StreamSpec::messages("echo")).await;
+            let stream = stream.unwrap();
+            let sent = stream.send("x").await;
+            let ended = async {
+                sent?;
+                stream.finish()?;
+                stream.delivered().await
+            };
+            let ended = within(ended).await;
+            // The peer's node may have received it before it refused.
+            let is_known = matches!(ended, Ok(()) | Err(ClientError::Stopped(_)));
+            assert!(is_known, "{number}: {ended:?}");
+        }
     })
     .await;
 }
