@@ -5,15 +5,17 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
+use anabranch::Session;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
 };
 
 use crate::{
-    credit::Pools,
+    credit::{Pool, Pools},
     limits::{CONNECTIONS_MAX, Timeouts},
     notice::Notices,
+    outage::{Outage, Outages},
     register::Register,
     rules::Rules,
 };
@@ -23,6 +25,7 @@ use crate::{
 pub(crate) struct Means {
     pub(crate) notices: Notices,
     pub(crate) pools: Pools,
+    pub(crate) outages: Outages,
     pub(crate) rules: Rules,
     pub(crate) register: Register,
     pub(crate) timeouts: Timeouts,
@@ -34,9 +37,27 @@ impl Means {
         Self {
             notices,
             pools: Pools::default(),
+            outages: Outages::default(),
             rules: Rules::default(),
             register: Register::default(),
             timeouts: Timeouts::default(),
+        }
+    }
+}
+
+/// State that the connections of a session share. Clones share it; it does not keep the session open.
+#[derive(Clone, Debug)]
+pub(crate) struct OfSession {
+    pub(crate) pool: Pool,
+    pub(crate) outage: Outage,
+}
+
+impl Means {
+    /// What the connections of a session share. Must be called within a runtime.
+    pub(crate) fn of(&self, session: &Session) -> OfSession {
+        OfSession {
+            pool: self.pools.of(session.id()),
+            outage: self.outages.of(session, &self.timeouts, &self.notices),
         }
     }
 }

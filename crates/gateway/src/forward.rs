@@ -176,9 +176,9 @@ async fn carry(accepted: Accepted, route: &Route, means: &Means) -> Result<(), R
         opened = open(&choice, to, &route.action, &means.notices, by) => opened?,
         _ = socket.failed() => return Ok(()),
     };
-    let pool = means.pools.of(session.id());
+    let shared = means.of(&session);
     drop(session);
-    let relaying = relay(socket, &stream, Phase::Asked { by }, pool, &flow);
+    let relaying = relay(socket, &stream, Phase::Asked { by }, shared, &flow);
     let result = tokio::select! {
         result = relaying => result,
         () = choice.service.watch(&stream, to, &means.notices) => Ok(()),

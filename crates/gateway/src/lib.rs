@@ -12,6 +12,7 @@
 //! | `credit` | receive windows of connections, and what a session's connections share |
 //! | `socket` | TCP and Unix connections behind one type |
 //! | `relay` | bytes between a connection and its stream |
+//! | `outage` | sessions without a path that works, after which connections end |
 //! | `connect` | resolution, check and connection at the far side |
 //! | [`serve`] | the service that does what peers ask for |
 //! | `listener` | accepting connections, whatever the limit of files |
@@ -40,6 +41,7 @@ pub mod forward;
 pub mod limits;
 mod listener;
 pub mod notice;
+mod outage;
 mod register;
 mod relay;
 pub mod reverse;

@@ -27,40 +27,60 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Timeouts of a gateway, which a reload may change. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Timeouts(Arc<Mutex<(Duration, Duration)>>);
+pub struct Timeouts(Arc<Mutex<Given>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    connect: Duration,
+    flow: Duration,
+    outage: Duration,
+}
+
+impl From<&GatewayConfig> for Given {
+    fn from(config: &GatewayConfig) -> Self {
+        Self {
+            connect: config.connect_timeout,
+            flow: config.flow_timeout,
+            outage: config.outage_timeout,
+        }
+    }
+}
 
 impl Default for Timeouts {
     fn default() -> Self {
-        let preset = GatewayConfig::default();
-        let timeouts = (preset.connect_timeout, preset.flow_timeout);
-        Self(Arc::new(Mutex::new(timeouts)))
+        let preset = Given::from(&GatewayConfig::default());
+        Self(Arc::new(Mutex::new(preset)))
     }
 }
 
 impl Timeouts {
-    fn get(&self) -> (Duration, Duration) {
+    fn get(&self) -> Given {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes them, for connections and flows that begin from now on.
+    /// Changes them, for connections, flows and outages that begin from now on.
     pub fn set(&self, config: &GatewayConfig) {
-        let timeouts = (config.connect_timeout, config.flow_timeout);
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = timeouts;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = config.into();
     }
 
     /// Time in which a new connection must be made: session, request, and answer of the peer.
     pub fn connect(&self) -> Duration {
-        self.get().0
+        self.get().connect
     }
 
     /// Time without a datagram after which the accepting side ends a flow.
     pub fn flow(&self) -> Duration {
-        self.get().1
+        self.get().flow
     }
 
     /// The same at the connecting side, which lets the other one decide.
     pub fn flow_far(&self) -> Duration {
-        2 * self.get().1
+        2 * self.get().flow
+    }
+
+    /// Time without a path to the peer after which connections end.
+    pub fn outage(&self) -> Duration {
+        self.get().outage
     }
 }
 

@@ -1,6 +1,6 @@
 //! Notices: what happens in a gateway, for logs and progress lines.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use anabranch::PromiseEvent;
 
@@ -54,6 +54,8 @@ pub enum Notice {
         /// The cause.
         cause: String,
     },
+    /// A session has had no path for this time; its connections were reset.
+    Outage(Duration),
     /// A session with the peer is open.
     Connected,
     /// There is no session with the peer, for this cause; it is dialled again.
@@ -75,6 +77,7 @@ impl Notice {
                 _ => "promise",
             },
             Self::Paused { .. } => "paused",
+            Self::Outage(_) => "outage",
             Self::Connected => "connected",
             Self::Disconnected(_) => "disconnected",
         }
@@ -108,6 +111,11 @@ impl fmt::Display for Notice {
             Self::Paused { at, cause } => {
                 write!(f, "accepting no connections at {at} for a second: {cause}")
             }
+            Self::Outage(after) => write!(
+                f,
+                "no path to the peer for {} s: connections are reset",
+                after.as_secs()
+            ),
             Self::Connected => f.write_str("the peer answers"),
             Self::Disconnected(cause) => {
                 write!(f, "no session with the peer: {cause}; dialling again")

@@ -14,8 +14,10 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tokio::{sync::Notify, time::timeout_at};
 
 use crate::{
-    credit::{Overrun, Pool, Window},
+    connections::OfSession,
+    credit::{Overrun, Window},
     error::{Code, Refusal},
+    outage::Outage,
     register::Registered,
     socket::Socket,
     wire::{CODE_PROTOCOL, CODE_RESET, DATA, INITIAL_CREDIT, LAST, Message, WireError},
@@ -42,6 +44,9 @@ pub(crate) enum Broken {
     /// As above.
     #[error("the peer does not keep to the protocol: a message out of place")]
     Order,
+    /// No path worked for too long.
+    #[error("no path to the peer for {} s", .0.as_secs())]
+    Outage(Duration),
     /// The peer did not make the connection.
     #[error("{0}")]
     Refused(Refusal),
@@ -71,10 +76,10 @@ pub(crate) async fn relay(
     socket: Socket,
     stream: &Stream,
     phase: Phase,
-    pool: Pool,
+    shared: OfSession,
     flow: &Registered,
 ) -> Result<(), Broken> {
-    let result = carry(&socket, stream, phase, pool, flow).await;
+    let result = carry(&socket, stream, phase, shared, flow).await;
     match &result {
         Ok(()) => socket.close(),
         Err(broken) => {
@@ -97,7 +102,7 @@ async fn carry(
     socket: &Socket,
     stream: &Stream,
     phase: Phase,
-    pool: Pool,
+    OfSession { pool, outage }: OfSession,
     flow: &Registered,
 ) -> Result<(), Broken> {
     let credit = Credit {
@@ -132,7 +137,7 @@ async fn carry(
         result = both => result,
         error = socket.failed() => Err(error.into()),
         failure = stopped(stream) => Err(failure.into()),
-        refusal = unanswered(phase, &answered) => Err(Broken::Refused(refusal)),
+        broken = out_of_reach(phase, &answered, &outage) => Err(broken),
     };
     match result {
         // Both programs have all bytes, and the end behind them. The session may end early, or the connection be reset.
@@ -144,14 +149,14 @@ async fn carry(
     Ok(())
 }
 
-/// Waits until a request was not answered in time.
-async fn unanswered(phase: Phase, answered: &Notify) -> Refusal {
+/// Waits until the peer has not answered the request in time, or, after its answer, was out of reach for too long.
+async fn out_of_reach(phase: Phase, answered: &Notify, outage: &Outage) -> Broken {
     if let Phase::Asked { by } = phase
         && timeout_at(by, answered.notified()).await.is_err()
     {
-        return no_answer();
+        return Broken::Refused(no_answer());
     }
-    std::future::pending().await
+    Broken::Outage(outage.too_long().await)
 }
 
 /// Refusal of a connection for which the peer does not answer.

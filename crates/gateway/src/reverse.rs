@@ -10,7 +10,7 @@ use std::{
 };
 
 use anabranch::{
-    Session, Stream,
+    Session, Stream, StreamFailure,
     base::{NodeId, SessionId},
 };
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use tokio::{sync::watch, time::timeout};
 
 use crate::{
     connect::{Allowed, connect, open_flow},
-    connections::{Connections, Means},
+    connections::{Connections, Means, OfSession},
     endpoint::Endpoint,
     error::{Code, Refusal},
     flow::{self, refuse},
@@ -32,7 +32,7 @@ use crate::{
     service::{LIFETIME, Service},
     target::Mapping,
     uplink::OneSession,
-    wire::{Action, CODE_PROTOCOL, LABEL, Message},
+    wire::{Action, CODE_PROTOCOL, CODE_RESET, LABEL, Message},
 };
 
 /// A listener that a peer asks for.
@@ -86,12 +86,29 @@ pub(crate) async fn listen(
     if stream.send(answer).await.is_err() {
         return Ok(());
     }
+    let outage = means.of(session).outage;
     tokio::select! {
         () = forward.run(Switch::new(route)) => {}
         // Nothing is sent on it: this waits for its end.
         _ = stream.recv() => {}
+        // The peer asks again when it is back. If it was restarted, it needs the address.
+        _ = outage.too_long() => abort(stream, CODE_RESET),
     }
     Ok(())
+}
+
+/// Waits for the end of a listener at a peer, and returns it as a refusal.
+pub(crate) async fn end_of(control: &Stream, session: &Session) -> Refusal {
+    // Nothing more is sent on it.
+    let end = control.recv().await;
+    match (session.close_reason(), end) {
+        (Some(reason), _) => Refusal::new(Code::Unreachable, reason.to_string()),
+        (None, Err(StreamFailure::Reset(CODE_RESET))) => {
+            let text = "the peer has ended the listener after an outage";
+            Refusal::new(Code::TimedOut, text)
+        }
+        (None, _) => Refusal::new(Code::NotAllowed, "the peer has ended the listener"),
+    }
 }
 
 /// Connections that peers accept for this node.
@@ -110,27 +127,30 @@ impl Reverse {
         }
     }
 
-    /// Asks the peer of a session for all listeners, and makes the connections that arrive, until the session is over or the peer
-    /// ends a listener.
+    /// Asks the peer of a session for all listeners, again after outages, and makes the connections that arrive, until the session is
+    /// over or the peer ends a listener.
     ///
     /// # Errors
     /// The peer refuses one of them.
     pub async fn serve(&self, session: &Session) -> Result<(), Refusal> {
-        let mut controls = Vec::new();
         let notices = self.connections.notices();
         let asking = async {
-            for (number, (mapping, service)) in (0..).zip(&self.mappings) {
-                controls.push(ask(session, number, mapping, service, notices).await?);
-            }
-            for control in &controls {
-                // Nothing more is sent on it: this waits for its end.
-                let _ = control.recv().await;
-                if session.close_reason().is_none() {
-                    let text = "the peer has ended a listener";
-                    return Err(Refusal::new(Code::NotAllowed, text));
+            while !self.mappings.is_empty() {
+                let mut controls = Vec::new();
+                for (number, (mapping, service)) in (0..).zip(&self.mappings) {
+                    controls.push(ask(session, number, mapping, service, notices).await?);
+                }
+                // An outage ends all of them.
+                for control in &controls {
+                    let end = end_of(control, session).await;
+                    match end.code {
+                        Code::TimedOut => {}
+                        // The end of the session ends the other branch.
+                        Code::Unreachable => pending().await,
+                        _ => return Err(end),
+                    }
                 }
             }
-            // The end of the session ends the other branch.
             pending().await
         };
         tokio::select! {
@@ -154,7 +174,7 @@ impl Reverse {
                 .collect();
             let (means, from) = (
                 self.connections.means().clone(),
-                (session.id(), session.peer()),
+                (self.connections.means().of(session), session.peer()),
             );
             self.connections.spawn(async move {
                 let _place = place;
@@ -220,7 +240,7 @@ async fn arrived(
     stream: &Stream,
     targets: &[Endpoint],
     means: &Means,
-    from: (SessionId, NodeId),
+    from: (OfSession, NodeId),
 ) -> Result<(), (Option<Endpoint>, Refusal)> {
     let first = timeout(REQUEST_TIMEOUT, stream.recv()).await;
     let Ok(Ok(Some(first))) = first else {
@@ -251,7 +271,7 @@ pub(crate) async fn make(
     target: &Endpoint,
     datagram: Option<Bytes>,
     means: &Means,
-    (session, peer): (SessionId, NodeId),
+    (shared, peer): (OfSession, NodeId),
 ) -> Result<(), Refusal> {
     if target.is_udp() {
         let (socket, _) = open_flow(target, Allowed::All).await?;
@@ -263,8 +283,7 @@ pub(crate) async fn make(
     let flow = means.register.enter(Begun::of_peer(peer, target));
     let answer = Message::Answer(Ok(String::new())).encode();
     if stream.send(answer).await.is_ok()
-        && let Err(broken) =
-            relay(socket, stream, Phase::Open, means.pools.of(session), &flow).await
+        && let Err(broken) = relay(socket, stream, Phase::Open, shared, &flow).await
     {
         tracing::debug!(%broken, "a connection ended");
     }

@@ -202,7 +202,7 @@ impl Server {
                     let text = "this node has not asked for these connections";
                     return Err(Refusal::new(Code::NotAllowed, text));
                 };
-                let from = (session.id(), peer);
+                let from = (self.means.of(session), peer);
                 reverse::make(stream, &target, datagram, &self.means, from).await
             }
         }
@@ -227,9 +227,9 @@ impl Server {
         if stream.send(answer).await.is_err() {
             return Ok(());
         }
-        let pool = self.means.pools.of(session.id());
+        let shared = self.means.of(session);
         let flow = self.means.register.enter(Begun::of_peer(peer, &target));
-        let relaying = relay(socket, stream, Phase::Open, pool, &flow);
+        let relaying = relay(socket, stream, Phase::Open, shared, &flow);
         tokio::select! {
             result = relaying => {
                 if let Err(broken) = result {

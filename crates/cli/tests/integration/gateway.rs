@@ -11,6 +11,7 @@ use std::{
 use serde_json::Value;
 
 use crate::harness::{Running, command, configure, free_port, keygen, node, private_folder};
+mod outage;
 mod rules;
 mod silence;
 

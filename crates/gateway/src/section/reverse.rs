@@ -10,10 +10,10 @@ use tokio::{
 use super::setting::ForwardSetting;
 use crate::{
     endpoint::Endpoint,
-    error::{Code, Refusal},
+    error::Refusal,
     limits::SESSION_WAIT,
     notice::{Notice, Notices},
-    reverse::{Expected, ask},
+    reverse::{Expected, ask, end_of},
     service::Service,
     uplink::Uplink,
 };
@@ -77,11 +77,7 @@ impl<U: Uplink> Asking<U> {
             Err(refusal) => return refusal,
         };
         *is_open = true;
-        // Nothing more is sent on it: this waits for its end. The session stays open for it.
-        let _ = control.recv().await;
-        match session.close_reason() {
-            Some(reason) => Refusal::new(Code::Unreachable, reason.to_string()),
-            None => Refusal::new(Code::NotAllowed, "the peer has ended it"),
-        }
+        // The session stays open for it.
+        end_of(&control, &session).await
     }
 }

@@ -355,10 +355,10 @@ impl Client<'_> {
         };
         let reply = codec::reply(Ok(Endpoint::tcp(([0, 0, 0, 0], 0).into())));
         socket.write_all(&reply, || ()).await?;
-        let pool = means.pools.of(session.id());
+        let shared = means.of(&session);
         drop(session);
         tokio::select! {
-            result = relay(socket, &stream, Phase::Open, pool, &flow) => {
+            result = relay(socket, &stream, Phase::Open, shared, &flow) => {
                 if let Err(broken) = result {
                     tracing::debug!(%broken, "a connection ended");
                 }

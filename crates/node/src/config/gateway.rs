@@ -19,6 +19,8 @@ pub struct GatewayLayer {
     pub connect_timeout: Option<String>,
     /// Time without a datagram after which a flow ends.
     pub flow_timeout: Option<String>,
+    /// Time without a path to the peer after which connections end.
+    pub outage_timeout: Option<String>,
 }
 
 /// A SOCKS5 server.
@@ -50,6 +52,8 @@ pub struct GatewayConfig {
     pub connect_timeout: Duration,
     /// Time without a datagram after which a flow ends, 1 s to 1 h.
     pub flow_timeout: Duration,
+    /// Time without a path to the peer after which connections end, 1 s to 1 h.
+    pub outage_timeout: Duration,
 }
 
 impl Default for GatewayConfig {
@@ -58,6 +62,7 @@ impl Default for GatewayConfig {
             socks: Vec::new(),
             connect_timeout: Duration::from_secs(30),
             flow_timeout: Duration::from_secs(60),
+            outage_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -76,6 +81,7 @@ impl GatewayLayer {
             socks: self.socks.or(below.socks),
             connect_timeout: self.connect_timeout.or(below.connect_timeout),
             flow_timeout: self.flow_timeout.or(below.flow_timeout),
+            outage_timeout: self.outage_timeout.or(below.outage_timeout),
         }
     }
 
@@ -106,6 +112,12 @@ impl GatewayLayer {
             &self.flow_timeout,
             |text| from_to(text, 3600, "1 s to 1 h"),
         )?;
+        set(
+            &mut config.outage_timeout,
+            "gateway.outage_timeout",
+            &self.outage_timeout,
+            |text| from_to(text, 3600, "1 s to 1 h"),
+        )?;
         Ok(config)
     }
 }
@@ -116,21 +128,25 @@ mod tests {
 
     #[test]
     fn timeouts_have_defaults_and_ranges() {
-        let layer = |connect: &str, flow: &str| GatewayLayer {
+        let layer = |connect: &str, flow: &str, outage: &str| GatewayLayer {
             connect_timeout: Some(connect.to_owned()),
             flow_timeout: Some(flow.to_owned()),
+            outage_timeout: Some(outage.to_owned()),
             ..GatewayLayer::default()
         };
-        let config = layer("2 s", "1 h").resolve().unwrap();
+        let config = layer("2 s", "1 h", "5 min").resolve().unwrap();
         assert_eq!(config.connect_timeout, Duration::from_secs(2));
         assert_eq!(config.flow_timeout, Duration::from_secs(3600));
+        assert_eq!(config.outage_timeout, Duration::from_secs(300));
         let preset = GatewayLayer::default().resolve().unwrap();
         assert_eq!(preset, GatewayConfig::default());
         for (layer, key) in [
-            (layer("500 ms", "1 s"), "gateway.connect_timeout"),
-            (layer("6 min", "1 s"), "gateway.connect_timeout"),
-            (layer("1 s", "2 h"), "gateway.flow_timeout"),
-            (layer("1 s", "1"), "gateway.flow_timeout"),
+            (layer("500 ms", "1 s", "1 s"), "gateway.connect_timeout"),
+            (layer("6 min", "1 s", "1 s"), "gateway.connect_timeout"),
+            (layer("1 s", "2 h", "1 s"), "gateway.flow_timeout"),
+            (layer("1 s", "1", "1 s"), "gateway.flow_timeout"),
+            (layer("1 s", "1 s", "0 s"), "gateway.outage_timeout"),
+            (layer("1 s", "1 s", "61 min"), "gateway.outage_timeout"),
         ] {
             let error = layer.resolve().unwrap_err().to_string();
             assert!(error.starts_with(key), "{error}");

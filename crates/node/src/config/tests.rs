@@ -67,6 +67,7 @@ fn every_key_of_the_example_shows_its_default() {
         "policy",
         "timeout",
         "connect_timeout",
+        "outage_timeout",
         "stream_window",
         "session_window",
         "send_buffer",

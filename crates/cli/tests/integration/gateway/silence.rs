@@ -7,7 +7,7 @@ use std::process::Command;
 use super::*;
 
 /// Stops a process, or lets it go on.
-fn signal(process: &Running, name: &str) {
+pub(super) fn signal(process: &Running, name: &str) {
     let pid = process.id().to_string();
     let sent = Command::new("kill").args([name, &pid]).status().unwrap();
     assert!(sent.success());
