@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anabranch_base::Rate;
 use anabranch_session::{Guarantee, StreamSpec};
 
-use super::{Policy, pace::Pace};
+use super::Policy;
 use crate::{
     config::LocalLimits,
     local::message::{ErrorBody, LimitBody},
+    pace::Pace,
 };
 
 /// What the applications of a user have, all of them together.

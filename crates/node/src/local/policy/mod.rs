@@ -4,11 +4,9 @@
 //! |---|---|
 //! | `mod` | [`Policy`]: the table of users in force, changed by a reload |
 //! | `account` | what the applications of one user have |
-//! | `pace` | the rate at which they send |
 //! | `users` | users by name and number, and the part that follows reloads |
 
 mod account;
-mod pace;
 mod users;
 
 use std::{

@@ -1,4 +1,4 @@
-//! Rate at which the applications of a user send: a token bucket whose content may fall below zero, by one batch of each stream.
+//! Pace: the rate at which several senders together may send, as a token bucket. Its content may fall below zero, by one batch of each.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -10,12 +10,12 @@ use tokio::time::Instant;
 
 /// Time for which the bucket holds the rate.
 const DEPTH: Duration = Duration::from_millis(250);
-/// Bytes that it holds at least, so that a slow user can send a message at once.
+/// Bytes that it holds at least, so that a slow sender can send a message at once.
 const DEPTH_BYTES_MIN: i64 = 16 << 10;
 
-/// Pace of a user.
+/// Pace of senders that share a rate.
 #[derive(Debug, Default)]
-pub(super) struct Pace(Mutex<Bucket>);
+pub struct Pace(Mutex<Bucket>);
 
 impl Pace {
     fn lock(&self) -> MutexGuard<'_, Bucket> {
@@ -24,7 +24,7 @@ impl Pace {
 
     /// Waits until there is something in the bucket. `rate` is asked for the rate in force; `None`: any. A wait that is given up and
     /// begun again loses nothing.
-    pub(super) async fn ready(&self, rate: impl Fn() -> Option<Rate>) {
+    pub async fn ready(&self, rate: impl Fn() -> Option<Rate>) {
         while let Some(rate) = rate() {
             let wait = self.lock().wait(Instant::now(), rate);
             if wait.is_zero() {
@@ -35,7 +35,8 @@ impl Pace {
         }
     }
 
-    pub(super) fn sent(&self, rate: Rate, bytes: u64) {
+    /// Counts bytes that were sent.
+    pub fn sent(&self, rate: Rate, bytes: u64) {
         self.lock().take(Instant::now(), rate, bytes);
     }
 }
