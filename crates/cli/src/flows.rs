@@ -114,12 +114,13 @@ fn rules(rows: &[Value]) -> Vec<String> {
             text(row, "action").to_owned(),
             row["flows"].to_string(),
             row["denied"].to_string(),
+            row["open"].to_string(),
             bytes(row, "sent_bytes"),
             bytes(row, "received_bytes"),
         ]
     };
     let head = [
-        "rule", "match", "action", "flows", "denied", "sent", "received",
+        "rule", "match", "action", "flows", "denied", "open", "sent", "received",
     ];
     with_heading(&head, rows.iter().map(cells))
 }

@@ -63,6 +63,11 @@ pub(crate) async fn ask(
         let adu = tokio::select! {
             datagram = datagrams.recv() => {
                 let Some(datagram) = datagram else { return Ok(()) };
+                idle_at = Instant::now() + idle;
+                // What exceeds the rate of its rule is dropped, as by a slow network.
+                if !flow.is_ready() {
+                    continue;
+                }
                 flow.sent(datagram.len() - 1);
                 let message = match is_answered {
                     true => datagram,
@@ -73,7 +78,6 @@ pub(crate) async fn ask(
                     .encode(),
                 };
                 offer(stream, message).map_err(failed)?;
-                idle_at = Instant::now() + idle;
                 continue;
             }
             adu = stream.recv() => adu,

@@ -140,7 +140,7 @@ async fn carry(
         source: &source,
         dscp,
     };
-    let choice = chooser.choose(&means.rules, facts).await?;
+    let choice = chooser.choose(means, facts).await?;
     let flow = means.register.enter(Begun::by(&choice, source, to));
     let session = choice
         .uplink

@@ -167,7 +167,7 @@ async fn carry(accepted: Accepted, route: &Route, means: &Means) -> Result<(), R
         dscp: None,
     };
     let choice = tokio::select! {
-        choice = route.chooser.choose(&means.rules, facts) => choice?,
+        choice = route.chooser.choose(means, facts) => choice?,
         // The program did not wait.
         _ = socket.failed() => return Ok(()),
     };

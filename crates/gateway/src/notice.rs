@@ -40,6 +40,13 @@ pub enum Notice {
         /// The reason, and what could be promised instead.
         refusal: anabranch::Refusal,
     },
+    /// A flow is carried without the promise that its service asks for, because the flows of its rule have what they may have.
+    OverLimit {
+        /// The target.
+        to: Endpoint,
+        /// The limit.
+        cause: String,
+    },
     /// The promise of a flow has changed.
     Promise {
         /// The target.
@@ -70,6 +77,7 @@ impl Notice {
             Self::Failed { .. } => "failed",
             Self::NotListening { .. } => "not_listening",
             Self::NotPromised { .. } => "not_promised",
+            Self::OverLimit { .. } => "over_limit",
             Self::Promise { event, .. } => match event {
                 PromiseEvent::Promised(_) => "promised",
                 PromiseEvent::Warned(_) => "promise_warned",
@@ -106,6 +114,9 @@ impl fmt::Display for Notice {
                     f,
                     "carrying the flow to {to} without its promise for now: {refusal}"
                 )
+            }
+            Self::OverLimit { to, cause } => {
+                write!(f, "carrying the flow to {to} without its promise: {cause}")
             }
             Self::Promise { to, event } => write!(f, "flow to {to} {event}"),
             Self::Paused { at, cause } => {
@@ -144,7 +155,7 @@ impl Notices {
     pub fn to_log() -> Self {
         Self::new(|notice| match notice {
             Notice::Listening { .. } | Notice::Connected => tracing::info!("{notice}"),
-            Notice::NotPromised { .. } | Notice::Promise { .. } => {
+            Notice::NotPromised { .. } | Notice::OverLimit { .. } | Notice::Promise { .. } => {
                 anabranch::net::limited!(info, "{notice}");
             }
             _ => anabranch::net::limited!(warn, "{notice}"),

@@ -108,7 +108,21 @@ impl Registered {
         self.entry.traffic.add_sent(bytes);
         if let Some(rule) = &self.entry.begun.rule {
             rule.traffic().add_sent(bytes);
+            rule.account().sent(bytes);
         }
+    }
+
+    /// Waits until the rate of its rule permits to send.
+    pub(crate) async fn ready(&self) {
+        if let Some(rule) = &self.entry.begun.rule {
+            rule.account().ready().await;
+        }
+    }
+
+    /// True if the rate of its rule permits to send now.
+    pub(crate) fn is_ready(&self) -> bool {
+        let rule = self.entry.begun.rule.as_ref();
+        rule.is_none_or(|rule| rule.account().is_ready())
     }
 
     /// Counts bytes of the peer.

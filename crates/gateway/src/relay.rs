@@ -211,6 +211,7 @@ async fn send(
     let mut size = PIECE_BYTES.0;
     loop {
         let left = credit.after(sent).await;
+        flow.ready().await;
         socket.readable().await?;
         let limit = usize::try_from(left).unwrap_or(usize::MAX).min(size);
         let Some(mut piece) = read(socket, limit)? else {

@@ -3,9 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{
+    connections::Means,
     endpoint::Endpoint,
     error::{Code, Refusal},
-    rules::{Facts, Rule, Rules},
+    notice::Notice,
+    rules::{Exceeded, Facts, Lease, Rule},
     service::{Service, Services},
     uplink::{Exits, OnlyExit, Uplink},
     wire::Action,
@@ -26,6 +28,8 @@ pub(crate) struct Choice {
     pub(crate) rule: Option<Arc<Rule>>,
     pub(crate) service: Arc<Service>,
     pub(crate) uplink: Arc<dyn Uplink>,
+    /// Its place under the limits of the rule.
+    _lease: Option<Lease>,
 }
 
 impl Chooser {
@@ -37,25 +41,46 @@ impl Chooser {
     /// The choice for a flow.
     ///
     /// # Errors
-    /// A rule refuses the flow, or there is no peer for it.
-    pub(crate) async fn choose(&self, rules: &Rules, facts: Facts<'_>) -> Result<Choice, Refusal> {
+    /// A rule refuses the flow, its limits do, or there is no peer for it.
+    pub(crate) async fn choose(&self, means: &Means, facts: Facts<'_>) -> Result<Choice, Refusal> {
         if let Some(services) = &self.services {
             return Ok(Choice {
                 rule: None,
                 service: services.of(facts.target),
                 uplink: self.exits.exit(None)?,
+                _lease: None,
             });
         }
-        let rule = rules.decide(&facts).await;
+        let rule = means.rules.decide(&facts).await;
         let Some(services) = rule.services() else {
             let name = rule.name().unwrap_or_default();
             let text = format!("rule {name} of this node refuses it");
             return Err(Refusal::new(Code::NotAllowed, text));
         };
+        let uplink = self.exits.exit(rule.peer())?;
+        let exceeded = |exceeded: Exceeded| {
+            rule.count_denied();
+            let name = rule.name().unwrap_or_default();
+            let text = format!("rule {name} of this node refuses it: {exceeded}");
+            Refusal::new(Code::TooMany, text)
+        };
+        let mut service = services.of(facts.target);
+        let mut lease = rule.account().enter().map_err(exceeded)?;
+        if let Some(asked) = service.promised_rate()
+            && let Err(error) = lease.promise(asked)
+        {
+            service = service
+                .without_promise()
+                .ok_or_else(|| exceeded(error.clone()))?;
+            let (to, rule) = (facts.target.clone(), rule.name().unwrap_or_default());
+            let cause = format!("rule {rule}: {error}");
+            means.notices.show(&Notice::OverLimit { to, cause });
+        }
         Ok(Choice {
-            service: services.of(facts.target),
-            uplink: self.exits.exit(rule.peer())?,
+            service,
+            uplink,
             rule: Some(rule),
+            _lease: Some(lease),
         })
     }
 }

@@ -7,7 +7,8 @@
 use std::{sync::Arc, time::Duration};
 
 use anabranch::{
-    DropOrder, Order, Profile, Session, Stream, StreamFailure, StreamSpec,
+    DropOrder, Guarantee, Order, Profile, Session, Stream, StreamFailure, StreamSpec,
+    base::Rate,
     config::ConfigError,
     spec::{ServiceText, SpecText},
 };
@@ -164,6 +165,23 @@ impl Service {
     /// The service in words.
     pub fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    /// The rate of the promise that is asked for.
+    pub(crate) fn promised_rate(&self) -> Option<Rate> {
+        let guarantee = self.spec.guarantee.as_deref();
+        guarantee.map(Guarantee::required)
+    }
+
+    /// The same service without its promise; `None`: a flow without it is refused.
+    pub(crate) fn without_promise(&self) -> Option<Arc<Self>> {
+        let spec = StreamSpec {
+            guarantee: None,
+            ..self.spec.clone()
+        };
+        let name = format!("{}, not promised", self.name).into();
+        let waits = self.waits;
+        waits.then(|| Arc::new(Self { spec, waits, name }))
     }
 
     /// True if a promise is asked for.

@@ -35,6 +35,11 @@ impl Pace {
         }
     }
 
+    /// True if there is something in the bucket.
+    pub fn is_ready(&self, rate: Rate) -> bool {
+        self.lock().wait(Instant::now(), rate).is_zero()
+    }
+
     /// Counts bytes that were sent.
     pub fn sent(&self, rate: Rate, bytes: u64) {
         self.lock().take(Instant::now(), rate, bytes);

@@ -123,6 +123,11 @@ fn row(notice: &Notice) -> String {
             row["text"] = json!(refusal.to_string());
             offer(&mut row, refusal);
         }
+        Notice::OverLimit { to, cause } => {
+            row["to"] = json!(to.to_string());
+            row["text"] = json!(cause);
+        }
+        Notice::Outage(after) => row["text"] = json!(format!("no path for {} s", after.as_secs())),
         Notice::Promise { to, event } => {
             row["to"] = json!(to.to_string());
             row["text"] = json!(event.to_string());

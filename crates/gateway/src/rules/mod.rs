@@ -5,8 +5,10 @@
 //! | `mod` | [`Rules`]: the rules in force, the decision about a flow, counters |
 //! | `read` | rules from their texts |
 //! | `matching` | the flows that a rule is for |
+//! | `account` | what the flows of a rule have, all of them together, and its limits |
 //! | `process` | the program at the other end of a local socket |
 
+mod account;
 mod matching;
 mod process;
 mod read;
@@ -18,8 +20,11 @@ use std::sync::{
 
 use anabranch::{base::NodeId, config::RuleLayer, daemon::RuleReport};
 
-pub(crate) use self::matching::Facts;
-use self::matching::Matching;
+use self::{account::Limits, matching::Matching};
+pub(crate) use self::{
+    account::{Account, Exceeded, Lease},
+    matching::Facts,
+};
 pub use self::{process::socket_row, read::RulesError};
 use crate::{register::Traffic, service::Services};
 
@@ -46,10 +51,17 @@ pub(crate) struct Rule {
     flows: AtomicU64,
     denied: AtomicU64,
     traffic: Traffic,
+    account: Arc<Account>,
 }
 
 impl Rule {
-    fn new(name: Option<&str>, matching: Matching, action: Action, text: RuleLayer) -> Self {
+    fn new(
+        name: Option<&str>,
+        matching: Matching,
+        action: Action,
+        limits: Limits,
+        text: RuleLayer,
+    ) -> Self {
         Self {
             name: name.map(Into::into),
             matching,
@@ -58,6 +70,7 @@ impl Rule {
             flows: AtomicU64::new(0),
             denied: AtomicU64::new(0),
             traffic: Traffic::default(),
+            account: Arc::new(Account::new(limits)),
         }
     }
 
@@ -67,7 +80,8 @@ impl Rule {
             services: Services::preset(),
             peer: None,
         };
-        Self::new(None, Matching::default(), action, RuleLayer::default())
+        let (matching, limits) = (Matching::default(), Limits::default());
+        Self::new(None, matching, action, limits, RuleLayer::default())
     }
 
     pub(crate) fn name(&self) -> Option<String> {
@@ -76,6 +90,10 @@ impl Rule {
 
     pub(crate) fn traffic(&self) -> &Traffic {
         &self.traffic
+    }
+
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        &self.account
     }
 
     /// The services of its flows; `None`: they are refused.
@@ -102,8 +120,13 @@ impl Rule {
     fn count(&self) {
         self.flows.fetch_add(1, Ordering::Relaxed);
         if self.action == Action::Deny {
-            self.denied.fetch_add(1, Ordering::Relaxed);
+            self.count_denied();
         }
+    }
+
+    /// Counts a flow that is refused.
+    pub(crate) fn count_denied(&self) {
+        self.denied.fetch_add(1, Ordering::Relaxed);
     }
 
     fn report(&self) -> RuleReport {
@@ -115,6 +138,8 @@ impl Rule {
         if let Some(peer) = &self.text.peer {
             action += &format!(", by {peer}");
         }
+        action += &self.account.limits().to_string();
+        let used = self.account.used();
         let matches = match &self.name {
             Some(_) => self.text.matches.to_string(),
             None => "all others".to_owned(),
@@ -125,6 +150,8 @@ impl Rule {
             action,
             flows: self.flows.load(Ordering::Relaxed),
             denied: self.denied.load(Ordering::Relaxed),
+            open: used.flows,
+            promised_asked_bps: used.promised_bps,
             sent_bytes,
             received_bytes,
         }
@@ -157,11 +184,18 @@ impl Rules {
         table.clone()
     }
 
-    /// Puts other rules into force, for flows that begin from now on. A rule that was in force before keeps its counters.
+    /// Puts other rules into force, for flows that begin from now on. A rule that was in force before keeps its counters, and one of
+    /// the same name what its open flows have.
     pub fn replace(&self, mut table: Table) {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut before = current.rules.clone();
         for rule in &mut table.rules {
+            let named = before.iter().find(|other| other.name == rule.name);
+            if let (Some(named), Some(rule)) = (named, Arc::get_mut(rule)) {
+                let limits = rule.account.limits();
+                rule.account = named.account.clone();
+                rule.account.set_limits(limits);
+            }
             let same = before
                 .iter()
                 .position(|other| other.is_same(rule) && other.name == rule.name);

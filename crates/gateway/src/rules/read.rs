@@ -1,12 +1,12 @@
 //! Rules from their texts.
 
 use anabranch::{
-    base::NodeId,
+    base::{NodeId, Rate},
     config::{ConfigError, MatchLayer, PortsLayer, RuleLayer},
 };
 
 use super::{
-    Action, Rule, Table,
+    Action, Limits, Rule, Table,
     matching::{Address, Matching, Protocol, Wanted},
 };
 use crate::{
@@ -74,18 +74,22 @@ fn rule(
         return Err(refused("name", &name, reason));
     }
     let matching = matching(&layer.matches)?;
-    let has_effect = layer.service.is_some() || layer.peer.is_some();
+    let limits = limits(layer)?;
+    let is_limited = limits != Limits::default();
+    let has_effect = layer.service.is_some() || layer.peer.is_some() || is_limited;
     let action = match (layer.deny, has_effect) {
         (true, true) => {
-            let reason = "a flow that is refused has no service and no peer; leave them out";
+            let reason =
+                "a flow that is refused has no service, no peer and no limits; leave them out";
             return Err(refused("deny", &true, reason));
         }
         (true, false) => Action::Deny,
         (false, false) => {
             return Err(ConfigError::Missing {
                 key: "service".to_owned(),
-                reason: "give a service, a peer, or deny = true; service = {} is the preset"
-                    .to_owned(),
+                reason:
+                    "give a service, a peer, a limit, or deny = true; service = {} is the preset"
+                        .to_owned(),
             });
         }
         (false, true) => {
@@ -106,7 +110,36 @@ fn rule(
             Action::Carry { services, peer }
         }
     };
-    Ok(Rule::new(Some(name), matching, action, layer.clone()))
+    Ok(Rule::new(
+        Some(name),
+        matching,
+        action,
+        limits,
+        layer.clone(),
+    ))
+}
+
+fn limits(layer: &RuleLayer) -> Result<Limits, ConfigError> {
+    let rate = |key: &str, text: &Option<String>| match text {
+        None => Ok(None),
+        Some(text) => match text.parse::<Rate>() {
+            Ok(rate) => Ok(Some(rate)),
+            Err(error) => Err(refused(key, &text, error.to_string())),
+        },
+    };
+    let limits = Limits {
+        flows: layer.flows_max,
+        promised_rate: rate("promised_rate_max", &layer.promised_rate_max)?,
+        rate: rate("rate_max", &layer.rate_max)?,
+    };
+    let reason = "no flow could send anything; give more, or deny = true";
+    if limits.flows == Some(0) {
+        return Err(refused("flows_max", &0, reason));
+    }
+    if let (Some(Rate::ZERO), Some(text)) = (limits.rate, &layer.rate_max) {
+        return Err(refused("rate_max", &text, reason));
+    }
+    Ok(limits)
 }
 
 fn matching(layer: &MatchLayer) -> Result<Matching, ConfigError> {

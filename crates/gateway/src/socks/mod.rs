@@ -320,7 +320,7 @@ impl Client<'_> {
                 source: &source,
                 dscp: None,
             };
-            let choice = self.settings.chooser.choose(&means.rules, facts).await?;
+            let choice = self.settings.chooser.choose(means, facts).await?;
             let flow = means
                 .register
                 .enter(Begun::by(&choice, source.clone(), &target));

@@ -3,6 +3,7 @@
 
 mod datagrams;
 mod harness;
+mod limits;
 mod reload;
 mod restart;
 mod reverse;

@@ -23,6 +23,12 @@ pub struct RuleLayer {
     pub service: Option<ServiceText>,
     /// Name or ID of the peer that makes the connections of SOCKS.
     pub peer: Option<String>,
+    /// Rate of all promises together that its flows ask for.
+    pub promised_rate_max: Option<String>,
+    /// Rate at which all its flows together may send.
+    pub rate_max: Option<String>,
+    /// Its flows that are open at a time.
+    pub flows_max: Option<u32>,
     /// True if they are refused.
     pub deny: bool,
 }

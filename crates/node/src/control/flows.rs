@@ -38,6 +38,8 @@ pub(super) fn rules(node: Option<&Core>) -> Result<Vec<Value>, String> {
             "action": printable(&rule.action, 2 * NAME_CHARS),
             "flows": rule.flows,
             "denied": rule.denied,
+            "open": rule.open,
+            "promised_asked_bps": rule.promised_asked_bps,
             "sent_bytes": rule.sent_bytes,
             "received_bytes": rule.received_bytes,
         })

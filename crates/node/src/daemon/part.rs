@@ -70,8 +70,12 @@ pub struct RuleReport {
     pub action: String,
     /// Flows that it was the first to match.
     pub flows: u64,
-    /// Of these, the ones that were refused because the rule says so.
+    /// Of these, the ones that were refused because the rule or its limits say so.
     pub denied: u64,
+    /// Flows that are open.
+    pub open: u32,
+    /// Rate of all promises that they ask for, in bit/s.
+    pub promised_asked_bps: u64,
     /// Bytes of programs that were sent to peers.
     pub sent_bytes: u64,
     /// Bytes of peers.
