@@ -70,7 +70,7 @@ const LAYERS: &[Layer] = &[
     engine("media", &["base"]),
     engine("route", &["base", "stats"]),
     engine("overlay", &["base", "stats", "route"]),
-    engine("spec", &["base"]),
+    engine("spec", &["base", "metering"]),
     engine("admission", &["base", "spec", "stats"]),
     engine("estimate", &["base", "spec", "stats"]),
     engine("sched", &["base", "spec", "hose"]),

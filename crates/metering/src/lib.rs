@@ -54,7 +54,7 @@ impl Cost {
 }
 
 /// Unit of what is paid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Unit {
     /// Money, in the operator's currency.
     #[default]
@@ -64,7 +64,7 @@ pub enum Unit {
 }
 
 /// A price: so many millionths for so many bytes; an exact fraction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Price {
     millionths: u64,
     bytes: u64,
@@ -96,6 +96,15 @@ impl Price {
     /// Of one byte, in units of currency or joules.
     pub fn per_byte(self) -> f64 {
         self.millionths as f64 / 1e6 / self.bytes as f64
+    }
+
+    /// True if this is more than another price. Both are of the same unit.
+    pub fn is_above(self, other: Self) -> bool {
+        let (own, others) = (
+            u128::from(self.millionths) * u128::from(other.bytes),
+            u128::from(other.millionths) * u128::from(self.bytes),
+        );
+        own > others
     }
 
     /// Cost of `bytes` from the first on, rounded down.
@@ -186,6 +195,11 @@ impl Model {
     /// Unit of what is paid.
     pub fn unit(&self) -> Unit {
         self.unit
+    }
+
+    /// The price of every byte; `None`: it depends on what was sent before.
+    pub fn only_price(&self) -> Option<Price> {
+        self.last.filter(|_| self.steps.is_empty())
     }
 
     /// Its steps, and the price after them.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, num::NonZeroUsize};
 
 use anabranch_base::SocketId;
 
-use crate::{Meter, Period, Price};
+use crate::{Meter, Period, Price, Unit};
 
 /// Reserve of a cap, in packets of the largest size: a socket is left when less is left, and what
 /// remains is for saying so. Not a byte is sent beyond the cap itself.
@@ -31,6 +31,8 @@ pub struct Marginal {
     /// Its price: that of the quota while some of it is left, then the next; `None`: nothing may be sent until the
     /// next period.
     pub price: Option<Price>,
+    /// Unit of the price.
+    pub unit: Unit,
 }
 
 impl Marginal {
@@ -38,6 +40,7 @@ impl Marginal {
     pub const FREE: Self = Self {
         is_metered: false,
         price: Some(Price::FREE),
+        unit: Unit::Money,
     };
 }
 
@@ -176,6 +179,7 @@ impl Quotas {
         Marginal {
             is_metered: !meter.model().is_free(),
             price: meter.next_price().map(|(price, _)| price),
+            unit: meter.model().unit(),
         }
     }
 
@@ -328,10 +332,7 @@ mod tests {
     #[test]
     fn the_next_byte_costs_what_the_list_says() {
         let mut quotas = Quotas::new(1_520);
-        let free = Marginal {
-            is_metered: false,
-            price: Some(Price::FREE),
-        };
+        let free = Marginal::FREE;
         assert_eq!(quotas.marginal(SOCKET), free);
         quotas.set(SOCKET, Some(meter("free", 7)));
         assert_eq!(quotas.marginal(SOCKET), free);

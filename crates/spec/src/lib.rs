@@ -31,7 +31,9 @@ pub use correlation::Correlation;
 pub use drop::DropOrder;
 pub use guarantee::{Demand, Grade, Guarantee, GuaranteeError};
 pub use plan::{Assignment, Claim, Plan};
-pub use preference::{ChannelChoice, PathRule, PathTraits, Preferences, Selector, Treatment};
+pub use preference::{
+    ChannelChoice, PathPrice, PathRule, PathTraits, Preferences, Selector, Treatment,
+};
 pub use profile::{ParseProfileError, Profile};
 pub use slot::Slot;
 pub use stream::{

@@ -7,6 +7,8 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
+use anabranch_metering::{Model, Price, Unit};
+
 use crate::{ChannelMask, Priority, StreamSpec};
 
 /// Most rules of one list.
@@ -51,6 +53,15 @@ impl Treatment {
     }
 }
 
+/// What a byte on a path costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PathPrice {
+    /// Money or energy.
+    pub unit: Unit,
+    /// How much of it.
+    pub price: Price,
+}
+
 /// Properties of a path that rules select by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathTraits {
@@ -60,8 +71,8 @@ pub struct PathTraits {
     pub technology: Option<Arc<str>>,
     /// Sending on it costs something, or counts towards a quota or a cap.
     pub is_metered: bool,
-    /// The next byte has a price.
-    pub has_price: bool,
+    /// The price of the next byte; `None`: it has none, as what is left of a quota.
+    pub price: Option<PathPrice>,
 }
 
 /// Paths that a rule is about.
@@ -71,6 +82,8 @@ pub enum Selector {
     Any,
     /// Those on which sending costs something, or counts towards a quota or a cap.
     Metered,
+    /// Those where the next byte has a price in this unit above this one.
+    Price(PathPrice),
     /// Those of this technology, as the node's configuration names it.
     Technology(Arc<str>),
     /// Those of interfaces whose names match the pattern; `*` stands for any characters.
@@ -82,6 +95,9 @@ impl Selector {
         match self {
             Self::Any => true,
             Self::Metered => path.is_metered,
+            Self::Price(limit) => path
+                .price
+                .is_some_and(|own| own.unit == limit.unit && own.price.is_above(limit.price)),
             Self::Technology(name) => path.technology.as_deref() == Some(name),
             Self::Interface(pattern) => {
                 let name = path.interface.as_deref();
@@ -111,7 +127,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
-/// One rule: `never metered`, `prefer interface=eth*`, `backup any`.
+/// One rule: `never metered`, `prefer interface=eth*`, `avoid price>0.02/MB`, `backup any`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PathRule {
     /// The use of the paths.
@@ -120,11 +136,51 @@ pub struct PathRule {
     pub selector: Selector,
 }
 
+/// As a selector: `price`, `price>0.02/MB`, `energy`, `energy>0.5J/MB`.
+impl fmt::Display for PathPrice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.unit {
+            Unit::Money => "price",
+            Unit::Energy => "energy",
+        })?;
+        if self.price.is_free() {
+            return Ok(());
+        }
+        let limit = Model::flat(self.unit, self.price).to_string();
+        // The price list has a space before the unit of energy, which would end the word.
+        write!(f, ">{}", limit.replace(' ', ""))
+    }
+}
+
+impl PathPrice {
+    /// Reads the selector; `None`: the text is none.
+    fn parse(text: &str) -> Option<Self> {
+        let (name, limit) = match text.split_once('>') {
+            Some((name, limit)) => (name, Some(limit)),
+            None => (text, None),
+        };
+        let unit = match name {
+            "price" => Unit::Money,
+            "energy" => Unit::Energy,
+            _ => return None,
+        };
+        let price = match limit {
+            None => Price::FREE,
+            Some(limit) => {
+                let model: Model = limit.parse().ok()?;
+                let price = model.only_price().filter(|price| !price.is_free())?;
+                (model.unit() == unit).then_some(price)?
+            }
+        };
+        Some(Self { unit, price })
+    }
+}
+
 /// The text is no rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is not a path rule; write prefer, neutral, avoid, backup or never, and then metered, any, technology=NAME, or \
-     interface=NAME, in which * stands for any characters"
+    "'{0}' is not a path rule; write prefer, neutral, avoid, backup or never, and then metered, price, price>0.02/MB, energy, \
+     energy>0.5J/MB, any, technology=NAME, or interface=NAME, in which * stands for any characters"
 )]
 pub struct ParsePathRuleError(String);
 
@@ -134,6 +190,7 @@ impl fmt::Display for PathRule {
         match &self.selector {
             Selector::Any => write!(f, "{treatment} any"),
             Selector::Metered => write!(f, "{treatment} metered"),
+            Selector::Price(limit) => write!(f, "{treatment} {limit}"),
             Selector::Technology(name) => write!(f, "{treatment} technology={name}"),
             Selector::Interface(pattern) => write!(f, "{treatment} interface={pattern}"),
         }
@@ -158,7 +215,7 @@ impl FromStr for PathRule {
                 match value {
                     Some(("interface", pattern)) => Some(Selector::Interface(pattern.into())),
                     Some(("technology", name)) => Some(Selector::Technology(name.into())),
-                    _ => None,
+                    _ => PathPrice::parse(other).map(Selector::Price),
                 }
             }
             None => None,
@@ -237,7 +294,7 @@ impl ChannelChoice {
         paths: impl Iterator<Item = &'a PathTraits> + Clone,
     ) -> Self {
         let has_rules = !spec.paths.rules().is_empty() || !node.rules().is_empty();
-        if !has_rules && !paths.clone().any(|path| path.has_price) {
+        if !has_rules && !paths.clone().any(|path| path.price.is_some()) {
             return Self::default();
         }
         let mut choice = Self {
@@ -284,7 +341,7 @@ impl ChannelChoice {
 fn by_cost(spec: &StreamSpec, path: &PathTraits) -> Treatment {
     let is_in_no_hurry =
         spec.priority <= Priority::BULK && spec.guarantee.is_none() && spec.lifetime.is_none();
-    match (path.has_price, is_in_no_hurry) {
+    match (path.price.is_some(), is_in_no_hurry) {
         (false, _) => Treatment::Neutral,
         (true, true) => Treatment::Backup,
         (true, false) => Treatment::Avoid,
@@ -312,7 +369,15 @@ mod tests {
                 .into(),
             ),
             is_metered,
-            has_price: is_metered,
+            price: is_metered.then(|| price("0.01/MB")),
+        }
+    }
+
+    fn price(text: &str) -> PathPrice {
+        let model: Model = text.parse().unwrap();
+        PathPrice {
+            unit: model.unit(),
+            price: model.only_price().unwrap(),
         }
     }
 
@@ -342,6 +407,10 @@ mod tests {
             "neutral metered",
             "avoid interface=*",
             "never technology=satellite",
+            "never price",
+            "avoid price>0.02/MB",
+            "backup energy",
+            "prefer energy>0.5J/MB",
         ] {
             assert_eq!(text.parse::<PathRule>().unwrap().to_string(), text);
         }
@@ -352,7 +421,13 @@ mod tests {
             "always metered",
             "never interface=",
             "never any any",
-            "never price",
+            "never price>",
+            "never price>2",
+            "never price>free",
+            "never price>0.5J/MB",
+            "never energy>0.5/MB",
+            "never price>1GB",
+            "never prices",
             &long,
         ] {
             let error = text.parse::<PathRule>().unwrap_err().to_string();
@@ -409,6 +484,32 @@ mod tests {
     }
 
     #[test]
+    fn prices_and_energies_are_compared_with_limits_of_their_unit() {
+        let of = |price: Option<PathPrice>| PathTraits {
+            is_metered: true,
+            price,
+            ..PathTraits::default()
+        };
+        let paths = [
+            of(None),
+            of(Some(price("0.02/MB"))),
+            of(Some(price("20.01/GB"))),
+            of(Some(price("0.5 J/MB"))),
+            of(Some(price("1 J/MB"))),
+        ];
+        for (rule, left) in [
+            ("never price", mask(&[0, 3, 4])),
+            ("never price>0.02/MB", mask(&[0, 1, 3, 4])),
+            ("never price>0.021/MB", mask(&[0, 1, 2, 3, 4])),
+            ("never energy", mask(&[0, 1, 2])),
+            ("never energy>0.5J/MB", mask(&[0, 1, 2, 3])),
+        ] {
+            let spec = with(&[rule, "neutral any"]);
+            assert_eq!(choice(&spec, &[], &paths)[1], left, "{rule}");
+        }
+    }
+
+    #[test]
     fn a_backup_is_used_when_nothing_else_is_left() {
         let paths = [path("eth0", false), path("wwan0", false)];
         let spec = with(&["backup interface=wwan*"]);
@@ -433,7 +534,7 @@ mod tests {
             [mask(&[]), mask(&[0]), mask(&[1])]
         );
         let quota = PathTraits {
-            has_price: false,
+            price: None,
             ..path("wwan0", true)
         };
         let left = [path("eth0", false), quota];

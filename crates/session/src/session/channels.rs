@@ -8,7 +8,7 @@ use anabranch_estimate::Estimator;
 
 use super::coupling::Couplings;
 use anabranch_metering::{Marginal, Quotas};
-use anabranch_spec::PathTraits;
+use anabranch_spec::{PathPrice, PathTraits};
 
 use crate::{
     flight::Flight,
@@ -91,21 +91,22 @@ impl ChannelState {
         self.connected && !self.suspected
     }
 
-    /// True if it is metered, and if the next byte has a price.
-    pub(super) fn cost(&self) -> (bool, bool) {
-        let price = self.marginal.price;
-        let has_price = price.is_some_and(|price| price.per_byte() > 0.0);
-        (self.marginal.is_metered, has_price)
+    /// True if it is metered, and the price of the next byte, if it has one.
+    pub(super) fn cost(&self) -> (bool, Option<PathPrice>) {
+        let unit = self.marginal.unit;
+        let price = self.marginal.price.filter(|price| !price.is_free());
+        let price = price.map(|price| PathPrice { unit, price });
+        (self.marginal.is_metered, price)
     }
 
     /// Properties of its path that preferences select by.
     pub(super) fn traits(&self) -> PathTraits {
-        let (is_metered, has_price) = self.cost();
+        let (is_metered, price) = self.cost();
         PathTraits {
             interface: self.description.name.clone(),
             technology: self.description.technology.clone(),
             is_metered,
-            has_price,
+            price,
         }
     }
 

@@ -41,7 +41,7 @@ impl Session {
             .scratch
             .traits
             .iter()
-            .map(|path| (path.is_metered, path.has_price));
+            .map(|path| (path.is_metered, path.price));
         let is_same = ids().eq(run.scratch.channels_before.iter().copied())
             && states().map(ChannelState::cost).eq(before);
         if !is_same {

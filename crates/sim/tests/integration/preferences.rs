@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anabranch_base::{Instant, Rate, StreamId};
 use anabranch_session::{
-    Guarantee, Preferences, StreamSpec,
+    Guarantee, LocalDescription, Preferences, Profile, StreamSpec,
     metering::{Meter, Model, Period},
 };
 use anabranch_sim::{
@@ -34,12 +34,20 @@ fn with_rules(load: Load, texts: &[&str]) -> Load {
     Load { spec, ..load }
 }
 
-/// Links named `eth0` (20 Mbit/s, 20 ms) and `wwan0` (10 Mbit/s, 60 ms).
+/// Links named `eth0` (fibre, 20 Mbit/s, 20 ms) and `wwan0` (LTE, 10 Mbit/s, 60 ms).
 fn named(seed: u64, loads: Vec<Load>) -> World {
     let mut world = common::world(seed, [link(20, 20), link(10, 60)], loads);
-    for (index, name) in ["eth0", "wwan0"].into_iter().enumerate() {
+    for (index, (name, technology)) in [("eth0", "fibre"), ("wwan0", "lte")]
+        .into_iter()
+        .enumerate()
+    {
         let socket = world.link(SENDER, index).socket;
-        world.engine(SENDER).set_socket_name(socket, name);
+        let description = LocalDescription {
+            name: Some(name.into()),
+            technology: Some(technology.into()),
+            ..LocalDescription::default()
+        };
+        world.engine(SENDER).describe_socket(socket, description);
     }
     world
 }
@@ -198,4 +206,142 @@ fn a_promise_is_made_only_on_paths_that_the_preferences_permit() {
     let engine = world.engine(SENDER).session(session).unwrap();
     let explained = engine.stream(stream).explain().unwrap();
     assert_eq!(explained.shares.len(), 1, "{explained:?}");
+}
+
+/// Bytes that go over each path of 4 MB of bulk data under these rules, with these prices.
+fn shares(seed: u64, rules: &[&str], prices: [&str; 2]) -> [u64; 2] {
+    let load = with_rules(Load::bulk(4_000_000), rules);
+    let adus = load.adus;
+    let mut world = named(seed, vec![load]);
+    for (wire, price) in prices.into_iter().enumerate() {
+        set_price(&mut world, wire, price);
+    }
+    assert!(run(&mut world, 60), "{rules:?} {prices:?}");
+    assert_whole(&mut world, "bulk", adus);
+    [0, 1].map(|wire| carried(&mut world, wire))
+}
+
+/// Asserts that bulk data uses only one of the paths under the rules, and both without them.
+fn decides(seed: u64, rules: &[&str], prices: [&str; 2], used: usize) {
+    let bytes = shares(seed, rules, prices);
+    // A backup is used until another path is up.
+    let other_max = match rules[0].starts_with("backup") {
+        true => 300_000,
+        false => IDLE_BYTES,
+    };
+    assert!(bytes[used] > 3_700_000, "{rules:?} {prices:?}: {bytes:?}");
+    assert!(
+        bytes[1 - used] < other_max,
+        "{rules:?} {prices:?}: {bytes:?}"
+    );
+    let bytes = shares(seed, &["neutral any"], prices);
+    assert!(bytes.iter().all(|&bytes| bytes > 500_000), "{bytes:?}");
+}
+
+#[test]
+fn every_selector_decides_which_path_carries_the_data() {
+    let free = ["free", "free"];
+    let money = ["0.01/MB", "0.05/MB"];
+    let energy = ["2 J/MB", "0.1 J/MB"];
+    decides(8, &["never interface=eth*"], free, 1);
+    decides(9, &["never technology=lte"], free, 0);
+    decides(10, &["backup technology=fibre"], free, 1);
+    decides(11, &["never price>0.02/MB", "neutral any"], money, 0);
+    decides(12, &["backup price>0.02/MB", "neutral any"], money, 0);
+    decides(13, &["never energy>1J/MB", "neutral any"], energy, 1);
+    decides(14, &["backup energy>1J/MB", "neutral any"], energy, 1);
+    // Money and energy are not compared with each other.
+    decides(
+        15,
+        &["never energy", "neutral any"],
+        ["0.01/MB", "0.1 J/MB"],
+        0,
+    );
+    decides(
+        16,
+        &["never price", "neutral any"],
+        ["0.01/MB", "0.1 J/MB"],
+        1,
+    );
+    decides(17, &["never metered"], ["1 GB then stop", "free"], 1);
+}
+
+#[test]
+fn light_data_goes_where_it_is_preferred_and_keeps_off_what_it_avoids() {
+    for (rule, prices, used) in [
+        ("avoid interface=eth0", ["free", "free"], 1),
+        ("avoid technology=fibre", ["free", "free"], 1),
+        ("prefer technology=lte", ["free", "free"], 1),
+        ("avoid energy>1J/MB", ["2 J/MB", "free"], 1),
+        ("prefer price>0.02/MB", ["0.01/MB", "0.03/MB"], 1),
+        ("avoid price>0.02/MB", ["0.01/MB", "0.03/MB"], 0),
+    ] {
+        let light = Load::messages(1_000, Duration::from_millis(20), 200);
+        let mut world = named(18, vec![with_rules(light, &[rule, "neutral any"])]);
+        for (wire, price) in prices.into_iter().enumerate() {
+            set_price(&mut world, wire, price);
+        }
+        assert!(run(&mut world, 30));
+        let other = carried(&mut world, 1 - used);
+        assert!(other < IDLE_BYTES, "{rule}: {other}");
+        assert_whole(&mut world, "messages", 200);
+        // What does not fit on the other path overflows.
+        let heavy = with_rules(Load::bulk(8_000_000), &[rule, "neutral any"]);
+        let mut world = named(19, vec![heavy]);
+        for (wire, price) in prices.into_iter().enumerate() {
+            set_price(&mut world, wire, price);
+        }
+        assert!(run(&mut world, 30));
+        for wire in 0..2 {
+            let bytes = carried(&mut world, wire);
+            assert!(bytes > 1_000_000, "{rule}: {bytes} on {wire}");
+        }
+    }
+}
+
+#[test]
+fn a_price_that_a_quota_hides_counts_when_the_quota_is_used_up() {
+    let load = with_rules(Load::bulk(12_000_000), &["never price>0.02/MB"]);
+    let adus = load.adus;
+    let mut world = named(20, vec![load]);
+    set_price(&mut world, 1, "1 MB then 0.05/MB");
+    assert!(run(&mut world, 60));
+    let quota = carried(&mut world, 1);
+    let expected = 900_000..1_000_000 + IDLE_BYTES;
+    assert!(expected.contains(&quota), "{quota}");
+    assert_whole(&mut world, "bulk", adus);
+}
+
+#[test]
+fn beside_data_that_needs_a_priced_path_the_rest_stays_off_it() {
+    // 24 Mbit/s of messages fill the free path, and need 4 of the 10 Mbit/s of the other; 6 are left.
+    let messages = Load::messages(30_000, Duration::from_millis(10), 1_000);
+    let mut world = named(21, vec![messages, Load::bulk(1 << 40)]);
+    set_price(&mut world, 1, "0.01/MB");
+    world.run_until(Instant::from_secs(10));
+    let priced = carried(&mut world, 1);
+    let (needed, all) = (5_000_000, 12_500_000);
+    assert!(priced > needed / 2, "{priced}");
+    assert!(priced < (needed + all) / 2, "{priced}");
+    assert_eq!(world.audit(), Vec::<String>::new());
+}
+
+#[test]
+fn background_data_leaves_a_quota_to_others() {
+    let of = |profile: Profile| {
+        let load = Load::bulk(4_000_000);
+        let spec = StreamSpec {
+            label: "bulk".into(),
+            ..profile.spec()
+        };
+        let mut world = named(22, vec![Load { spec, ..load }]);
+        set_price(&mut world, 1, "100 MB then stop");
+        assert!(run(&mut world, 60));
+        carried(&mut world, 1)
+    };
+    assert!(of(Profile::Background) < IDLE_BYTES);
+    assert!(
+        of(Profile::Bulk) > 500_000,
+        "what is left of a quota has no price"
+    );
 }
