@@ -95,13 +95,14 @@ fn flows(rows: &[Value]) -> Vec<String> {
             by.to_owned(),
             text(row, "rule").to_owned(),
             text(row, "service").to_owned(),
+            text(row, "promise").to_owned(),
             bytes(row, "sent_bytes"),
             bytes(row, "received_bytes"),
             duration::format(Duration::from_secs((age / 1e3) as u64)),
         ]
     };
     let head = [
-        "from", "to", "protocol", "by", "rule", "service", "sent", "received", "age",
+        "from", "to", "protocol", "by", "rule", "service", "promise", "sent", "received", "age",
     ];
     with_heading(&head, rows.iter().map(cells))
 }
@@ -151,14 +152,14 @@ mod tests {
     fn flows_are_a_table() {
         let rows = [
             json!({"source": "127.0.0.1:40000", "is_incoming": false, "target": "udp:10.0.0.9:5004", "protocol": "udp", "peer": "studio",
-                "rule": "video", "service": "live", "sent_bytes": 1_500_000, "received_bytes": 0, "age_ms": 62_000.0}),
+                "rule": "video", "service": "live", "promise": "waiting", "sent_bytes": 1_500_000, "received_bytes": 0, "age_ms": 62_000.0}),
             json!({"source": null, "is_incoming": true, "target": "db:5432", "protocol": "tcp", "peer": "studio", "rule": null,
                 "service": "of the peer", "sent_bytes": 1, "received_bytes": 2, "age_ms": 500.0}),
         ];
         let lines = flows(&rows);
         assert!(lines[0].starts_with("from             to "), "{}", lines[0]);
         assert!(
-            lines[1].contains("video  live         1.50 MB"),
+            lines[1].contains("video  live         waiting  1.50 MB"),
             "{}",
             lines[1]
         );

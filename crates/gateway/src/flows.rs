@@ -151,7 +151,7 @@ async fn carry(
     drop(session);
     tokio::select! {
         result = flow::ask(&stream, &action, queue, &reply, &flow, means.timeouts.flow()) => result,
-        () = choice.service.watch(&stream, to, &means.notices) => Ok(()),
+        () = choice.service.watch(&stream, to, &means.notices, &flow) => Ok(()),
     }
 }
 

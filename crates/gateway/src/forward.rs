@@ -181,7 +181,7 @@ async fn carry(accepted: Accepted, route: &Route, means: &Means) -> Result<(), R
     let relaying = relay(socket, &stream, Phase::Asked { by }, shared, &flow);
     let result = tokio::select! {
         result = relaying => result,
-        () = choice.service.watch(&stream, to, &means.notices) => Ok(()),
+        () = choice.service.watch(&stream, to, &means.notices, &flow) => Ok(()),
     };
     match result {
         Err(Broken::Refused(refusal)) => Err(refusal),

@@ -9,7 +9,11 @@ use std::{
     time::Instant,
 };
 
-use anabranch::{base::NodeId, daemon::FlowReport, rights::Transport};
+use anabranch::{
+    base::NodeId,
+    daemon::{FlowReport, PromiseState},
+    rights::Transport,
+};
 
 use crate::{endpoint::Endpoint, route::Choice, rules::Rule, source::Source};
 
@@ -45,6 +49,8 @@ pub(crate) struct Begun {
     /// The rule that it is under; `None`: it has a service of its own.
     pub(crate) rule: Option<Arc<Rule>>,
     pub(crate) service: Arc<str>,
+    /// State of its promise; `None`: it asks for none.
+    pub(crate) promise: Option<PromiseState>,
 }
 
 impl Begun {
@@ -56,6 +62,7 @@ impl Begun {
             peer: Some(choice.uplink.peer()),
             rule: choice.rule.clone(),
             service: choice.service.name().clone(),
+            promise: choice.promise,
         }
     }
 
@@ -67,6 +74,7 @@ impl Begun {
             peer: Some(peer),
             rule: None,
             service: "of the peer".into(),
+            promise: None,
         }
     }
 }
@@ -76,6 +84,7 @@ struct Entry {
     begun: Begun,
     since: Instant,
     traffic: Traffic,
+    promise: Mutex<Option<PromiseState>>,
 }
 
 /// The open flows of a gateway. Clones share it. Bounded by the places of connections.
@@ -112,6 +121,16 @@ impl Registered {
         }
     }
 
+    /// Notes the state of its promise.
+    pub(crate) fn set_promise(&self, state: PromiseState) {
+        *self.entry.promise() = Some(state);
+    }
+
+    /// True if its owner was warned that the promise is in danger.
+    pub(crate) fn is_warned(&self) -> bool {
+        *self.entry.promise() == Some(PromiseState::Warned)
+    }
+
     /// Waits until the rate of its rule permits to send.
     pub(crate) async fn ready(&self) {
         if let Some(rule) = &self.entry.begun.rule {
@@ -141,8 +160,10 @@ impl Register {
 
     /// Adds a flow.
     pub(crate) fn enter(&self, begun: Begun) -> Registered {
+        let promise = Mutex::new(begun.promise);
         let entry = Arc::new(Entry {
             begun,
+            promise,
             since: Instant::now(),
             traffic: Traffic::default(),
         });
@@ -165,6 +186,10 @@ impl Register {
 }
 
 impl Entry {
+    fn promise(&self) -> MutexGuard<'_, Option<PromiseState>> {
+        self.promise.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn report(&self) -> FlowReport {
         let (sent_bytes, received_bytes) = self.traffic.counts();
         let begun = &self.begun;
@@ -175,6 +200,7 @@ impl Entry {
             peer: begun.peer,
             rule: begun.rule.as_ref().and_then(|rule| rule.name()),
             service: begun.service.to_string(),
+            promise: *self.promise(),
             sent_bytes,
             received_bytes,
             age: self.since.elapsed(),
@@ -203,6 +229,23 @@ mod tests {
     use crate::rules::Rules;
 
     #[test]
+    fn a_flow_shows_the_state_of_its_promise() {
+        let register = Register::default();
+        let flow = register.enter(Begun {
+            source: Source::Unknown,
+            target: "udp:10.0.0.1:5004".parse().unwrap(),
+            peer: None,
+            rule: None,
+            service: "live".into(),
+            promise: Some(PromiseState::Waiting),
+        });
+        let shown = || register.report()[0].promise.map(PromiseState::name);
+        assert_eq!((shown(), flow.is_warned()), (Some("waiting"), false));
+        flow.set_promise(PromiseState::Warned);
+        assert_eq!((shown(), flow.is_warned()), (Some("warned"), true));
+    }
+
+    #[test]
     fn flows_are_listed_while_they_are_open_and_their_bytes_stay_with_the_rule() {
         let register = Register::default();
         let rule = Rules::default().remainder();
@@ -212,6 +255,7 @@ mod tests {
             peer: None,
             rule: Some(rule.clone()),
             service: "preset".into(),
+            promise: None,
         };
         let first = register.enter(begun(Source::Unix(Some(7))));
         let second = register.enter(begun(Source::Peer));

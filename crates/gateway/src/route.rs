@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use anabranch::daemon::PromiseState;
+
 use crate::{
     connections::Means,
     endpoint::Endpoint,
@@ -27,6 +29,8 @@ pub(crate) struct Choice {
     /// The rule, unless the flow has a service of its own.
     pub(crate) rule: Option<Arc<Rule>>,
     pub(crate) service: Arc<Service>,
+    /// State of the promise before the stream opens; `None`: the service has none.
+    pub(crate) promise: Option<PromiseState>,
     pub(crate) uplink: Arc<dyn Uplink>,
     /// Its place under the limits of the rule.
     _lease: Option<Lease>,
@@ -44,9 +48,11 @@ impl Chooser {
     /// A rule refuses the flow, its limits do, or there is no peer for it.
     pub(crate) async fn choose(&self, means: &Means, facts: Facts<'_>) -> Result<Choice, Refusal> {
         if let Some(services) = &self.services {
+            let service = services.of(facts.target);
             return Ok(Choice {
                 rule: None,
-                service: services.of(facts.target),
+                promise: service.is_promised().then_some(PromiseState::Waiting),
+                service,
                 uplink: self.exits.exit(None)?,
                 _lease: None,
             });
@@ -65,6 +71,7 @@ impl Chooser {
             Refusal::new(Code::TooMany, text)
         };
         let mut service = services.of(facts.target);
+        let mut promise = service.is_promised().then_some(PromiseState::Waiting);
         let mut lease = rule.account().enter().map_err(exceeded)?;
         if let Some(asked) = service.promised_rate()
             && let Err(error) = lease.promise(asked)
@@ -72,12 +79,14 @@ impl Chooser {
             service = service
                 .without_promise()
                 .ok_or_else(|| exceeded(error.clone()))?;
+            promise = Some(PromiseState::OverLimit);
             let (to, rule) = (facts.target.clone(), rule.name().unwrap_or_default());
             let cause = format!("rule {rule}: {error}");
             means.notices.show(&Notice::OverLimit { to, cause });
         }
         Ok(Choice {
             service,
+            promise,
             uplink,
             rule: Some(rule),
             _lease: Some(lease),

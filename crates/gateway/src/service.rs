@@ -10,17 +10,22 @@ use anabranch::{
     DropOrder, Guarantee, Order, Profile, Session, Stream, StreamFailure, StreamSpec,
     base::Rate,
     config::ConfigError,
+    daemon::PromiseState,
     spec::{ServiceText, SpecText},
 };
 
 use crate::{
     endpoint::Endpoint,
     notice::{Notice, Notices},
+    register::Registered,
     wire::LABEL,
 };
 
 /// Lifetime of datagrams unless another one is asked for.
 pub const LIFETIME: Duration = Duration::from_secs(1);
+
+/// Time after which the state of a promise in danger is looked at again.
+const WARNED_EVERY: Duration = Duration::from_secs(1);
 
 /// The service that the data of a flow gets.
 #[derive(Clone, Debug, PartialEq)]
@@ -179,8 +184,7 @@ impl Service {
             guarantee: None,
             ..self.spec.clone()
         };
-        let name = format!("{}, not promised", self.name).into();
-        let waits = self.waits;
+        let (waits, name) = (self.waits, self.name.clone());
         waits.then(|| Arc::new(Self { spec, waits, name }))
     }
 
@@ -215,13 +219,37 @@ impl Service {
         })
     }
 
-    /// Reports the events of a stream's promise; does not return.
-    pub(crate) async fn watch(&self, stream: &Stream, to: &Endpoint, notices: &Notices) {
-        while self.is_promised()
-            && let Ok(event) = stream.next_promise().await
-        {
-            let to = to.clone();
-            notices.show(&Notice::Promise { to, event });
+    /// Reports the events of a stream's promise, also in the register; does not return.
+    pub(crate) async fn watch(
+        &self,
+        stream: &Stream,
+        to: &Endpoint,
+        notices: &Notices,
+        flow: &Registered,
+    ) {
+        while self.is_promised() {
+            // A danger that has passed is no event.
+            let passing = async {
+                match flow.is_warned() {
+                    true => tokio::time::sleep(WARNED_EVERY).await,
+                    false => std::future::pending().await,
+                }
+            };
+            let event = tokio::select! {
+                event = stream.next_promise() => Some(event),
+                () = passing => None,
+            };
+            if let Some(explained) = stream.explain() {
+                flow.set_promise(PromiseState::of(&explained));
+            }
+            match event {
+                Some(Ok(event)) => {
+                    let to = to.clone();
+                    notices.show(&Notice::Promise { to, event });
+                }
+                Some(Err(_)) => break,
+                None => {}
+            }
         }
         // The end of the stream ends the flow.
         std::future::pending::<()>().await;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anabranch::{
     config::NodeConfig,
-    daemon::Handle,
+    daemon::{FlowReport, Handle},
     service::{Registration, TooManyServices},
 };
 
@@ -95,6 +95,11 @@ impl Gateway {
     /// The service for what peers ask for.
     pub fn server(&self) -> &Server {
         &self.server
+    }
+
+    /// The open flows, those that peers asked for included.
+    pub fn flows(&self) -> Vec<FlowReport> {
+        self.listeners.connections().means().register.report()
     }
 
     /// The connections that were accepted here.

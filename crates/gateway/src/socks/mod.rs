@@ -363,7 +363,7 @@ impl Client<'_> {
                     tracing::debug!(%broken, "a connection ended");
                 }
             }
-            () = choice.service.watch(&stream, &target, &means.notices) => {}
+            () = choice.service.watch(&stream, &target, &means.notices, &flow) => {}
         }
         Ok(())
     }

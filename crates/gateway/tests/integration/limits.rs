@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anabranch::daemon::RuleReport;
+use anabranch::daemon::{PromiseState, RuleReport};
 use anabranch_gateway::{Code, Notice};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -94,6 +94,10 @@ async fn a_flow_beyond_the_promised_rate_is_carried_without_a_promise_or_refused
         let named = ["without its promise", "rule video", "promised_rate_max"];
         assert!(named.iter().all(|word| text.contains(word)), "{text}");
         assert_eq!(report(&pair).promised_asked_bps, 6_000_000);
+        let flows = pair.near.gateway.flows();
+        let states: Vec<_> = flows.iter().map(|flow| flow.promise).collect();
+        let expected = [PromiseState::Waiting, PromiseState::OverLimit].map(Some);
+        assert_eq!(states, expected);
         // What the first had is free again.
         drop(first);
         while report(&pair).open > 1 {

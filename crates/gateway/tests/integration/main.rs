@@ -4,6 +4,7 @@
 mod datagrams;
 mod harness;
 mod limits;
+mod promises;
 mod reload;
 mod restart;
 mod reverse;

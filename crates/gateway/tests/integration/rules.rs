@@ -128,6 +128,11 @@ async fn a_promise_that_is_refused_is_a_notice_and_the_flow_is_carried() {
         let rule = format!("[[rule]]\nservice = {{ {promise} }}\n");
         pair.near.reload(&format!("{base}{rule}")).await.unwrap();
         let at = pair.near.listening()[0];
+        let waits = open(at).await;
+        let control = pair.folder.path().join(NEAR.to_string()).join("control");
+        let answer = ask(&control, &Request::Flows {}).await.unwrap();
+        assert_eq!(answer["rows"][0]["promise"], "waiting", "{answer}");
+        drop(waits);
         let stream = TcpStream::connect(at).await.unwrap();
         assert_eq!(echoed(stream, b"carried").await, b"carried");
         let notice = pair

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{NAME_CHARS, ms, printable, rights::configured};
-use crate::daemon::Core;
+use crate::daemon::{Core, PromiseState};
 
 /// Open flows.
 pub(super) fn list(node: Option<&Core>) -> Result<Vec<Value>, String> {
@@ -19,6 +19,7 @@ pub(super) fn list(node: Option<&Core>) -> Result<Vec<Value>, String> {
             "peer": flow.peer.map(|peer| printable(&node.name(&peer), NAME_CHARS)),
             "rule": flow.rule,
             "service": printable(&flow.service, 2 * NAME_CHARS),
+            "promise": flow.promise.map(PromiseState::name),
             "sent_bytes": flow.sent_bytes,
             "received_bytes": flow.received_bytes,
             "age_ms": ms(flow.age),

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anabranch_base::NodeId;
+use anabranch_session::Explanation;
 
 use super::{Core, Handle};
 use crate::config::NodeConfig;
@@ -51,12 +52,53 @@ pub struct FlowReport {
     pub rule: Option<String>,
     /// Its service, in words.
     pub service: String,
+    /// State of its promise; `None`: it asks for none.
+    pub promise: Option<PromiseState>,
     /// Bytes of the program that were sent to the peer.
     pub sent_bytes: u64,
     /// Bytes of the peer.
     pub received_bytes: u64,
     /// Time since it began.
     pub age: Duration,
+}
+
+/// State of the promise that a flow's service asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PromiseState {
+    /// It cannot be given yet; the flow is carried without.
+    Waiting,
+    /// It is in force.
+    Promised,
+    /// It is in force, and will not be kept or renewed as far as can be foreseen.
+    Warned,
+    /// It has lapsed; the flow is carried as one that waits.
+    Withdrawn,
+    /// The flows of its rule ask for as much as they may; the flow is carried without.
+    OverLimit,
+}
+
+impl PromiseState {
+    /// The state of the promise that a stream asks for.
+    pub fn of(explained: &Explanation) -> Self {
+        match explained.term {
+            Some(_) if explained.is_warned => Self::Warned,
+            Some(_) => Self::Promised,
+            None if explained.account.withdrawn > 0 => Self::Withdrawn,
+            None => Self::Waiting,
+        }
+    }
+
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Promised => "promised",
+            Self::Warned => "warned",
+            Self::Withdrawn => "withdrawn",
+            Self::OverLimit => "over limit",
+        }
+    }
 }
 
 /// Report of a rule for flows, with what happened under it since it is in force.
