@@ -9,9 +9,9 @@ use std::{
 use anabranch::{
     Session,
     base::{ChannelId, Rate, text},
-    transfer::Progress,
+    transfer::{Progress, Snapshot},
 };
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, MultiProgress, ProgressBar, ProgressStyle};
 
 /// Interval between two updates.
 const EVERY: Duration = Duration::from_millis(250);
@@ -37,6 +37,7 @@ pub(crate) async fn show(session: Session, progress: Progress, direction: Direct
     }
     let screen = MultiProgress::new();
     let bar = screen.add(total_bar());
+    let mut file = None;
     let mut lines: HashMap<ChannelId, ProgressBar> = HashMap::new();
     let mut before: HashMap<ChannelId, (u64, Instant)> = HashMap::new();
     loop {
@@ -51,6 +52,10 @@ pub(crate) async fn show(session: Session, progress: Progress, direction: Direct
             Direction::Receiving => 0,
         };
         bar.set_position(now.bytes_done.saturating_sub(held));
+        if let Some(text) = file_text(&now) {
+            let line = file.get_or_insert_with(|| file_line(&screen));
+            line.set_message(text);
+        }
         for path in paths(&session, direction, &mut before) {
             let line = lines.entry(path.channel).or_insert_with(|| {
                 let line = screen.add(ProgressBar::no_length());
@@ -73,12 +78,35 @@ fn total_bar() -> ProgressBar {
         .with_style(ProgressStyle::with_template(style).expect("the template is valid"))
 }
 
+/// Line of the file that is being moved, of several; `None`: there is one only, or none yet.
+fn file_text(now: &Snapshot) -> Option<String> {
+    let file = now.file.as_ref().filter(|_| now.files_total > 1)?;
+    let path = text::printable(&file.path, NAME_CHARS);
+    let done = HumanBytes(file.bytes_done);
+    let of = file
+        .bytes_total
+        .map(|bytes| format!(" of {}", HumanBytes(bytes)));
+    let of = of.unwrap_or_default();
+    let (complete, all) = (now.files_done, now.files_total);
+    Some(format!(
+        "{path}: {done}{of} ({complete} of {all} files done)"
+    ))
+}
+
+/// Line for a file below the bar.
+fn file_line(screen: &MultiProgress) -> ProgressBar {
+    let line = screen.add(ProgressBar::no_length());
+    let style = ProgressStyle::with_template("  {msg}");
+    line.with_style(style.expect("the template is valid"))
+}
+
 /// Shows `progress` without its paths until dropped or aborted. Draws only on a terminal.
 pub(crate) async fn show_total(progress: &Progress) {
     if !std::io::stderr().is_terminal() {
         std::future::pending::<()>().await;
     }
-    let bar = total_bar();
+    let screen = MultiProgress::new();
+    let (bar, mut line) = (screen.add(total_bar()), None);
     loop {
         let now = progress.snapshot();
         bar.set_prefix(text::printable(&now.name, NAME_CHARS));
@@ -86,6 +114,10 @@ pub(crate) async fn show_total(progress: &Progress) {
             bar.set_length(now.bytes_total);
         }
         bar.set_position(now.bytes_done);
+        if let Some(text) = file_text(&now) {
+            let line = line.get_or_insert_with(|| file_line(&screen));
+            line.set_message(text);
+        }
         tokio::time::sleep(EVERY).await;
     }
 }
@@ -145,4 +177,43 @@ pub(crate) fn summary(session: &Session, direction: Direction) -> Vec<String> {
         )
     };
     reports.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch::transfer::FileProgress;
+
+    use super::*;
+
+    #[test]
+    fn the_file_that_is_moved_is_shown_if_there_are_several() {
+        let file = FileProgress {
+            path: "tree/a\u{1b}[2J".to_owned(),
+            bytes_total: Some(3 << 20),
+            bytes_done: 1 << 20,
+        };
+        let mut now = Snapshot {
+            files_total: 3,
+            files_done: 1,
+            file: Some(file),
+            ..Snapshot::default()
+        };
+        let text = file_text(&now).unwrap();
+        assert!(text.starts_with("tree/a"), "{text}");
+        assert!(
+            text.ends_with(": 1.00 MiB of 3.00 MiB (1 of 3 files done)"),
+            "{text}"
+        );
+        assert!(!text.contains('\u{1b}'), "{text}");
+        now.files_total = 1;
+        assert_eq!(file_text(&now), None);
+        assert_eq!(
+            file_text(&Snapshot {
+                file: None,
+                files_total: 2,
+                ..now
+            }),
+            None
+        );
+    }
 }

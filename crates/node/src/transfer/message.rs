@@ -181,6 +181,15 @@ impl Record {
         buffer.freeze()
     }
 
+    /// The entry that a record is about, and the byte after the last that it brings; `None`: the record brings no bytes.
+    pub(crate) fn reach(record: &[u8]) -> Option<(u32, u64)> {
+        let header = record.get(..CHUNK_HEADER_BYTES)?;
+        let (index, offset) = (header[1..5].try_into().ok()?, header[5..].try_into().ok()?);
+        let bytes = (record.len() - CHUNK_HEADER_BYTES) as u64;
+        let end = u64::from_be_bytes(offset).saturating_add(bytes);
+        (header[0] == 0).then_some((u32::from_be_bytes(index), end))
+    }
+
     /// Decodes a record; `None`: not a record.
     pub(crate) fn decode(bytes: &Bytes) -> Option<Self> {
         let u32_at = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
@@ -224,7 +233,9 @@ mod tests {
             Record::End,
         ];
         for record in records {
-            assert_eq!(Record::decode(&record.encode()), Some(record));
+            assert_eq!(Record::decode(&record.encode()), Some(record.clone()));
+            let reach = matches!(record, Record::Chunk { .. }).then_some((7, (1 << 40) + 4));
+            assert_eq!(Record::reach(&record.encode()), reach);
         }
     }
 

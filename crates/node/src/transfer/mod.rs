@@ -50,7 +50,7 @@ pub use error::TransferError;
 pub use manifest::ENTRIES_MAX;
 pub(crate) use message::is_transfer;
 pub use message::{CONTROL_LABEL, DATA_LABEL, Kind};
-pub use progress::{Progress, Snapshot};
+pub use progress::{FileProgress, Progress, Snapshot};
 pub use receive::{Completed, Receiver};
 pub use redial::{Manner, Step, send_with_retries};
 pub use rules::{Offered, Rules};

@@ -1,9 +1,11 @@
 //! Progress of a transfer, for display.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicU64, Ordering},
 };
+
+use super::message::Entry;
 
 /// Progress counters, shared between a transfer and its display; every field only grows during one attempt.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +19,18 @@ struct Inner {
     files_total: AtomicU64,
     files_done: AtomicU64,
     name: Mutex<String>,
+    file: Mutex<Option<FileProgress>>,
+}
+
+/// Progress of the file that is being moved.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileProgress {
+    /// Its path, beginning with the name of the transfer.
+    pub path: String,
+    /// Its size in bytes; `None`: not known beforehand.
+    pub bytes_total: Option<u64>,
+    /// Bytes of it that were moved, including those present already.
+    pub bytes_done: u64,
 }
 
 /// Snapshot of a [`Progress`].
@@ -34,6 +48,8 @@ pub struct Snapshot {
     pub files_total: u64,
     /// Files complete and verified at the receiver, or fully read at the sender.
     pub files_done: u64,
+    /// The file that is being moved, or was last; `None`: none yet.
+    pub file: Option<FileProgress>,
 }
 
 impl Progress {
@@ -52,6 +68,26 @@ impl Progress {
             bytes_resumed: read(&inner.bytes_resumed),
             files_total: read(&inner.files_total),
             files_done: read(&inner.files_done),
+            file: self.file().clone(),
+        }
+    }
+
+    fn file(&self) -> MutexGuard<'_, Option<FileProgress>> {
+        self.0.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes how much of a file was moved.
+    pub(crate) fn in_file(&self, entry: &Entry, bytes_done: u64) {
+        let mut file = self.file();
+        match &mut *file {
+            Some(file) if file.path == entry.path => file.bytes_done = bytes_done,
+            _ => {
+                *file = Some(FileProgress {
+                    path: entry.path.clone(),
+                    bytes_total: entry.size_bytes,
+                    bytes_done,
+                });
+            }
         }
     }
 
@@ -62,6 +98,7 @@ impl Progress {
         self.0.bytes_done.store(0, Ordering::Relaxed);
         self.0.bytes_resumed.store(0, Ordering::Relaxed);
         self.0.files_done.store(0, Ordering::Relaxed);
+        *self.file() = None;
     }
 
     pub(crate) fn resumed(&self, bytes: u64) {

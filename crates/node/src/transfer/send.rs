@@ -173,7 +173,7 @@ where
         })
     };
     let pumping = async {
-        let pumped = pump(&data, queue, progress).await;
+        let pumped = pump(&data, queue, &manifest.entries, progress).await;
         // A read failure explains a queue that ended early.
         reading.await.expect("reading files does not panic")?;
         pumped?;
@@ -319,18 +319,22 @@ where
 async fn pump<S: AduStream>(
     data: &S,
     mut queue: mpsc::Receiver<Bytes>,
+    entries: &[Entry],
     progress: &Progress,
 ) -> Result<(), TransferError>
 where
     TransferError: From<S::Error>,
 {
     while let Some(record) = queue.recv().await {
-        let bytes = match record[0] {
-            0 => record.len() - CHUNK_HEADER_BYTES,
-            _ => 0,
-        };
+        let reach = Record::reach(&record);
+        let bytes = record.len().saturating_sub(CHUNK_HEADER_BYTES);
         data.send(record).await?;
-        progress.moved(bytes as u64);
+        if let Some((index, end)) = reach {
+            progress.moved(bytes as u64);
+            if let Some(entry) = entries.get(index as usize) {
+                progress.in_file(entry, end);
+            }
+        }
     }
     Ok(())
 }

@@ -95,6 +95,10 @@ pub(super) fn write_all(
                 writing.check(index, offset, sink, data.len())?;
                 sink.write(&data)?;
                 writing.progress.moved(data.len() as u64);
+                let position = sink.position;
+                if let Some(entry) = writing.area.entry(index) {
+                    writing.progress.in_file(entry, position);
+                }
             }
             Record::FileEnd { index, size, hash } => {
                 match open.take() {

@@ -4,7 +4,7 @@ use std::fs;
 
 use anabranch::{
     StreamSpec,
-    transfer::{Progress, Source, TransferError, send, send_observed},
+    transfer::{FileProgress, Progress, Source, TransferError, send, send_observed},
 };
 
 use super::Pair;
@@ -24,7 +24,18 @@ async fn files_go_over_the_session_that_the_node_has() {
         let source = Source::Path(tree.clone());
         let sent = send(&session, None, source, &progress).await.unwrap();
         assert_eq!((sent.files, sent.bytes), (2, 5_000_000));
-        assert_eq!(progress.snapshot().bytes_done, 5_000_000);
+        let state = progress.snapshot();
+        assert_eq!((state.bytes_done, state.files_done), (5_000_000, 2));
+        let large = FileProgress {
+            path: "tree/large".to_owned(),
+            bytes_total: Some(5_000_000),
+            bytes_done: 5_000_000,
+        };
+        assert_eq!(
+            state.file,
+            Some(large),
+            "an empty file has no bytes to move"
+        );
         assert!(fs::read(to.join("tree/large")).unwrap() == vec![7; 5_000_000]);
         assert!(to.join("tree/empty").is_dir());
         // Another one, of a reader, with the data stream in view.
