@@ -14,7 +14,7 @@ use std::{
 };
 
 use anabranch_net::{Outgoing, PromiseEvent, Stream, StreamEvent, StreamFailure};
-use anabranch_session::{Adu, SendError};
+use anabranch_session::{Adu, SendError, StreamError};
 
 use super::{
     CODE_DETACHED,
@@ -280,7 +280,7 @@ impl Task {
         self.is_delivering = inbox.closed.is_none();
         drop(inbox);
         if let Err(failure) = self.stream.finish() {
-            self.sending_failed(&failure);
+            self.not_possible(&failure);
         }
     }
 
@@ -341,7 +341,7 @@ impl Task {
     /// The ADU at the front was not queued.
     fn not_sent(&mut self, failure: StreamFailure) {
         let StreamFailure::Send(SendError::Field(why)) = failure else {
-            self.sending_failed(&failure);
+            self.not_possible(&failure);
             return;
         };
         let (adu, reason) = (self.numbers.next, why.to_string());
@@ -358,6 +358,18 @@ impl Task {
             let readable = self.is_receiving;
             self.link
                 .event(self.local.handle, EventBody::Over { reason, readable });
+        }
+    }
+
+    /// The session does not take an ADU, or the end. A stream that the peer has stopped may be gone already: then waiting for its
+    /// delivery returns the cause.
+    fn not_possible(&mut self, failure: &StreamFailure) {
+        if let StreamFailure::Stream(StreamError::UnknownStream(_)) = failure {
+            self.is_sending = false;
+            self.is_delivering = true;
+            self.give_up_pending();
+        } else {
+            self.sending_failed(failure);
         }
     }
 
