@@ -75,6 +75,7 @@
 //! | [`service`] | the parts of a node that take the streams of peers |
 //! | [`daemon`] | a node that runs by its configuration |
 //! | [`local`] | the local interface: applications attached to a running node; [`Client`] |
+//! | [`outcome`] | whether an application took or refused the data of a stream |
 //! | [`pace`] | the rate that several senders share |
 //! | [`api`] | traits of sessions and streams, in this process or through a running node |
 //! | [`control`] | the local socket through which a running node reports its state |
@@ -88,6 +89,7 @@ pub mod keys;
 pub mod ledger;
 pub mod local;
 pub mod objectives;
+pub mod outcome;
 pub mod overlay;
 pub mod pace;
 pub mod rights;

@@ -12,11 +12,16 @@ use std::{
 
 use anabranch_net::{Session, Stream};
 
+use crate::outcome::Outcome;
+
 /// Most services of a node at a time.
 pub const SERVICES_MAX: usize = 4096;
 
 /// Work of a service on one stream. Dropped when the session ends or its peer may no longer have it.
 pub type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// As [`Serving`]; the result is the outcome of the data, if the service tells it.
+pub type Concluding = Pin<Box<dyn Future<Output = Option<Outcome>> + Send>>;
 
 /// A part of a node that takes streams of peers.
 ///
@@ -27,6 +32,15 @@ pub trait Service: Send + Sync + fmt::Debug + 'static {
 
     /// Serves one stream until it is over.
     fn serve(self: Arc<Self>, session: Session, stream: Stream) -> Serving;
+
+    /// As [`Service::serve`], for services that can tell whether the data was taken.
+    fn conclude(self: Arc<Self>, session: Session, stream: Stream) -> Concluding {
+        let serving = self.serve(session, stream);
+        Box::pin(async move {
+            serving.await;
+            None
+        })
+    }
 }
 
 /// True if a pattern stands for a label: it is the label, or ends with `*` and the label begins with the rest.

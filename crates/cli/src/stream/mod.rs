@@ -14,7 +14,12 @@ mod framing;
 mod message;
 mod open;
 
-use anabranch::Client;
+use anabranch::{
+    Client,
+    daemon::{CODE_BUSY, CODE_NO_RIGHT},
+    local::CODE_DETACHED,
+    net::CODE_DROPPED,
+};
 
 use self::framing::Framing;
 use crate::{
@@ -56,6 +61,18 @@ impl Common {
         let attached = self.place.attach(PROGRAM).await;
         attached.map_err(failure)
     }
+}
+
+/// What it means that the stream was stopped with this code.
+fn refusal(code: u32) -> String {
+    let cause = match code {
+        CODE_NO_RIGHT => "nobody accepts its label there, or this node has no right to it",
+        CODE_BUSY => "too many streams wait there to be accepted",
+        CODE_DROPPED => "it closed the stream before it had read everything",
+        CODE_DETACHED => "it ended before it had read everything",
+        _ => "the code is its own",
+    };
+    format!("the peer's application stopped the stream (code {code}): {cause}")
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {

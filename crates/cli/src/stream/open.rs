@@ -2,18 +2,22 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use anabranch::{Field, spec::SpecText};
+use anabranch::{
+    Field,
+    outcome::{self, Outcome},
+    spec::SpecText,
+};
 
-use super::{Common, carry, failure, message};
+use super::{Common, carry, failure, message, refusal};
 use crate::{
-    exit::{Failure, Outcome, note, stopped},
+    exit::{self, Failure, note, stopped},
     guarantee,
 };
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The command ends when everything has arrived at the peer's node and, with --duplex, the peer has finished. Exit codes: 3 if the \
-node or the peer cannot be reached, 4 if the peer or the guarantee is refused.")]
+The command ends when the peer's application has taken everything and, with --duplex, has finished. Exit codes: 3 if the node or \
+the peer cannot be reached, 4 if the peer, its application or the guarantee refuses.")]
 pub(super) struct Arguments {
     /// Peer: its name in the node's configuration, its id, or a ticket.
     peer: String,
@@ -88,14 +92,14 @@ fn spec(arguments: &Arguments) -> Result<SpecText, Failure> {
     })
 }
 
-pub(super) async fn run(arguments: Arguments) -> Outcome {
+pub(super) async fn run(arguments: Arguments) -> exit::Outcome {
     let spec = spec(&arguments)?.resolve().map_err(Failure::usage)?;
     let stopped = stopped();
     let carrying = async {
         let client = arguments.common.attach().await?;
         let session = client.connect_at(&arguments.peer, &arguments.address).await;
-        let stream = session.map_err(failure)?.open_stream(spec).await;
-        let stream = stream.map_err(failure)?;
+        let session = session.map_err(failure)?;
+        let stream = session.open_stream(spec).await.map_err(failure)?;
         let form = arguments.common.framing;
         let sending = carry::send(&stream, carry::input()?, form, &arguments.fields);
         let receiving = async {
@@ -111,8 +115,15 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
             std::future::pending().await
         };
         tokio::select! {
-            done = async { tokio::try_join!(sending, receiving) } => done.map(drop),
-            never = reporting => never,
+            done = async { tokio::try_join!(sending, receiving) } => done.map(drop)?,
+            never = reporting => return never,
+        }
+        // Everything has arrived at the node; its application may refuse it even so.
+        let id = stream.id();
+        drop(stream);
+        match outcome::ask(&session, id).await.map_err(failure)? {
+            Some(Outcome::Refused(code)) => Err(Failure::refused(refusal(code))),
+            Some(Outcome::Taken) | None => Ok(()),
         }
     };
     tokio::select! {

@@ -8,7 +8,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use anabranch::SecretKey;
+use anabranch::{Client, SecretKey};
 
 /// A command that is killed soon after the test if it does not end.
 fn anabranch(folder: &Path, arguments: &[&str]) -> Command {
@@ -136,9 +136,14 @@ fn lines_frames_and_records_arrive() {
         ("record", &record),
     ] {
         let mut accepting = accept(folder, &["log", "--as", form]);
-        let (code, _, errors) = open(folder, &["other", "log", "--as", form], input);
+        // The command waits until the other one has written everything.
+        let (code, _, errors) = std::thread::scope(|scope| {
+            let reading = scope.spawn(|| read(&mut accepting));
+            let ended = open(folder, &["other", "log", "--as", form], input);
+            assert!(reading.join().unwrap() == input, "{form}: {}", ended.2);
+            ended
+        });
         assert_eq!(code, Some(0), "{errors}");
-        assert!(read(&mut accepting) == input, "{form}");
         assert!(accepting.0.wait().unwrap().success());
     }
     // Both directions.
@@ -176,6 +181,31 @@ fn exit_codes_say_what_was_wrong() {
     fails(&[&["other", "log"][..], &rate].concat(), 4, "not promised");
     // Nobody accepts it.
     fails(&["other", "log"], 4, "stopped");
+}
+
+/// What the node test `what_an_application_makes_of_the_data_reaches_the_opener` checks in every order, as an exit code.
+#[test]
+fn a_refusal_of_the_application_is_an_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let _nodes = pair(folder);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let service = runtime.block_on(async {
+        let client = Client::attach(folder.join("2.local"), "test").await;
+        client.unwrap().register("log").await.unwrap()
+    });
+    let refusing = runtime.spawn(async move {
+        loop {
+            let (_, stream) = service.accept().await.unwrap();
+            stream.stop(7).unwrap();
+        }
+    });
+    for _ in 0..5 {
+        let (code, _, errors) = open(folder, &["other", "log"], b"x\n");
+        assert_eq!(code, Some(4), "{errors}");
+        assert!(errors.contains("stopped the stream (code 7)"), "{errors}");
+    }
+    refusing.abort();
 }
 
 /// Runs `anabranch send` with the near node's local interface.

@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 
 use super::{Core, peers::Call};
 use crate::{
+    outcome::{self, Outcome, Outcomes},
     overlay::LABELS,
     rights::{CODE_NO_RIGHT, Right, Table, Terms},
     transfer::{Completed, Progress, TransferError, is_transfer},
@@ -121,18 +122,30 @@ impl Core {
     /// there is none.
     async fn serve_streams(&self, session: &Session) {
         let is_ours = |label: &str| !label.starts_with(LABELS) && !is_transfer(label);
+        let outcomes = Arc::new(Outcomes::default());
         let mut serving = JoinSet::new();
         while let Ok(stream) = session
             .accept_stream_where(|spec| is_ours(&spec.label))
             .await
         {
             while serving.try_join_next().is_some() {}
+            let (id, session, outcomes) = (stream.id(), session.clone(), outcomes.clone());
+            let refused = |code: u32| {
+                refuse(&stream, code);
+                outcomes.end(id, Some(Outcome::Refused(code)));
+            };
+            let is_asking = stream.spec().label == outcome::LABEL;
             match self.services.find(&stream.spec().label) {
-                Some(service) if serving.len() < SERVED_MAX => {
-                    serving.spawn(service.serve(session.clone(), stream));
+                _ if serving.len() >= SERVED_MAX => refused(CODE_BUSY),
+                _ if is_asking => {
+                    serving.spawn(async move { outcomes.answer(session, stream).await });
                 }
-                Some(_) => refuse(&stream, CODE_BUSY),
-                None => refuse(&stream, CODE_NO_RIGHT),
+                Some(service) => {
+                    outcomes.begin(id);
+                    let concluding = service.conclude(session, stream);
+                    serving.spawn(async move { outcomes.end(id, concluding.await) });
+                }
+                None => refused(CODE_NO_RIGHT),
             }
         }
     }

@@ -6,10 +6,11 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
+    time::Duration,
 };
 
 use anabranch_net::Outgoing;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::timeout};
 
 use super::{
     CODE_DETACHED,
@@ -18,7 +19,10 @@ use super::{
     message::Fields,
     policy::Lease,
 };
+use crate::{daemon::CODE_NO_RIGHT, outcome::Outcome};
 
+/// Time for which an application that was handed everything, and keeps the stream open, may still refuse it.
+const DECISION_TIME: Duration = Duration::from_secs(5);
 /// ADUs of a stream that the session may refuse; then the stream is over.
 pub(super) const REFUSED_MAX: usize = 256;
 
@@ -57,6 +61,8 @@ pub(super) struct Inbox {
     pub(super) refused: Vec<u64>,
     /// The task has ended.
     pub(super) is_over: bool,
+    /// The application was handed everything that the peer sent, and its end.
+    pub(super) is_handed_over: bool,
 }
 
 /// What is known of an ADU that waits.
@@ -77,6 +83,13 @@ pub(super) enum StreamViolation {
     Fields,
     #[error("more credit was given than any receiver has memory for")]
     Excess,
+}
+
+impl Inbox {
+    /// True if the application was handed everything, and has neither refused it nor closed the stream.
+    fn may_refuse_yet(&self) -> bool {
+        self.is_handed_over && self.stop.is_none() && self.closed.is_none()
+    }
 }
 
 impl Local {
@@ -201,6 +214,26 @@ impl Local {
         let before = inbox.refused.iter().filter(|&&refused| refused < adu);
         let count = before.count() as u64;
         (!inbox.refused.contains(&adu)).then(|| adu - count)
+    }
+
+    /// Waits for what the application makes of the peer's data, after the task has ended. An application that was handed everything
+    /// may still refuse it, until it closes the stream or [`DECISION_TIME`] is over. `None`: the peer or the session ended it.
+    pub(super) async fn outcome(&self) -> Option<Outcome> {
+        let deciding = async {
+            while self.lock().may_refuse_yet() {
+                // The task, which waited for this as well, has ended.
+                self.changed.notified().await;
+            }
+        };
+        // Without a decision, it keeps what it has.
+        let _ = timeout(DECISION_TIME, deciding).await;
+        let inbox = self.lock();
+        match (inbox.stop, inbox.is_handed_over) {
+            (Some(code), _) => Some(Outcome::Refused(code)),
+            (None, true) => Some(Outcome::Taken),
+            (None, false) if inbox.is_revoked => Some(Outcome::Refused(CODE_NO_RIGHT)),
+            (None, false) => inbox.closed.map(Outcome::Refused),
+        }
     }
 
     /// The peer may not have the stream any more.

@@ -17,7 +17,7 @@ use super::{
     },
     tables::error,
 };
-use crate::{config::ConfigError, spec::SpecText, ticket::Ticket, transfer::is_transfer};
+use crate::{config::ConfigError, outcome, spec::SpecText, ticket::Ticket, transfer::is_transfer};
 
 /// Beginning of labels that belong to the node itself.
 pub(super) const RESERVED: &str = "anabranch-";
@@ -199,7 +199,8 @@ impl Connection {
 
     fn open(self: &Arc<Self>, session: u32, spec: &SpecText, credit: u32) -> Done {
         let spec = spec.resolve()?;
-        if spec.label.starts_with(RESERVED) && !is_transfer(&spec.label) {
+        let is_for_all = is_transfer(&spec.label) || spec.label == outcome::LABEL;
+        if spec.label.starts_with(RESERVED) && !is_for_all {
             let why = format!("labels that begin with {RESERVED} belong to the node itself");
             return Err(error("spec", why));
         }

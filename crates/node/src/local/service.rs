@@ -18,8 +18,9 @@ use super::{
 };
 use crate::{
     daemon::{CODE_BUSY, CODE_NO_RIGHT, refuse},
+    outcome::Outcome,
     rights::{Right, Table},
-    service::{Service, Serving, label_matches},
+    service::{Concluding, Service, Serving, label_matches},
     spec::SpecText,
 };
 
@@ -118,7 +119,18 @@ impl Service for LocalService {
     }
 
     fn serve(self: Arc<Self>, session: Session, stream: Stream) -> Serving {
+        let concluding = self.conclude(session, stream);
         Box::pin(async move {
+            concluding.await;
+        })
+    }
+
+    fn conclude(self: Arc<Self>, session: Session, stream: Stream) -> Concluding {
+        Box::pin(async move {
+            let refused = |stream: &Stream, code: u32| {
+                refuse(stream, code);
+                Some(Outcome::Refused(code))
+            };
             let label = stream.spec().label.clone();
             let peer = session.peer();
             let may = |table: &Table| {
@@ -126,15 +138,15 @@ impl Service for LocalService {
                 terms.is_some_and(|terms| terms.include_service(&label))
             };
             let Some(connection) = self.connection.upgrade() else {
-                return refuse(&stream, CODE_NO_RIGHT);
+                return refused(&stream, CODE_NO_RIGHT);
             };
             let rights = connection.node.rights().clone();
             if !may(&rights.table()) {
-                return refuse(&stream, CODE_NO_RIGHT);
+                return refused(&stream, CODE_NO_RIGHT);
             }
             let local = match connection.adopt(&self, &session, &stream) {
                 Ok(local) => local,
-                Err(code) => return refuse(&stream, code),
+                Err(code) => return refused(&stream, code),
             };
             // Whatever this task holds keeps the session open, and the connection's tables.
             drop((stream, session, connection));
@@ -145,6 +157,8 @@ impl Service for LocalService {
             }
             // What is over already is not affected.
             drop(revoking);
+            local.over().await;
+            local.outcome().await
         })
     }
 }

@@ -170,6 +170,7 @@ impl Task {
             Step::Received(Ok(true)) => self.received(),
             Step::Received(Ok(false)) => {
                 self.is_receiving = false;
+                self.local.lock().is_handed_over = true;
                 self.link.end(handle, End::Finish);
             }
             Step::Received(Err(failure)) => {

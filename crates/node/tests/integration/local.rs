@@ -4,6 +4,7 @@ mod contract;
 mod hostile;
 mod limits;
 mod memory;
+mod outcome;
 mod promises;
 mod python;
 mod rights;

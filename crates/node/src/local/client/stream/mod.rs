@@ -5,7 +5,7 @@ mod state;
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use anabranch_base::StreamId;
-use anabranch_net::{Outgoing, PromiseEvent, StreamEvent};
+use anabranch_net::{CODE_DROPPED, Outgoing, PromiseEvent, StreamEvent};
 use anabranch_session::{
     Adu, Explanation, FieldValue, Guarantee, SendError, StreamParameters, StreamSpec,
 };
@@ -39,7 +39,13 @@ struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.tasks.core.forget_stream(self.state.handle);
+        let stream = self.state.handle;
+        // The opener may ask whether all of it was read.
+        if self.state.can_receive && self.state.lock().has_unread() {
+            let end = End::Stop(CODE_DROPPED);
+            self.tasks.core.outbox.push(&Frame::End { stream, end });
+        }
+        self.tasks.core.forget_stream(stream);
     }
 }
 

@@ -69,6 +69,13 @@ pub(super) struct Inner {
     pub(super) is_drained: bool,
 }
 
+impl Inner {
+    /// True if not everything was read that the peer has sent or may send.
+    pub(super) fn has_unread(&self) -> bool {
+        !self.received.is_empty() || !(self.is_finished || self.reset.is_some())
+    }
+}
+
 impl StreamState {
     pub(in crate::local::client) fn new(
         opened: &Opened,
