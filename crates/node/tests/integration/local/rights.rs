@@ -108,7 +108,14 @@ async fn streams_that_nobody_accepts_are_refused_beyond_the_backlog() {
         let mut waiting = tokio::task::JoinSet::new();
         for stream in &streams {
             let stream = stream.clone();
-            waiting.spawn(async move { stream.next_event().await.unwrap_err() });
+            waiting.spawn(async move {
+                // On a busy machine there may be events about the rate.
+                loop {
+                    if let Err(error) = stream.next_event().await {
+                        return error;
+                    }
+                }
+            });
         }
         let refused = waiting.join_next().await.unwrap().unwrap();
         assert_eq!(refused.stop_code(), Some(CODE_BUSY), "{refused}");
