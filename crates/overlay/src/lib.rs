@@ -1,8 +1,8 @@
 //! The overlay: a small set of nodes that know each other by key, measure the links between them and
 //! carry each other's packets [Daemons §2].
 //!
-//! Sans-IO: inputs go in with the time, and requests to the host come out. An [`Agent`] is one node's part of the
-//! overlay; it exchanges messages with other members through sessions that its host keeps, and handles addresses only
+//! Sans-IO: the host passes in events with the time, and carries out the requests that it gets. An [`Agent`] is the part of the
+//! overlay on one node; it exchanges messages with other members through sessions that its host keeps, and handles addresses only
 //! as data. It is not a router: it chooses paths, and the host opens circuits.
 //!
 //! | module | holds |

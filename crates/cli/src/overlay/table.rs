@@ -123,12 +123,12 @@ pub(crate) fn lines(rows: &[Value]) -> Vec<String> {
         vec![
             text(row, "name").to_owned(),
             text(row, "state").to_owned(),
-            number(row, "heard_s", "s ago"),
+            number(row, "last_received_s", "s ago"),
             number(row, "record_age_s", "s"),
             text(row, "node").to_owned(),
         ]
     };
-    let head = ["name", "state", "heard", "record", "node"];
+    let head = ["name", "state", "received", "record", "node"];
     let mut lines = section("members", &head, of(rows, "member").map(member).collect());
     let link = |row: &Value| {
         let deviation = row["deviation_fraction"].as_f64();
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_left_out_and_what_is_unknown_a_dash() {
         let rows = [
-            json!({"kind": "member", "name": "studio", "state": "alive", "heard_s": null, "record_age_s": 1.5, "node": "abc"}),
+            json!({"kind": "member", "name": "studio", "state": "alive", "last_received_s": null, "record_age_s": 1.5, "node": "abc"}),
             json!({"kind": "link", "from": "here", "to": "studio", "bandwidth_bps": 8_000_000, "deviation_fraction": 0.12,
                 "delay_min_ms": 20.0, "age_s": 3.0, "source": "probes"}),
         ];

@@ -337,7 +337,7 @@ impl Notice {
         let words = match step {
             Step::Connected(session) => return Self::Session((*session).clone()),
             Step::Silent => "the receiver does not answer on any path; waiting".to_owned(),
-            Step::Heard => "the receiver answers again".to_owned(),
+            Step::Resumed => "the receiver answers again".to_owned(),
             Step::Interrupted { failure, retry_for } => format!(
                 "the transfer was interrupted: {failure}; trying to reconnect for {}",
                 duration::format(*retry_for)

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{PathsQuery, ms};
 use crate::overlay::{LinkView, MemberView, Overlay, PathFeedback, Source, State};
 
-/// Most addresses, and most paths, that an asker speaks of; it cannot have been given more.
+/// Most addresses, and most paths, that an asker may name; it cannot have been given more.
 const PATHS_MAX: usize = 64;
 /// Fastest rate that is believed, bit/s.
 const RATE_MAX_BPS: u64 = 1_000_000_000_000;
@@ -85,7 +85,7 @@ fn check(paths: &PathsQuery) -> Result<(), String> {
         ] {
             if value > most {
                 return Err(format!(
-                    "'{name}' of a way in 'used' is {value}; it is {most} at most"
+                    "'{name}' of a path in 'used' is {value}; it is {most} at most"
                 ));
             }
         }
@@ -124,7 +124,7 @@ async fn rows(overlay: &Overlay) -> Vec<Value> {
             "state": state(view.state),
             "version": view.version,
             "record_age_s": view.record_age.map(|age| ms(age) / 1e3),
-            "heard_s": view.heard.map(|age| ms(age) / 1e3),
+            "last_received_s": view.last_received.map(|age| ms(age) / 1e3),
             "has_session": view.has_session,
         })
     };

@@ -33,7 +33,7 @@ pub enum Step<'a> {
     /// No path to the receiver carries data now; the session waits for one.
     Silent,
     /// A path carries data again.
-    Heard,
+    Resumed,
     /// The transfer stopped, and the receiver will be dialled again.
     Interrupted {
         /// The failure that stopped it.
@@ -75,18 +75,18 @@ pub async fn send_with_retries(
     path: &Path,
     manner: Manner,
     progress: &Progress,
-    mut tell: impl FnMut(Step<'_>),
+    mut report: impl FnMut(Step<'_>),
 ) -> Result<Completed, TransferError> {
     let mut session = host.connect(ticket.node, &ticket.addresses).await?;
     let mut furthest = None;
     let mut deadline = Instant::now();
     loop {
-        tell(Step::Connected(&session));
+        report(Step::Connected(&session));
         let source = Source::Path(path.to_owned());
         let sending = send_as(&session, ticket.secret, source, &manner.data, progress);
         let result = tokio::select! {
             result = sending => result,
-            () = watch(&session, &mut tell) => unreachable!("watching goes on until it is dropped"),
+            () = watch(&session, &mut report) => unreachable!("watching goes on until it is dropped"),
         };
         let failure = match result {
             Err(TransferError::Interrupted(failure)) => failure,
@@ -101,7 +101,7 @@ pub async fn send_with_retries(
         if retry_for.is_zero() {
             return Err(failure.into());
         }
-        tell(Step::Interrupted {
+        report(Step::Interrupted {
             failure: &failure,
             retry_for,
         });
@@ -135,7 +135,7 @@ async fn call(host: &Host, ticket: &Ticket) -> Result<Session, ConnectError> {
 }
 
 /// Reports when all paths fall silent, and when one carries data again.
-async fn watch(session: &Session, tell: &mut impl FnMut(Step<'_>)) {
+async fn watch(session: &Session, report: &mut impl FnMut(Step<'_>)) {
     const LOOK: Duration = Duration::from_millis(250);
     let mut silent_since = None;
     let mut is_reported = false;
@@ -147,14 +147,14 @@ async fn watch(session: &Session, tell: &mut impl FnMut(Step<'_>)) {
         if !is_silent {
             silent_since = None;
             if std::mem::take(&mut is_reported) {
-                tell(Step::Heard);
+                report(Step::Resumed);
             }
             continue;
         }
         let since = *silent_since.get_or_insert_with(Instant::now);
         if !is_reported && since.elapsed() >= SILENCE {
             is_reported = true;
-            tell(Step::Silent);
+            report(Step::Silent);
         }
     }
 }

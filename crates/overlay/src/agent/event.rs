@@ -86,7 +86,7 @@ pub struct MemberView {
     /// Age of its record; `None` when there is none.
     pub record_age: Option<Duration>,
     /// Time since its last message to this node itself; `None`: never.
-    pub heard: Option<Duration>,
+    pub last_received: Option<Duration>,
     /// True if there is a session with it.
     pub has_session: bool,
 }

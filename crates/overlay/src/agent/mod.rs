@@ -306,7 +306,7 @@ impl Agent {
             state: entry.state,
             version: entry.version,
             record_age: entry.record.as_ref().map(|_| entry.held(now)),
-            heard: self.peers[at].heard_at.map(|heard_at| now.since(heard_at)),
+            last_received: self.peers[at].last_received_at.map(|at| now.since(at)),
             has_session: self.peers[at].is_up(),
         }
     }

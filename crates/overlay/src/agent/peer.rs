@@ -31,7 +31,7 @@ pub(super) struct Peer {
     pub(super) is_gossip: bool,
     /// True if new records are pushed to it at once.
     pub(super) is_eager: bool,
-    pub(super) heard_at: Option<Instant>,
+    pub(super) last_received_at: Option<Instant>,
     /// Time since which this node has monitored it.
     pub(super) monitored_since: Option<Instant>,
     /// Earliest time of the next dial, after a failure.
@@ -79,7 +79,7 @@ impl Default for Peer {
             is_ours: false,
             is_gossip: false,
             is_eager: false,
-            heard_at: None,
+            last_received_at: None,
             monitored_since: None,
             retry_at: Instant::EPOCH,
             failures: 0,

@@ -13,7 +13,7 @@ use crate::{
 impl Agent {
     /// Handles a message of member `from`, up to its end or the first malformed frame.
     pub(super) fn receive(&mut self, from: usize, message: &[u8], now: Instant) {
-        self.peers[from].heard_at = Some(now);
+        self.peers[from].last_received_at = Some(now);
         if self.read_frames(from, message, now).is_err() {
             self.refused.malformed += 1;
         }

@@ -45,7 +45,7 @@ impl Agent {
         self.active.insert(at);
         peer.failures = 0;
         let was_lost = peer.lost_at.take().is_some();
-        peer.heard_at = Some(now);
+        peer.last_received_at = Some(now);
         let is_searched = peer.is_ours && !self.member_table.entry(at).state.is_live();
         if was_lost {
             self.paths_stale(false);

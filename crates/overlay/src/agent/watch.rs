@@ -69,8 +69,11 @@ impl Agent {
             let Some(since) = peer.monitored_since.filter(|_| entry.state == State::Alive) else {
                 continue;
             };
-            let heard_at = peer.heard_at.unwrap_or(Instant::EPOCH).max(since + GRACE);
-            let is_silent = now.since(heard_at) >= self.config.suspect_after;
+            let last_received_at = peer
+                .last_received_at
+                .unwrap_or(Instant::EPOCH)
+                .max(since + GRACE);
+            let is_silent = now.since(last_received_at) >= self.config.suspect_after;
             // The answer of an accused member reaches us through others: allow time for that as well.
             let is_answered = now.since(entry.changed_at) < self.config.suspect_after;
             if is_silent && !is_answered && now >= peer.accusation.not_before {

@@ -303,8 +303,12 @@ fn changes(agent: &mut Agent, end: Instant) -> usize {
             agent.handle_message(&node(n), &beat, due);
         }
         agent.handle_timeout(due);
-        let told = |output: &Output| matches!(output, Output::Event(Event::RoutesChanged { .. }));
-        changes += drain(agent).iter().filter(|&output| told(output)).count();
+        let has_changed =
+            |output: &Output| matches!(output, Output::Event(Event::RoutesChanged { .. }));
+        changes += drain(agent)
+            .iter()
+            .filter(|&output| has_changed(output))
+            .count();
     }
     changes
 }
