@@ -2,7 +2,7 @@
 //!
 //! The evidence is the sample history of the paths' capacity; the mapping finds a set of paths for every promised stream
 //! [IQ-Paths §V]; a promise that is in force is reviewed window by window, renewed, or withdrawn with notice. Nothing here
-//! knows packets or sessions: rows of samples come in, grants and refusals and a plan for the scheduler go out.
+//! depends on packets or sessions: the input is rows of samples, the output grants, refusals and a plan for the scheduler.
 //!
 //! | module | holds |
 //! |---|---|

@@ -300,7 +300,7 @@ impl Channel {
         let packet = f64::from(self.connection.current_mtu());
         let tap = self.tap.lock();
         let in_flight = tap.in_flight + self.queued_bytes;
-        let room = tap.control.window().saturating_sub(in_flight) as f64;
+        let available = tap.control.window().saturating_sub(in_flight) as f64;
         let rtt = tap.rtt_smoothed();
         let rate = tap.control.pacing_rate(rtt.as_secs_f64());
         let is_even = tap.control.is_even();
@@ -309,9 +309,9 @@ impl Channel {
         let was_awaited = is_even && self.awaits_pacer;
         let released = self.pacer.available(now, rate, packet, was_awaited);
         let released = released - self.queued_bytes as f64;
-        let slots = (room.min(released).max(0.0) / packet) as usize;
+        let slots = (available.min(released).max(0.0) / packet) as usize;
         debug_assert!(
-            slots as f64 * packet <= room,
+            slots as f64 * packet <= available,
             "slots are space in the window"
         );
         let Some(allowance) = self.allowance else {

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn known_subnets_have_room_of_their_own_and_are_forgotten_in_turn() {
+    fn known_subnets_have_a_capacity_of_their_own_and_are_forgotten_in_turn() {
         let mut gate = Gate::default();
         gate.remember(v4(7));
         for number in 0..PROVED_MAX as u32 {

@@ -157,13 +157,13 @@ fn main() {
     }
     let mut rows = Vec::new();
     for model in ["generic", "cellular", "satellite", "auto"] {
-        rows.push(row("packet_and_fate", model, PACKETS, Run::one));
+        rows.push(row("packet_and_outcome", model, PACKETS, Run::one));
         rows.push(row("cycle_of_96_slots", model, 1_000, |run| {
             run.one();
             run.offer();
         }));
     }
     rows.push(row("joint_of_six_channels", "generic", PACKETS, Run::pair));
-    rows.push(row("slice_of_rhythm", "generic", PACKETS, Run::slice));
+    rows.push(row("slice_with_period", "generic", PACKETS, Run::slice));
     common::print("model", &rows);
 }

@@ -3,7 +3,7 @@
 //!
 //! One [`Estimator`] for each session takes each packet once, when it is sent and when its outcome is known; an outcome is
 //! put into the order of sending once ([`PacketOrder`]), and every statistic that needs the order takes it from there.
-//! Nothing here knows a clock, a transport or a session: a recorded run can be replayed through it.
+//! Nothing here depends on a clock, a transport or a session: a recorded run can be replayed through it.
 //!
 //! | module | holds |
 //! |---|---|

@@ -132,7 +132,7 @@ impl Connections {
     }
 
     /// Waits until there is a place, without taking it: no connection is accepted that would wait for one.
-    pub(crate) async fn room(&self) {
+    pub(crate) async fn available(&self) {
         drop(self.place().await);
     }
 

@@ -95,7 +95,7 @@ impl Forward {
     async fn streams(self, switch: Switch) {
         let notices = self.connections.notices();
         loop {
-            self.connections.room().await;
+            self.connections.available().await;
             let accepted = self.listener.accept(notices).await;
             let place = self.connections.place().await;
             let (route, means) = (switch.route(), self.connections.means().clone());

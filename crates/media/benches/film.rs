@@ -1,6 +1,6 @@
 //! Cost of processing a film: `cargo bench -p anabranch-media`.
 //!
-//! Reading, storing and loading an index, per thousand samples; planning and merging fragments, in bytes a second. The
+//! Reading, storing and loading an index, per thousand samples; planning and merging fragments, in bytes per second. The
 //! film is the one of the tests, in memory, so that no disk is measured. Prints one JSON object in the lab's format.
 //! Times are CPU times of one thread, the median of several runs with the smallest and the largest; quote ratios, and
 //! never across machines.

@@ -33,7 +33,7 @@ pub enum Part {
     Enhanced,
 }
 
-/// Part and importance of every sample. Memory: 5 bytes a sample.
+/// Part and importance of every sample. Memory: 5 bytes per sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
     policy: Policy,

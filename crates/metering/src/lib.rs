@@ -1,9 +1,9 @@
 //! Metering: price lists, billing periods, meters and quotas of what is sent [Horde §4.1: cost(x), §5: ADU transmission cost].
 //!
-//! Arithmetic on bytes and periods. Hosts read clocks and write down what was used; the engine asks what may be sent.
+//! Arithmetic on bytes and periods. Hosts read clocks and record the usage; the engine asks what may be sent.
 //!
-//! A [`Model`] is a price list: so many bytes at one price, then so many at the next; the last price holds
-//! for ever, or nothing more is sent. That covers channels that are free, paid by the byte, free up to a
+//! A [`Model`] is a price list: so many bytes at one price, then so many at the next; the last price applies
+//! to all that follows, or nothing more is sent. That covers channels that are free, paid by the byte, free up to a
 //! quota and then paid, or closed at a monthly cap. What is paid is money or energy; the two are never
 //! added.
 //!

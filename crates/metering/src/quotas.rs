@@ -50,7 +50,7 @@ struct Account {
     meter: Meter,
     /// Bytes of the period that may be used for now; `None`: what the cap allows.
     granted_bytes: Option<u64>,
-    /// Told already in this period.
+    /// Last stage reported in this period.
     stage: Stage,
 }
 

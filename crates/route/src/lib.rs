@@ -1,5 +1,5 @@
 //! Path computation on the overlay graph: choice of paths for a message, and its division among them [Daemons §4, §5].
-//! One algorithm per file; no clock, no sockets, and no state but what the caller passes in.
+//! One algorithm per file; no clock, no sockets, and no state except that which the caller passes in.
 //!
 //! | module | contents |
 //! |---|---|

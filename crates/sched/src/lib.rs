@@ -1,13 +1,13 @@
 //! Scheduling policies: which fragment takes which slot.
 //!
-//! This crate knows neither QUIC nor wire formats nor time: the session draws a [`View`] for it, and it answers with
+//! This crate uses neither QUIC nor wire formats nor clocks: the session takes a [`View`] for it, and it answers with
 //! [`Decision`]s. Slots come in, assignments go out.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`view`] | [`ChannelView`], [`StreamView`], [`View`]: the input of a policy |
 //! | [`scheduler`] | [`Scheduler`]: the interface of a policy; [`PromiseScheduler`], [`PlanScheduler`] |
-//! | [`policy`] | every policy, one a file |
+//! | [`policy`] | every policy, one per file |
 //! | [`pick`] | order of streams: strict priority, then weighted fair shares |
 //! | [`allocation`] | max–min fair shares: the rate of each stream |
 //! | [`objective`] | objective-driven scheduling: planners, and the cycle that they decide about |

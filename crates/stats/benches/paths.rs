@@ -52,7 +52,7 @@ fn row(name: &str, count: usize, mut step: impl FnMut(usize)) -> Value {
 }
 
 fn outcomes() -> Vec<bool> {
-    let mut random = Seed(1).stream("fates");
+    let mut random = Seed(1).stream("outcomes");
     let mut bad = false;
     (0..DRAWS)
         .map(|_| {

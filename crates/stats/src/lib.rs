@@ -1,6 +1,6 @@
 //! Path statistics: distributions, predictors and estimators over what the channels measured.
 //!
-//! One estimator a file; no clocks, no input or output. Estimators report when they know too little
+//! One estimator per file; no clocks, no input or output. Estimators report when they know too little
 //! instead of inventing a number.
 
 pub mod bandwidth;

@@ -232,10 +232,10 @@ impl Gate {
             .filter_map(|one| Some((one.ends?, one.rate)));
         let mut ends: Vec<(Instant, Rate)> = known.collect();
         ends.sort_unstable();
-        let mut room = residual.as_bps();
+        let mut free = residual.as_bps();
         for (at, rate) in ends {
-            room = room.saturating_add(rate.as_bps());
-            if room >= needed.as_bps() {
+            free = free.saturating_add(rate.as_bps());
+            if free >= needed.as_bps() {
                 return Some(at.since(now).max(Duration::from_secs(1)));
             }
         }

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_without_room_makes_the_enhanced_flow_yield() {
+    fn a_pipe_without_capacity_makes_the_enhanced_flow_yield() {
         let mut governor = Governor::new(None);
         for second in 0..10 {
             let rate = (800.0 * governor.part()).min(400.0);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn haste_ends_before_anything_is_left_out() {
+    fn prefetch_ends_before_anything_is_left_out() {
         let mut governor = Governor::new(None);
         let hasty = Need {
             pace: 2.0,

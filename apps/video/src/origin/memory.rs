@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_held_takes_room_until_the_last_part_is_dropped() {
+    async fn what_is_held_counts_until_the_last_part_is_dropped() {
         let memory = Memory::default();
         let memory_share = memory.memory_share("one");
         let all = KIB_MAX as usize;

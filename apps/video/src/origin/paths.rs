@@ -3,7 +3,7 @@
 use anabranch::base::Rate;
 
 /// Rate of a path over its share, so that what another path turns out not to carry fits.
-const ROOM: f64 = 1.1;
+const MARGIN: f64 = 1.1;
 /// Least rate of a path, in equal shares: one that is thought to carry nothing must be able to show that it does.
 const LEAST: f64 = 0.25;
 
@@ -30,7 +30,7 @@ pub(super) fn divide(total: Rate, carry: &[Option<Rate>], most: Option<Rate>) ->
         .map(|w| w.max(LEAST * usual))
         .collect();
     let mut shares = vec![0.0; count];
-    let mut left = total * ROOM;
+    let mut left = total * MARGIN;
     // The excess of a path that is full goes to the others.
     for _ in 0..count {
         let open = |at: &usize| shares[*at] < most;
@@ -83,7 +83,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn together_they_have_room_for_all_and_none_has_too_much(
+        fn together_they_carry_all_and_none_exceeds_its_maximum(
             total in 1u64..50_000,
             carry in prop::collection::vec(prop::option::of(0u64..20_000), 1..8),
             most in prop::option::of(1u64..20_000),

@@ -95,7 +95,7 @@ pub(super) struct Play {
     /// ADUs of the chunk that were handed over, frames left out, and whether this was reported to the proxy.
     sent_adus: u32,
     left_out: u32,
-    is_told: bool,
+    is_reported: bool,
     sequence: u32,
     /// True if the needs have changed.
     has_changed: bool,
@@ -187,7 +187,7 @@ impl Play {
             sent_of_frame: 0,
             sent_adus: 0,
             left_out: 0,
-            is_told: false,
+            is_reported: false,
             sequence: 0,
             has_changed: true,
             epoch: 0,
@@ -418,7 +418,7 @@ impl Play {
         }
         self.sent_adus = 0;
         self.left_out = 0;
-        self.is_told = false;
+        self.is_reported = false;
         self.groups = group::groups(&self.video, chunk);
         self.begin_group(now, pump);
         true
@@ -501,8 +501,8 @@ impl Play {
                 self.sent_of_frame = 0;
             }
         }
-        if is_last && !self.is_told {
-            self.is_told = true;
+        if is_last && !self.is_reported {
+            self.is_reported = true;
             let sent = Essential::Sent {
                 chunk,
                 adus: self.sent_adus,

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn with_room_it_gets_its_lead_and_no_more() {
+    fn with_capacity_it_gets_its_lead_and_no_more() {
         let mut walk = Walk::new(at(0), secs(0), secs(3));
         walk.go_on(at(0), secs(4), 1.0);
         // 4 s of film in 16/7 s: then the clock has caught up, and the lead is not complete.
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_else_may_need_the_room_at_once() {
+    fn somebody_else_may_need_the_capacity_at_once() {
         let mut walk = Walk::new(at(0), secs(0), secs(100));
         walk.go_on(at(0), secs(10), 1.0);
         assert_eq!(walk.until(at(0), secs(30)), secs(15));

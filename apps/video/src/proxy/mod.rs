@@ -59,7 +59,7 @@ use crate::{
 };
 
 /// Maximum number of videos whose index is in memory, unless more are watched.
-const TITLES_MAX: usize = 64;
+const VIDEOS_MAX: usize = 64;
 /// Pause before the disk is tried again after it was full.
 const DISK_PAUSE: Duration = Duration::from_secs(30);
 
@@ -282,7 +282,7 @@ impl Shared {
         {
             return Ok(known.clone());
         }
-        if cached_videos.len() >= TITLES_MAX {
+        if cached_videos.len() >= VIDEOS_MAX {
             let idle = cached_videos
                 .iter()
                 .filter(|(_, (_, cached_video))| cached_video.is_idle());

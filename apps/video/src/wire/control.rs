@@ -369,7 +369,7 @@ mod tests {
             id: 3,
             refusal: Refusal {
                 kind: RefusalKind::Full,
-                reason: "no room".to_owned(),
+                reason: "no capacity".to_owned(),
                 retry_after_s: Some(20),
             },
         };

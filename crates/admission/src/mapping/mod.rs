@@ -103,16 +103,16 @@ fn attempt(
     let mut load = Load::new(capacity.paths());
     let mut placements = Vec::with_capacity(requests.len());
     for (index, request) in requests.iter().enumerate() {
-        let (placement, room) =
+        let (placement, binding) =
             place(request, &load, capacity, fit).map_err(|binding| Shortage {
                 request: index,
                 binding,
             })?;
         load.add(&placement);
         debug_assert!(
-            load.on(room.set) <= room.holds_bps * (1.0 + 1e-9) + EQUAL_BPS,
-            "promised {} of {room:?}",
-            load.on(room.set)
+            load.on(binding.set) <= binding.holds_bps * (1.0 + 1e-9) + EQUAL_BPS,
+            "promised {} of {binding:?}",
+            load.on(binding.set)
         );
         placements.push(placement);
     }
@@ -148,21 +148,21 @@ fn place(
     fit: Fit,
 ) -> Result<(Placement, Binding), Option<Binding>> {
     let rate = request.rate_bps;
-    let mut rooms: Vec<(usize, f64, Binding)> = Vec::with_capacity(load.0.len());
+    let mut paths: Vec<(usize, f64, Binding)> = Vec::with_capacity(load.0.len());
     let mut closest: Option<(f64, Binding)> = None;
     for path in request.paths(load.0.len()) {
-        let Some(room) = room(request, ChannelMask::only(path), load, capacity) else {
+        let Some(found) = free_capacity(request, ChannelMask::only(path), load, capacity) else {
             continue;
         };
-        closest = Some(closer(closest, room));
-        rooms.push((path, room.0, room.1));
+        closest = Some(closer(closest, found));
+        paths.push((path, found.0, found.1));
     }
-    let suffices = |room: f64| room + EQUAL_BPS >= rate;
+    let suffices = |free: f64| free + EQUAL_BPS >= rate;
     let before = request.before.set;
-    let stays = rooms
+    let stays = paths
         .iter()
-        .find(|(path, room, _)| before == ChannelMask::only(*path) && suffices(*room));
-    let fitting = rooms.iter().filter(|(_, room, _)| suffices(*room));
+        .find(|(path, free, _)| before == ChannelMask::only(*path) && suffices(*free));
+    let fitting = paths.iter().filter(|(_, free, _)| suffices(*free));
     let one = stays.or_else(|| match fit {
         Fit::Safest => fitting.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0))),
         Fit::Tightest => fitting.min_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0))),
@@ -172,19 +172,19 @@ fn place(
     }
     if request.is_divisible {
         // Together, those with the most capacity of their own first.
-        rooms.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        paths.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         let mut set = ChannelMask::NONE;
-        for (count, &(path, ..)) in rooms.iter().enumerate().take(DIVIDED_MAX) {
+        for (count, &(path, ..)) in paths.iter().enumerate().take(DIVIDED_MAX) {
             set = set.with(path);
             if count == 0 {
                 continue;
             }
-            let Some(room) = room(request, set, load, capacity) else {
+            let Some(found) = free_capacity(request, set, load, capacity) else {
                 continue;
             };
-            closest = Some(closer(closest, room));
-            if suffices(room.0) {
-                return Ok((divide(rate, set, &rooms[..=count]), room.1));
+            closest = Some(closer(closest, found));
+            if suffices(found.0) {
+                return Ok((divide(rate, set, &paths[..=count]), found.1));
             }
         }
     }
@@ -192,7 +192,7 @@ fn place(
 }
 
 /// The rate that a set still has for the stream, and what that comes from; `None`: too little is known.
-fn room(
+fn free_capacity(
     request: &Request,
     set: ChannelMask,
     load: &Load,
@@ -254,15 +254,15 @@ fn closer(best: Option<(f64, Binding)>, next: (f64, Binding)) -> (f64, Binding) 
 
 /// Divides `rate` in proportion to the free capacity of each path; those without any are there for bad windows only
 /// and carry nothing by plan.
-fn divide(rate: f64, set: ChannelMask, rooms: &[(usize, f64, Binding)]) -> Placement {
-    let total: f64 = rooms.iter().map(|(_, room, _)| room.max(0.0)).sum();
-    let mut shares: Vec<(usize, f64)> = rooms
+fn divide(rate: f64, set: ChannelMask, paths: &[(usize, f64, Binding)]) -> Placement {
+    let total: f64 = paths.iter().map(|(_, free, _)| free.max(0.0)).sum();
+    let mut shares: Vec<(usize, f64)> = paths
         .iter()
-        .map(|&(path, room, _)| {
+        .map(|&(path, free, _)| {
             let part = if total > 0.0 {
-                room.max(0.0) / total
+                free.max(0.0) / total
             } else {
-                1.0 / rooms.len() as f64
+                1.0 / paths.len() as f64
             };
             (path, rate * part)
         })

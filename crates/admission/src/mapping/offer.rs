@@ -7,7 +7,7 @@ use anabranch_spec::Demand;
 
 /// Steps of a bisection: to one part in four thousand.
 const STEPS: usize = 12;
-/// Streams looked at for a reduction that would make room, the last in precedence first.
+/// Streams looked at for a reduction that would free enough capacity, the last in precedence first.
 const CANDIDATES: usize = 8;
 
 /// Alternatives to a demand that found no place. Each was mapped, with everything that is promised already,
@@ -18,11 +18,11 @@ pub struct Offer {
     pub rate: Option<Rate>,
     /// The largest probability at the same rate.
     pub probability: Option<f64>,
-    /// The smallest reduction of another stream that would make room.
+    /// The smallest reduction of another stream that would free enough capacity.
     pub reduction: Option<Reduction>,
 }
 
-/// Reduction of another stream that would make room.
+/// Reduction of another stream that would free enough capacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reduction {
     /// That stream.

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use anabranch_spec::Guarantee;
 
-/// Paths known by simultaneous samples: a row a window, in Mbit/s.
+/// Paths known by simultaneous samples: one row per window, in Mbit/s.
 #[derive(Debug)]
 struct Rows(Vec<Vec<f64>>);
 
@@ -164,7 +164,7 @@ fn a_bound_on_late_packets_by_lemma_2() {
 }
 
 #[test]
-fn the_tightest_fit_is_tried_when_the_safest_leaves_no_room() {
+fn the_tightest_fit_is_tried_when_the_safest_leaves_no_capacity() {
     let mut paths = Rows(vec![vec![6.0, 10.0]; 20]);
     let mut requests = [request(1, 6.0, 0.95), request(2, 10.0, 0.9)];
     for request in &mut requests {

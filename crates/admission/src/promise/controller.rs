@@ -180,7 +180,7 @@ mod tests {
         let grant = controller
             .open(stream, &spec(3_000, 0.9))
             .expect("it waits");
-        let grant = grant.expect("there is room");
+        let grant = grant.expect("there is capacity");
         assert_eq!(grant.term, Term::Renewable);
         assert_eq!(grant.shares.len(), 1);
         let offer = controller

@@ -1,6 +1,6 @@
 //! Sample history: the capacity of sets of paths in one scheduling window.
 //!
-//! Rows of simultaneous samples of all paths, one a window; and a calibrated forecaster for each set of paths
+//! Rows of simultaneous samples of all paths, one per window; and a calibrated forecaster for each set of paths
 //! that was queried, fed with the sum over the set, so that promises on several paths together
 //! are calibrated on their joint behaviour.
 

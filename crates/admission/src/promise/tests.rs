@@ -130,10 +130,10 @@ fn a_stream_that_waited_for_the_best_grade_rises_to_it_when_it_is_renewed() {
     assert_eq!(term(&controller), Some(Term::Renewable));
     let notices = pass(&mut controller, 260, 4e6);
     assert_eq!(term(&controller), Some(Term::Durable));
-    let told = notices.iter().filter(
+    let durable = notices.iter().filter(
         |notice| matches!(notice, Notice::Promised(_, grant) if grant.term == Term::Durable),
     );
-    assert_eq!(told.count(), 1, "{notices:?}");
+    assert_eq!(durable.count(), 1, "{notices:?}");
     // Who asked for a renewable promise keeps that.
     let renewable = with(guarantee(1_000, 0.9), Grade::Renewable);
     controller.open(StreamId(2), &spec(renewable)).unwrap();
@@ -227,8 +227,8 @@ fn what_an_offer_says_in_words_is_admitted() {
 /// The path holds what is asked for in four of five windows, and three of four are promised. A stream that gets
 /// nothing all the same is not promised it again.
 #[test]
-fn a_stream_that_fares_worse_than_its_path_is_warned() {
-    let fares = |is_behind: bool| {
+fn a_stream_that_gets_less_than_its_path_carries_is_warned() {
+    let notices_of = |is_behind: bool| {
         let mut controller = AdmissionController::new(1);
         let window = |controller: &mut AdmissionController, at: usize, is_behind: bool| {
             let bps = if at.is_multiple_of(5) { 2.5e6 } else { 4e6 };
@@ -244,8 +244,8 @@ fn a_stream_that_fares_worse_than_its_path_is_warned() {
             .collect();
         notices
     };
-    assert_eq!(fares(false), []);
-    let notices = fares(true);
+    assert_eq!(notices_of(false), []);
+    let notices = notices_of(true);
     assert!(
         matches!(notices.first(), Some(Notice::Warned(STREAM, _))),
         "{notices:?}"

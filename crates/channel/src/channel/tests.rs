@@ -149,7 +149,7 @@ fn a_peer_that_takes_small_containers_is_sent_none() {
 
 /// A peer that elicits answers and acknowledges nothing gets a window of answers and a little more.
 #[test]
-fn without_acknowledgements_there_is_room_for_little() {
+fn without_acknowledgements_little_may_be_sent() {
     let mut pair = Pair::connect(1 << 16);
     let now = pair.now;
     let channel = pair.channel();
@@ -167,7 +167,7 @@ fn without_acknowledgements_there_is_room_for_little() {
 
 /// A container that exceeds every bound is reported lost like any other; it used to abort the node.
 #[test]
-fn what_finds_no_room_is_lost() {
+fn what_exceeds_the_capacity_is_lost() {
     let mut pair = Pair::connect(1 << 16);
     let channel = pair.channel();
     for _ in 0..6_000 {

@@ -29,9 +29,9 @@ const MEAN_OF_SAWTOOTH: f64 = 0.75;
 /// ours.
 const QUEUE_S: f64 = 0.05;
 /// Round trip that the ceiling allows beyond the shortest, in shortest round trips and in seconds, whichever is more.
-const ROOM: (f64, f64) = (1.0, 0.1);
+const MARGIN: (f64, f64) = (1.0, 0.1);
 /// Packets that the ceiling allows beyond the product, because windows are whole packets.
-const ROOM_PACKETS: f64 = 2.0;
+const MARGIN_PACKETS: f64 = 2.0;
 /// Intervals for which the shortest round trip is remembered.
 const BASE_INTERVALS: usize = 8;
 /// Seconds over which a deficit is made up for.
@@ -115,7 +115,7 @@ impl Rtt {
     /// Upper bound on nearly all round trips, if only other flows make them longer.
     fn allowed(&self) -> Option<f64> {
         let smoothed = self.smoothed?;
-        let (times, seconds) = ROOM;
+        let (times, seconds) = MARGIN;
         let base = self.base();
         let most = base + (times * base).max(seconds);
         Some((smoothed + (4.0 * self.variation).max(QUEUE_S)).min(most))
@@ -168,7 +168,7 @@ impl Ctcp {
         };
         let acks = (self.ack_packets * self.mtu).min(self.target * self.ack_delay_s);
         let product = self.target * rtt_s / part + acks;
-        self.ceiling = Some(((product / self.mtu).ceil() + ROOM_PACKETS) * self.mtu);
+        self.ceiling = Some(((product / self.mtu).ceil() + MARGIN_PACKETS) * self.mtu);
     }
 
     fn look_at_interval(&mut self, now: Instant) {
@@ -366,7 +366,7 @@ mod tests {
     fn the_target_window_has_both_forms_of_the_model() {
         let (mut ctcp, now) = new(Rate::from_mbps(5));
         ctcp.seed_rtt(RTT);
-        let bytes = |product: f64| ((product / 1_460.0).ceil() + ROOM_PACKETS) * 1_460.0;
+        let bytes = |product: f64| ((product / 1_460.0).ceil() + MARGIN_PACKETS) * 1_460.0;
         let acks = 5e6 / 8.0 * ctcp.ack_delay_s;
         assert_eq!(ctcp.ceiling, Some(bytes(81_250.0 + acks)));
         let now = interval(&mut ctcp, now, RTT, false);

@@ -155,8 +155,8 @@ impl Run<'_> {
             let window = self.control.window();
             self.outcome.window_least = self.outcome.window_least.min(window);
             self.outcome.window_most = self.outcome.window_most.max(window);
-            let has_room = self.in_flight + PACKET <= window;
-            if !has_room {
+            let is_within_window = self.in_flight + PACKET <= window;
+            if !is_within_window {
                 self.control.on_window_limited();
             }
             if (from..to).contains(&next_send_s) {
@@ -167,7 +167,7 @@ impl Run<'_> {
                 .flight
                 .back()
                 .map(|sent| sent.at_s + 3.0 * self.rtt_smoothed_s + 0.1);
-            let send_s = has_room.then_some(next_send_s.max(self.now_s));
+            let send_s = is_within_window.then_some(next_send_s.max(self.now_s));
             let event_s = ack_s.or(timeout_s);
             if send_s.is_none_or(|send| event_s.is_some_and(|event| event <= send)) {
                 self.now_s = event_s.expect("a full window has packets in flight");

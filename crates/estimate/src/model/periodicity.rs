@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_has_no_rhythm() {
+    fn noise_has_no_period() {
         let mut found = 0;
         for seed in 0..20 {
             let mut random = Seed(seed).stream("noise");

@@ -196,7 +196,7 @@ impl Socks {
     pub async fn run(self) {
         let notices = self.connections.notices();
         loop {
-            self.connections.room().await;
+            self.connections.available().await;
             let Accepted::Tcp(stream) = self.listener.accept(notices).await else {
                 continue;
             };

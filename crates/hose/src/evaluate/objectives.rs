@@ -140,11 +140,11 @@ impl Objectives {
         let compiled = crate::compile(text, &mut vocabulary)
             .map_err(|report| InjectError::Text(Box::new(report)))?;
         let program = compiled.program;
-        for (known, news) in [
+        for (known, added) in [
             (self.entries.len(), program.objectives.len()),
             (self.rates.len(), program.rates.len()),
         ] {
-            if known + news > OBJECTIVES_MAX {
+            if known + added > OBJECTIVES_MAX {
                 return Err(InjectError::Full(known));
             }
         }

@@ -39,7 +39,7 @@ const GRACE: Duration = Duration::from_millis(800);
 const LEAD_MAX: Duration = Duration::from_secs(30);
 /// From when the others have opened until seconds count.
 const SETTLING: Duration = Duration::from_secs(5);
-/// From which address everything is dialled and heard.
+/// Local address of every endpoint.
 const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 
 #[derive(Debug, clap::Args)]
@@ -282,7 +282,7 @@ impl Outlet {
         if !offer.is_critical() {
             return Ok((Self::Elastic(stream), id));
         }
-        tokio::spawn(tell(offer.name, stream.clone(), begin));
+        tokio::spawn(print_promises(offer.name, stream.clone(), begin));
         let (sender, mut frames) = mpsc::channel::<Bytes>(BACKLOG_FRAMES);
         tokio::spawn(async move {
             while let Some(data) = frames.recv().await {
@@ -319,8 +319,8 @@ fn asked(offer: &Offer) -> String {
     }
 }
 
-/// Says what becomes of a stream's promise, as long as it is open.
-async fn tell(name: &'static str, stream: Stream, begin: tokio::time::Instant) {
+/// Prints the events of a stream's promise until the stream is closed.
+async fn print_promises(name: &'static str, stream: Stream, begin: tokio::time::Instant) {
     while let Ok(event) = stream.next_promise().await {
         let at = begin.elapsed().as_secs_f64();
         if say(&format!("{at:>6.1} s  {name}: {event}")).is_err() {

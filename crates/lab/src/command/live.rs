@@ -38,7 +38,7 @@ const SETTLING: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Arrivals of each stream.
-type Heard = Arc<Mutex<[Vec<Arrival>; FEEDS.len()]>>;
+type Arrivals = Arc<Mutex<[Vec<Arrival>; FEEDS.len()]>>;
 
 /// Parameters of a run.
 pub(super) struct Show<'a> {
@@ -125,14 +125,18 @@ async fn one(
 
     let clock = Clock::start();
     let begin = clock.now();
-    let heard = Heard::default();
+    let arrivals = Arrivals::default();
     let mut listening = JoinSet::new();
     let mut sending = JoinSet::new();
     for (session, side) in [(&up, Side::Ambulance), (&down, Side::Hospital)] {
         session
             .inject_objectives(OBJECTIVES)
             .map_err(Failure::other)?;
-        listening.spawn(listen(session.clone(), Arc::clone(&heard), (clock, begin)));
+        listening.spawn(listen(
+            session.clone(),
+            Arc::clone(&arrivals),
+            (clock, begin),
+        ));
         for (index, feed) in FEEDS.iter().enumerate() {
             if feed.side == side {
                 let stream = open(session, feed)?;
@@ -145,7 +149,7 @@ async fn one(
     tokio::time::sleep(GRACE).await;
     drop(streams);
     listening.abort_all();
-    let heard = std::mem::take(&mut *heard.lock().unwrap_or_else(PoisonError::into_inner));
+    let arrivals = std::mem::take(&mut *arrivals.lock().unwrap_or_else(PoisonError::into_inner));
     let channels = up.channels();
     let sum: u64 = channels.iter().map(|c| c.payload_sent_bytes).sum();
     let shares = emulator.addresses().iter().map(|address| {
@@ -154,7 +158,7 @@ async fn one(
     });
     let shares = shares.collect();
     tokio::join!(ambulance.shutdown(), hospital.shutdown());
-    Ok((Figures::new(clinic, &heard, (SETTLING, time)), shares))
+    Ok((Figures::new(clinic, &arrivals, (SETTLING, time)), shares))
 }
 
 fn open(session: &Session, feed: &Feed) -> Result<Stream, Failure> {
@@ -178,20 +182,20 @@ async fn send(stream: Stream, feed: usize, clinic: Arc<Clinic>, time: Duration) 
 }
 
 /// Writes down what arrives, until it is aborted or the session ends.
-async fn listen(session: Session, heard: Heard, (clock, begin): (Clock, Instant)) {
+async fn listen(session: Session, arrivals: Arrivals, (clock, begin): (Clock, Instant)) {
     let mut tasks = JoinSet::new();
     while let Ok(stream) = session.accept_stream().await {
         let label = &stream.spec().label;
         let Some(feed) = FEEDS.iter().position(|feed| feed.name == label) else {
             continue;
         };
-        let heard = Arc::clone(&heard);
+        let arrivals = Arc::clone(&arrivals);
         tasks.spawn(async move {
             while let Ok(Some(adu)) = stream.recv().await {
                 let at = clock.now().since(begin);
                 if let Some(number) = Clinic::number(&adu.data) {
-                    let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-                    heard[feed].push(Arrival { number, at });
+                    let mut arrivals = arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+                    arrivals[feed].push(Arrival { number, at });
                 }
             }
         });

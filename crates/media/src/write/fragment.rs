@@ -171,9 +171,9 @@ struct Kept {
 fn fill(track: &Track, kept: &mut [Kept]) {
     let codec = Filler::of(track);
     for at in 1..kept.len() {
-        let room = data(track, kept[at - 1].sample..kept[at].sample);
+        let wanted = data(track, kept[at - 1].sample..kept[at].sample);
         let before = &mut kept[at - 1];
-        let gap = room - u64::from(before.size);
+        let gap = wanted - u64::from(before.size);
         if gap == 0 {
             continue;
         }

@@ -255,7 +255,7 @@ impl Load {
         let begin = Instant::now();
         let busy = busy_s(thread);
         let mut turn = 0;
-        let mut heard_at = begin;
+        let mut last_received_at = begin;
         loop {
             let now = Instant::now();
             if now - begin >= RUN {
@@ -271,10 +271,10 @@ impl Load {
                 }
             }
             if sink.take(&lines.sink) > 0 {
-                heard_at = now;
-            } else if now - heard_at > LOST_AFTER {
+                last_received_at = now;
+            } else if now - last_received_at > LOST_AFTER {
                 lost = sent - sink.packets;
-                heard_at = now;
+                last_received_at = now;
             }
         }
         Run {

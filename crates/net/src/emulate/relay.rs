@@ -58,7 +58,7 @@ struct PathState {
 struct Client {
     address: SocketAddr,
     socket: Socket,
-    heard_at: Instant,
+    last_received_at: Instant,
 }
 
 #[derive(Debug)]
@@ -228,11 +228,12 @@ impl PathState {
             .iter_mut()
             .find(|client| client.address == address)
         {
-            client.heard_at = now;
+            client.last_received_at = now;
             return Some((client.socket.id, false));
         }
         if self.clients.len() >= CLIENTS_MAX {
-            let oldest = (0..self.clients.len()).min_by_key(|&index| self.clients[index].heard_at);
+            let oldest =
+                (0..self.clients.len()).min_by_key(|&index| self.clients[index].last_received_at);
             self.clients
                 .swap_remove(oldest.expect("the list is full, so not empty"));
         }
@@ -247,7 +248,7 @@ impl PathState {
                 self.clients.push(Client {
                     address,
                     socket,
-                    heard_at: now,
+                    last_received_at: now,
                 });
                 Some((next_id, true))
             }
@@ -320,9 +321,9 @@ impl Batch {
             && packet.ecn == self.first.ecn
             && packet.data.len() <= self.segment
             && !packet.data.is_empty();
-        let has_room = self.packets < BATCH_PACKETS_MAX
+        let fits = self.packets < BATCH_PACKETS_MAX
             && self.first.data.len() + packet.data.len() <= BATCH_BYTES_MAX;
-        if self.is_complete || !is_alike || !has_room {
+        if self.is_complete || !is_alike || !fits {
             return false;
         }
         self.is_complete = packet.data.len() < self.segment;

@@ -232,9 +232,9 @@ impl Batch {
             && cargo.ecn == self.ecn
             && (cargo.segment == self.segment
                 || (cargo.forward.packets == 1 && cargo.segment < self.segment));
-        let has_room = self.packets + cargo.forward.packets <= BATCH_PACKETS_MAX
+        let fits = self.packets + cargo.forward.packets <= BATCH_PACKETS_MAX
             && self.bytes.len() + cargo.contents.len() <= BATCH_BYTES_MAX;
-        if self.is_complete || !is_alike || !has_room {
+        if self.is_complete || !is_alike || !fits {
             return false;
         }
         self.packets += cargo.forward.packets;

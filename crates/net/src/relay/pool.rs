@@ -24,7 +24,7 @@ pub(super) struct Port {
 #[derive(Debug)]
 pub(super) struct Pool {
     /// Local and public addresses, by family.
-    homes: Vec<(IpAddr, IpAddr)>,
+    addresses: Vec<(IpAddr, IpAddr)>,
     range: Option<RangeInclusive<u16>>,
     /// Ports tried so far.
     tried: AtomicU32,
@@ -32,15 +32,15 @@ pub(super) struct Pool {
 
 impl Pool {
     pub(super) fn new(config: &RelayConfig) -> Self {
-        let home = |family: Family| {
+        let pair = |family: Family| {
             let of = |all: &[IpAddr]| all.iter().copied().find(|ip| Family::of(*ip) == family);
             let local = of(&config.addresses)?;
             Some((local, of(&config.public).unwrap_or(local)))
         };
         Self {
-            homes: [Family::V4, Family::V6]
+            addresses: [Family::V4, Family::V6]
                 .into_iter()
-                .filter_map(home)
+                .filter_map(pair)
                 .collect(),
             range: config.ports.clone(),
             tried: AtomicU32::new(0),
@@ -49,8 +49,11 @@ impl Pool {
 
     /// Opens a new port; `None` if the relay has no address of this family, or no port is free.
     pub(super) fn open(&self, family: Family) -> Option<Port> {
-        let home = self.homes.iter().find(|(ip, _)| Family::of(*ip) == family);
-        let &(local, public) = home?;
+        let pair = self
+            .addresses
+            .iter()
+            .find(|(ip, _)| Family::of(*ip) == family);
+        let &(local, public) = pair?;
         let Some(range) = &self.range else {
             return bind(local, public, 0);
         };

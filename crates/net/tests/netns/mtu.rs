@@ -16,7 +16,7 @@ const ADUS: usize = 60;
 /// Sends 6 MB from `a` to `b`. Returns the largest UDP payload of a full packet.
 fn transfer(a: &Namespace, b: &Namespace) -> usize {
     let (report, reported) = mpsc::channel();
-    let (tell_read, read) = tokio::sync::oneshot::channel();
+    let (all_read, read) = tokio::sync::oneshot::channel();
     let receiver = start(b, (2, 1), move |host| {
         Box::pin(async move {
             report.send(host.addresses()).unwrap();
@@ -27,7 +27,7 @@ fn transfer(a: &Namespace, b: &Namespace) -> usize {
                 assert_eq!(adu.data[..], vec![count; 100_000][..]);
                 count += 1;
             }
-            tell_read.send(()).unwrap();
+            all_read.send(()).unwrap();
             session.closed().await;
             usize::from(count)
         })

@@ -47,7 +47,7 @@ pub struct LocalLimitsLayer {
     pub objectives: Option<bool>,
 }
 
-/// What the applications of a user may have, all of them together.
+/// Limits of all applications of a user together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalLimits {
     /// Highest priority of streams that they open.

@@ -93,7 +93,7 @@ impl fmt::Display for PortsLayer {
     }
 }
 
-/// What is named, such as `protocol udp, port 5004`; `any` if nothing is.
+/// The keys that are set, such as `protocol udp, port 5004`; `any` if there are none.
 impl fmt::Display for MatchLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = self.address.as_ref().map(|texts| texts.all().join(" or "));

@@ -192,7 +192,7 @@ async fn who_does_not_take_its_answers_is_let_go() {
         let mut stream = UnixStream::connect(&path).await.unwrap();
         let question = "{\"show\":\"status\"}\n".repeat(1_000);
         let mut taken = 0;
-        // Answers fill the buffers, then questions do, and then the node's patience ends.
+        // Answers fill the buffers, then questions do, and then the node closes the connection.
         while taken < 1_000 {
             let Ok(()) = stream.write_all(question.as_bytes()).await else {
                 break;

@@ -18,7 +18,7 @@ use super::{
     message::{
         self, Bye, ErrorBody, Hello, Number, Numbered, PROTOCOL, Request, Versions, Welcome,
     },
-    policy::{Account, Lease},
+    policy::{Account, Reservation},
     request::{answer, value},
     socket::{Halves, Reading},
     stream,
@@ -58,7 +58,7 @@ enum Leaving {
     #[error("the greeting is not one of this protocol: {0}")]
     Greeting(String),
     #[error(
-        "it speaks versions {} to {} of the protocol, this node {} to {}; update the older one",
+        "it supports versions {} to {} of the protocol, this node {} to {}; update the older one",
         .0.min, .0.max, Versions::OURS.min, Versions::OURS.max
     )]
     Version(Versions),
@@ -104,9 +104,9 @@ impl Leaving {
 pub(super) struct Arrival {
     pub(super) socket: Halves,
     pub(super) node: Handle,
-    /// What it holds is counted here.
+    /// Account of the memory that it holds.
     pub(super) share: Share,
-    /// What it has open is counted here.
+    /// Account of the streams that it has open.
     pub(super) account: Arc<Account>,
     /// The token that it has to show, and its place among those that have not.
     pub(super) stranger: Option<(Token, OwnedSemaphorePermit)>,
@@ -149,7 +149,7 @@ pub(super) async fn serve(arrival: Arrival) {
     }
     connection.link.outbox.close();
     let is_evicted = matches!(leaving, Leaving::Memory(_));
-    if !is_evicted || connection.link.outbox.has_room() {
+    if !is_evicted || connection.link.outbox.has_capacity() {
         // One that does not read goes without it.
         let _ = tokio::time::timeout(BYE_TIME, writer.join_next()).await;
     }
@@ -186,13 +186,13 @@ impl Connection {
     pub(super) fn add_stream(
         &self,
         stream: Stream,
-        lease: Lease,
+        reservation: Reservation,
         given: u32,
         waiting: Option<Arc<AtomicU32>>,
     ) -> Result<Arc<Local>, ErrorBody> {
         let local = self.tables().add_stream(stream.clone(), |handle, credit| {
             let link = self.link.clone();
-            Local::new(handle, credit, given, link, lease).waiting_in(waiting)
+            Local::new(handle, credit, given, link, reservation).waiting_in(waiting)
         })?;
         let mut streams = self.streams();
         while streams.try_join_next().is_some() {}
@@ -230,11 +230,11 @@ impl Connection {
                 Err(error) => return error.into(),
             }
             while requests.try_join_next().is_some() {}
-            // Without room only those wait that have something to say.
+            // Without capacity, only connections that have something to send wait.
             if let Err(error) = socket.readable().await {
                 return error.into();
             }
-            self.link.share.room_to_read().await;
+            self.link.share.capacity_to_read().await;
             match socket.read_buf(decoder.space()).await {
                 // A frame that arrived in part is not one.
                 Ok(0) => return Leaving::Left,

@@ -53,9 +53,9 @@ const CUT: u8 = 0x02;
 /// A frame. Bodies in JSON are texts that were not looked at yet.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Frame {
-    /// First frame of an application: the versions that it speaks.
+    /// First frame of an application: the versions that it supports.
     Hello(Bytes),
-    /// First frame of the node: the version that both speak from here on.
+    /// First frame of the node: the version that both use from here on.
     Welcome(Bytes),
     /// Last frame of either side, with the reason.
     Bye(Bytes),
@@ -80,7 +80,7 @@ pub enum Frame {
     End {
         /// The stream.
         stream: u32,
-        /// How it ends.
+        /// Kind of the end.
         end: End,
     },
     /// A frame that this version does not know and may ignore.

@@ -17,7 +17,7 @@ use super::{
     frame::{End, SendFrame},
     link::Link,
     message::Fields,
-    policy::Lease,
+    policy::Reservation,
 };
 use crate::{daemon::CODE_NO_RIGHT, outcome::Outcome};
 
@@ -32,7 +32,7 @@ pub(super) struct Local {
     pub(super) handle: u32,
     credit: u32,
     pub(super) link: Arc<Link>,
-    pub(super) lease: Lease,
+    pub(super) reservation: Reservation,
     inbox: Mutex<Inbox>,
     pub(super) changed: Notify,
     over: Notify,
@@ -40,7 +40,7 @@ pub(super) struct Local {
     waiting: Option<Arc<AtomicU32>>,
 }
 
-/// What the task has not taken yet, and what it is to do.
+/// Work for the task of a stream: ADUs that it has not taken yet, and requests.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     pub(super) adus: VecDeque<Outgoing>,
@@ -53,9 +53,9 @@ pub(super) struct Inbox {
     pub(super) is_finished: bool,
     pub(super) reset: Option<u32>,
     pub(super) stop: Option<u32>,
-    /// The application uses the stream no more; the code for what it leaves unfinished.
+    /// The application no longer uses the stream; the code for what it leaves unfinished.
     pub(super) closed: Option<u32>,
-    /// The peer may not have the stream any more.
+    /// The peer's right to the stream was withdrawn.
     pub(super) is_revoked: bool,
     /// Numbers of the ADUs that the session has refused, ascending; at most [`REFUSED_MAX`].
     pub(super) refused: Vec<u64>,
@@ -65,7 +65,7 @@ pub(super) struct Inbox {
     pub(super) is_handed_over: bool,
 }
 
-/// What is known of an ADU that waits.
+/// Properties of a waiting ADU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Note {
     pub(super) cost: u32,
@@ -79,7 +79,7 @@ pub(super) enum StreamViolation {
     Credit,
     #[error("an ADU was sent after the end of its stream")]
     Finished,
-    #[error("the header fields of an ADU are no JSON object of numbers, texts and booleans")]
+    #[error("the header fields of an ADU are not a JSON object of numbers, texts and booleans")]
     Fields,
     #[error("more credit was given than any receiver has memory for")]
     Excess,
@@ -93,7 +93,13 @@ impl Inbox {
 }
 
 impl Local {
-    pub(super) fn new(handle: u32, credit: u32, given: u32, link: Arc<Link>, lease: Lease) -> Self {
+    pub(super) fn new(
+        handle: u32,
+        credit: u32,
+        given: u32,
+        link: Arc<Link>,
+        reservation: Reservation,
+    ) -> Self {
         let inbox = Inbox {
             balance: i64::from(credit),
             given: i64::from(given),
@@ -104,7 +110,7 @@ impl Local {
             handle,
             credit,
             link,
-            lease,
+            reservation,
             inbox: Mutex::new(inbox),
             changed: Notify::new(),
             over: Notify::new(),
@@ -236,7 +242,7 @@ impl Local {
         }
     }
 
-    /// The peer may not have the stream any more.
+    /// The peer's right to the stream was withdrawn.
     pub(super) fn revoke(&self) {
         self.change(|inbox| inbox.is_revoked = true);
     }

@@ -10,7 +10,7 @@ use super::{
     outbox::Outbox,
 };
 
-/// What the streams of a connection share: its socket, and its credit.
+/// Parts of a connection that its streams share: its socket and its credit.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) outbox: Outbox,
@@ -40,15 +40,15 @@ impl Link {
     }
 
     /// True if data from a session may be appended to the outbox.
-    pub(super) fn has_room(&self) -> bool {
-        self.outbox.has_room() && self.share.has_room()
+    pub(super) fn has_capacity(&self) -> bool {
+        self.outbox.has_capacity() && self.share.has_capacity()
     }
 
     /// Waits until data from a session may be appended to the outbox.
-    pub(super) async fn room(&self) {
-        while !self.has_room() {
-            self.outbox.room().await;
-            self.share.room().await;
+    pub(super) async fn capacity(&self) {
+        while !self.has_capacity() {
+            self.outbox.capacity().await;
+            self.share.capacity().await;
         }
     }
 

@@ -28,7 +28,7 @@ use crate::{
 /// Name of the protocol in a greeting.
 pub const PROTOCOL: &str = "anabranch-local";
 
-/// Versions that a program speaks.
+/// Protocol versions that a program supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Versions {
     /// The oldest.
@@ -41,7 +41,7 @@ impl Versions {
     /// The versions of this library.
     pub const OURS: Self = Self { min: 1, max: 1 };
 
-    /// The newest version that both speak.
+    /// The newest version that both support.
     pub fn common(self, other: Self) -> Option<u32> {
         let newest = self.max.min(other.max);
         (newest >= self.min.max(other.min)).then_some(newest)
@@ -53,7 +53,7 @@ impl Versions {
 pub struct Hello {
     /// [`PROTOCOL`].
     pub protocol: String,
-    /// The versions that it speaks.
+    /// The versions that it supports.
     pub versions: Versions,
     /// Name of the program, for logs.
     #[serde(default)]
@@ -66,7 +66,7 @@ pub struct Hello {
 /// First message of the node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Welcome {
-    /// The version that both speak from here on.
+    /// The version that both use from here on.
     pub version: u32,
     /// The node.
     pub node: String,
@@ -85,7 +85,7 @@ pub struct Bye {
     pub code: String,
     /// Explanation.
     pub reason: String,
-    /// The versions that this side speaks, with `version`.
+    /// The versions that this side supports, with `version`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub versions: Option<Versions>,
 }
@@ -306,10 +306,10 @@ impl Changes {
 pub struct Answer {
     /// Number of the request.
     pub id: u64,
-    /// What was asked for, if it was done.
+    /// The result, if the request was carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ok: Option<Value>,
-    /// The error, if it was not.
+    /// The error otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
 }
@@ -336,9 +336,9 @@ pub struct ErrorBody {
 pub struct LimitBody {
     /// Its key in the node's configuration: `priority_max`, `promised_rate_max`, `streams_max` or `objectives`.
     pub key: String,
-    /// What is allowed in all.
+    /// The limit.
     pub allowed: String,
-    /// What is left of it, where it is shared.
+    /// The rest of it, if it is shared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left: Option<String>,
 }

@@ -19,8 +19,8 @@ use super::{
     memory::{Part, Share},
 };
 
-/// Bytes that may wait before [`Outbox::has_room`] is false.
-const ROOM_BYTES: usize = 1 << 20;
+/// Bytes that may wait before [`Outbox::has_capacity`] is false.
+const HIGH_WATER_BYTES: usize = 1 << 20;
 /// Bytes at which a receiver that does not read is given up.
 const BYTES_MAX: usize = 64 << 20;
 /// A payload shorter than this is copied to the other frames.
@@ -91,15 +91,15 @@ impl Outbox {
     }
 
     /// True if data may be appended; answers and credit may be at any time.
-    pub(super) fn has_room(&self) -> bool {
-        self.lock().bytes < ROOM_BYTES
+    pub(super) fn has_capacity(&self) -> bool {
+        self.lock().bytes < HIGH_WATER_BYTES
     }
 
     /// Waits until data may be appended.
-    pub(super) async fn room(&self) {
+    pub(super) async fn capacity(&self) {
         loop {
             let drained = self.drained.notified();
-            if self.has_room() {
+            if self.has_capacity() {
                 return;
             }
             drained.await;
@@ -168,14 +168,14 @@ impl Outbox {
 
     fn written(&self, bytes: usize) {
         let mut queue = self.lock();
-        let was_full = queue.bytes >= ROOM_BYTES;
+        let was_full = queue.bytes >= HIGH_WATER_BYTES;
         queue.bytes -= bytes;
         if let Some(share) = &self.share {
             share.remove(Part::Output, bytes);
         }
-        let has_room = queue.bytes < ROOM_BYTES;
+        let has_capacity = queue.bytes < HIGH_WATER_BYTES;
         drop(queue);
-        if was_full && has_room {
+        if was_full && has_capacity {
             self.drained.notify_waiters();
         }
     }
@@ -245,19 +245,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn room_returns_when_the_receiver_reads_and_a_deaf_one_is_given_up() {
+    async fn capacity_returns_when_the_receiver_reads_and_a_deaf_one_is_given_up() {
         let (near, mut far) = UnixStream::pair().unwrap();
         let outbox = Outbox::default();
-        outbox.push(&event(ROOM_BYTES));
-        assert!(!outbox.has_room());
+        outbox.push(&event(HIGH_WATER_BYTES));
+        assert!(!outbox.has_capacity());
         let (_reading, writing) = near.into_split();
-        let mut buffer = vec![0; ROOM_BYTES];
+        let mut buffer = vec![0; HIGH_WATER_BYTES];
         let reading = async {
             far.read_exact(&mut buffer).await.unwrap();
-            outbox.room().await;
-            assert!(outbox.has_room());
-            for _ in 0..BYTES_MAX / ROOM_BYTES + 1 {
-                outbox.push(&event(ROOM_BYTES));
+            outbox.capacity().await;
+            assert!(outbox.has_capacity());
+            for _ in 0..BYTES_MAX / HIGH_WATER_BYTES + 1 {
+                outbox.push(&event(HIGH_WATER_BYTES));
             }
             far.read_exact(&mut buffer).await.unwrap();
             std::future::pending::<()>().await;

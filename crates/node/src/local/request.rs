@@ -122,7 +122,7 @@ impl Connection {
                     .map(|text| text.resolve(|key| format!("guarantee.{key}")))
                     .transpose()?;
                 let (stream, local) = self.tables().stream(stream)?.clone();
-                local.lease.change(guarantee.as_ref(), || {
+                local.reservation.change(guarantee.as_ref(), || {
                     stream.change_guarantee(guarantee)?;
                     Ok(json!({}))
                 })
@@ -209,10 +209,10 @@ impl Connection {
             tables.may_add_stream()?;
             tables.session(session)?.clone()
         };
-        let lease = self.account.open(&spec)?;
+        let reservation = self.account.open(&spec)?;
         let stream = session.open_stream(spec)?;
         let id = stream.id().0;
-        let local = self.add_stream(stream, lease, credit, None)?;
+        let local = self.add_stream(stream, reservation, credit, None)?;
         value(Opened {
             stream: local.handle,
             id,

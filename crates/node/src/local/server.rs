@@ -50,8 +50,8 @@ pub enum LocalError {
         /// The socket.
         path: PathBuf,
     },
-    /// A file that is no socket has the name.
-    #[error("the socket of the local interface, {}: there is a file of this name that is no socket; remove it, or name another socket with --local", path.display())]
+    /// A file that is not a socket has the name.
+    #[error("the socket of the local interface, {}: there is a file of this name that is not a socket; remove it, or name another socket with --local", path.display())]
     Taken {
         /// The socket.
         path: PathBuf,
@@ -233,7 +233,7 @@ impl LocalServer {
         }
     }
 
-    /// Counts a connection, if its user may attach and there is room.
+    /// Counts a connection, if its user may attach and fewer than the maximum are open.
     fn admit(
         &self,
         accepted: Accepted,
@@ -245,7 +245,7 @@ impl LocalServer {
             Accepted::Unix(socket) => (socket.peer_cred().ok()?.uid(), None),
             Accepted::Tcp(_) => {
                 // Whoever shows the token is taken for the one who runs the node. Beyond the places for those who have not shown it
-                // yet, nobody is heard: any user of the machine can connect.
+                // yet, no connection is accepted: any user of the machine can connect.
                 let tcp = self.tcp.as_ref()?;
                 let place = tcp.strangers.clone().try_acquire_owned().ok()?;
                 (own_uid(), Some((tcp.token.token, place)))
@@ -316,7 +316,7 @@ fn turn_away(socket: &Accepted, bye: &Bye) {
     let mut bytes = Vec::new();
     let body = frame::encode(&Frame::Bye(message::json(bye)), &mut bytes);
     bytes.extend_from_slice(&body);
-    // The buffer of a new socket has room for it; if not, the end of the connection says enough.
+    // It fits the buffer of a new socket; if not, the end of the connection is all that the application sees.
     let _ = match socket {
         Accepted::Unix(socket) => socket.try_write(&bytes),
         Accepted::Tcp(socket) => socket.try_write(&bytes),

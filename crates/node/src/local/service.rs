@@ -76,9 +76,10 @@ impl Connection {
             (count < service.backlog).then_some(count + 1)
         });
         is_taken.map_err(|_| CODE_BUSY)?;
-        let lease = self.account.accept().map_err(ErrorBody::from);
-        let added = lease
-            .and_then(|lease| self.add_stream(stream.clone(), lease, 0, Some(waiting.clone())));
+        let reservation = self.account.accept().map_err(ErrorBody::from);
+        let added = reservation.and_then(|reservation| {
+            self.add_stream(stream.clone(), reservation, 0, Some(waiting.clone()))
+        });
         let Ok(local) = added else {
             waiting.fetch_sub(1, Ordering::Relaxed);
             return Err(CODE_BUSY);

@@ -24,7 +24,7 @@ impl Connection {
 
 async fn report(link: Arc<Link>, session: u32, events: SessionEvents) {
     loop {
-        link.room().await;
+        link.capacity().await;
         match events.next().await {
             Ok(event) => {
                 if let Some(body) = EventBody::of_session_event(event) {

@@ -77,11 +77,11 @@ async fn send(
     stream: &Stream,
     pending: &mut VecDeque<Outgoing>,
 ) -> Result<Range<u64>, StreamFailure> {
-    local.lease.account().ready().await;
+    local.reservation.account().ready().await;
     poll_fn(|cx| stream.poll_send_many(cx, pending)).await
 }
 
-/// Reads ADUs from the session while there is room for them: other streams of the connection may have filled it by the time that
+/// Reads ADUs from the session while they fit: other streams of the connection may have filled it by the time that
 /// data comes.
 async fn receive(
     link: &Link,
@@ -90,9 +90,9 @@ async fn receive(
     bytes_max: usize,
 ) -> Result<bool, StreamFailure> {
     loop {
-        link.room().await;
+        link.capacity().await;
         let read = poll_fn(|cx| {
-            if !link.has_room() {
+            if !link.has_capacity() {
                 return Poll::Ready(None);
             }
             stream.poll_recv_many(cx, received, bytes_max).map(Some)
@@ -146,7 +146,7 @@ impl Task {
         let bytes_max = usize::try_from(self.given).unwrap_or(0).min(READ_BYTES);
         let is_observed = self.has_events || self.has_promises;
         let observing = async {
-            link.room().await;
+            link.capacity().await;
             tokio::select! {
                 event = stream.next_event(), if self.has_events => Step::Event(event),
                 event = stream.next_promise(), if self.has_promises => Step::Promise(event),
@@ -313,7 +313,7 @@ impl Task {
     fn sent(&mut self, count: u64) {
         let notes = self.notes.iter().take(count as usize);
         let bytes = notes.map(|note| u64::from(note.cost)).sum();
-        self.local.lease.account().sent(bytes);
+        self.local.reservation.account().sent(bytes);
         for _ in 0..count {
             let number = self.numbers.next;
             self.numbers.next += 1;
@@ -321,7 +321,7 @@ impl Task {
         }
     }
 
-    /// The ADU at the front has left the node's memory; its sender is told if it asked.
+    /// The ADU at the front has left the node's memory; its sender is notified if it asked.
     fn taken(&mut self, event: impl FnOnce() -> EventBody) {
         let Some(Note { cost, confirm }) = self.notes.pop_front() else {
             return;
@@ -410,8 +410,8 @@ impl Task {
         self.has_events = false;
         self.has_promises = false;
         self.give_up_pending();
-        let is_news = !std::mem::replace(&mut self.is_session_over, true);
-        if is_news || !self.is_receiving {
+        let is_first = !std::mem::replace(&mut self.is_session_over, true);
+        if is_first || !self.is_receiving {
             let body = EventBody::Over {
                 reason: failure.to_string(),
                 readable: self.is_receiving,

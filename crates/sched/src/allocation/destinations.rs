@@ -23,7 +23,7 @@ pub struct Class<'a> {
 }
 
 /// Divides the sender's capacity (`None`: more than all destinations together) among classes, by weight and
-/// up to what each can use, then each class's part among its streams. `told` hears of every class in order,
+/// up to what each can use, then each class's part among its streams. `on_shares` is called for every class in order,
 /// with the shares of its streams.
 ///
 /// Promises of a class do not precede the demands of other classes: promises hold within the
@@ -32,7 +32,7 @@ pub fn divide_classes(
     allocator: &mut Allocator,
     sender: Option<u64>,
     classes: &[Class<'_>],
-    mut told: impl FnMut(usize, &[u64]),
+    mut on_shares: impl FnMut(usize, &[u64]),
 ) {
     let usable = |class: &Class<'_>| {
         let wanted: u128 = class.asks.iter().map(|ask| u128::from(ask.wants())).sum();
@@ -52,6 +52,6 @@ pub fn divide_classes(
         .allocate(sender.unwrap_or(u64::MAX), &wants)
         .to_vec();
     for (index, (class, part)) in classes.iter().zip(parts).enumerate() {
-        told(index, allocator.allocate(part, class.asks));
+        on_shares(index, allocator.allocate(part, class.asks));
     }
 }

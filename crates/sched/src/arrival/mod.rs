@@ -11,8 +11,8 @@ use crate::view::ChannelView;
 /// queue it will meet.
 ///
 /// The queue is what the smoothed round trip exceeds the shortest by (data fills the queue of its own
-/// direction), or what is in flight beyond the path itself, whichever is longer: round trips tell of
-/// the queue as it was one of them ago, while bytes in flight know at once of a rate that fell.
+/// direction), or what is in flight beyond the path itself, whichever is longer: round trips show
+/// the queue as it was one of them ago, while bytes in flight show at once that a rate fell.
 pub fn one_way(channel: &ChannelView) -> Duration {
     let seen = channel.rtt_smoothed.saturating_sub(channel.rtt_min);
     channel.rtt_min / 2 + seen.max(queue_in_flight(channel))
@@ -130,7 +130,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn bytes_in_flight_tell_of_a_queue_that_round_trips_do_not_show_yet() {
+    fn bytes_in_flight_show_a_queue_that_round_trips_do_not_show_yet() {
         let mut slowed = channel(0, 1, 100, 8.0);
         slowed.in_flight_bytes = 150_000;
         // 150 ms of traffic on a path of 100 ms: 50 ms of queue, and half of the path.
@@ -140,7 +140,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn without_a_measured_rate_the_window_speaks() {
+    fn without_a_measured_rate_the_window_counts() {
         let mut view = channel(0, 0, 100, 8.0);
         view.rate_bytes_per_s = 0.0;
         view.window_bytes = 10_000;

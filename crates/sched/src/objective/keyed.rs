@@ -97,7 +97,7 @@ impl<K: Copy + Ord> Keyed<K> {
 mod tests {
     use super::*;
 
-    /// What goes, by node, and what comes, by item.
+    /// Removals, by node, and additions, by item.
     fn update(keyed: &mut Keyed<u64>, names: &[u64]) -> (Vec<usize>, Vec<usize>) {
         let (mut gone, mut come) = (Vec::new(), Vec::new());
         keyed.update(names.iter().copied(), |step| match step {

@@ -1,14 +1,14 @@
-//! Members by key, the smallest first; any of them can be given another key or taken out.
+//! Items by key, the smallest first; any of them can be given another key or taken out.
 
-/// A member that is not in the heap.
+/// An item that is not in the heap.
 const OUT: u32 = u32::MAX;
 
-/// A binary heap of members, which are small numbers. O(log members) a change, O(1) to look at the first;
+/// A binary heap of items, which are small numbers. O(log items) a change, O(1) to look at the first;
 /// allocates only while it grows.
 #[derive(Clone, Debug)]
 pub(super) struct Heap<K> {
     entries: Vec<(K, u32)>,
-    /// The place of each member in `entries`.
+    /// The place of each item in `entries`.
     places: Vec<u32>,
 }
 
@@ -26,15 +26,15 @@ impl<K: Copy + Ord> Heap<K> {
         self.entries.first().copied()
     }
 
-    /// The member comes in, or gets another key.
-    pub(super) fn put(&mut self, member: u32, key: K) {
-        let known = member as usize;
+    /// The item comes in, or gets another key.
+    pub(super) fn put(&mut self, item: u32, key: K) {
+        let known = item as usize;
         if self.places.len() <= known {
             self.places.resize(known + 1, OUT);
         }
         let place = match self.places[known] {
             OUT => {
-                self.entries.push((key, member));
+                self.entries.push((key, item));
                 self.entries.len() - 1
             }
             place => {
@@ -46,13 +46,13 @@ impl<K: Copy + Ord> Heap<K> {
         self.sink(place);
     }
 
-    /// The member goes out, if it was in.
-    pub(super) fn take(&mut self, member: u32) {
-        let place = match self.places.get(member as usize) {
+    /// The item goes out, if it was in.
+    pub(super) fn take(&mut self, item: u32) {
+        let place = match self.places.get(item as usize) {
             None | Some(&OUT) => return,
             Some(&place) => place as usize,
         };
-        self.places[member as usize] = OUT;
+        self.places[item as usize] = OUT;
         self.entries.swap_remove(place);
         if place < self.entries.len() {
             let place = self.rise(place);
@@ -61,8 +61,8 @@ impl<K: Copy + Ord> Heap<K> {
     }
 
     pub(super) fn clear(&mut self) {
-        for (_, member) in self.entries.drain(..) {
-            self.places[member as usize] = OUT;
+        for (_, item) in self.entries.drain(..) {
+            self.places[item as usize] = OUT;
         }
     }
 
@@ -118,17 +118,17 @@ mod tests {
         ) {
             let mut heap = Heap::default();
             let mut keys = [None; 40];
-            for (step, (member, key)) in steps.into_iter().enumerate() {
+            for (step, (item, key)) in steps.into_iter().enumerate() {
                 match key {
-                    Some(key) => heap.put(member, (key, member)),
+                    Some(key) => heap.put(item, (key, item)),
                     None if step % 50 == 49 => {
                         heap.clear();
                         keys = [None; 40];
                     }
-                    None => heap.take(member),
+                    None => heap.take(item),
                 }
-                keys[member as usize] = key;
-                let first = (0..40).filter_map(|member| Some((keys[member as usize]?, member))).min();
+                keys[item as usize] = key;
+                let first = (0..40).filter_map(|item| Some((keys[item as usize]?, item))).min();
                 prop_assert_eq!(heap.first().map(|(key, _)| key), first);
             }
         }

@@ -13,8 +13,8 @@ use anabranch_spec::Priority;
 /// Nothing is allocated but when streams are new.
 #[derive(Debug, Default)]
 pub(crate) struct FairQueue {
-    members: Vec<Member>,
-    /// Indices into `members`, by stream, ascending.
+    entries: Vec<Entry>,
+    /// Indices into `entries`, by stream, ascending.
     by_stream: Vec<(StreamId, u32)>,
     free: Vec<u32>,
     /// By priority, the highest first.
@@ -29,7 +29,7 @@ pub(crate) struct FairQueue {
 
 /// A stream. It keeps its virtual finish time until it is closed.
 #[derive(Clone, Debug)]
-struct Member {
+struct Entry {
     stream: StreamId,
     finish: f64,
     /// Place where it was in the last view.
@@ -64,16 +64,16 @@ impl Class {
     /// Those that the virtual time has caught up with are even.
     fn catch_up(&mut self, clock: f64) {
         let clock = clock.to_bits();
-        while let Some(((finish, deadline, stream), member)) = self.ahead.first()
+        while let Some(((finish, deadline, stream), entry)) = self.ahead.first()
             && finish <= clock
         {
-            self.ahead.take(member);
-            self.even.put(member, (deadline, stream));
+            self.ahead.take(entry);
+            self.even.put(entry, (deadline, stream));
         }
     }
 
     fn first(&self) -> Option<u32> {
-        let even = self.even.first().map(|(_, member)| member);
+        let even = self.even.first().map(|(_, entry)| entry);
         even.or_else(|| Some(self.ahead.first()?.1))
     }
 }
@@ -87,16 +87,14 @@ impl FairQueue {
                     class.even.clear();
                     class.ahead.clear();
                 }
-                self.members
-                    .iter_mut()
-                    .for_each(|member| member.class = None);
+                self.entries.iter_mut().for_each(|entry| entry.class = None);
                 self.stale.clear();
                 self.declined.clear();
                 for (place, stream) in view.streams.iter().enumerate() {
                     if stream.is_waiting() {
-                        let member = self.member(stream.id);
-                        self.members[member as usize].place = place;
-                        self.enter(member, stream);
+                        let entry = self.entry(stream.id);
+                        self.entries[entry as usize].place = place;
+                        self.enter(entry, stream);
                     }
                 }
             }
@@ -104,13 +102,13 @@ impl FairQueue {
                 self.stale.append(&mut self.declined);
                 for &stream in streams {
                     // What was never seen to wait is new only if it does so now.
-                    if let Some(member) = self.find(stream) {
-                        self.stale.push(member);
+                    if let Some(entry) = self.find(stream) {
+                        self.stale.push(entry);
                     } else if let Ok(place) = search(view, stream)
                         && view.streams[place].is_waiting()
                     {
-                        let member = self.member(stream);
-                        self.stale.push(member);
+                        let entry = self.entry(stream);
+                        self.stale.push(entry);
                     }
                 }
             }
@@ -126,17 +124,17 @@ impl FairQueue {
         self.refresh(view);
         for class in 0..self.classes.len() {
             self.classes[class].catch_up(self.clock);
-            while let Some(member) = self.classes[class].first() {
-                let Some(place) = self.place(view, member) else {
-                    self.leave(member);
+            while let Some(entry) = self.classes[class].first() {
+                let Some(place) = self.place(view, entry) else {
+                    self.leave(entry);
                     continue;
                 };
                 match ask(place) {
                     Answer::Take(taken) => return Some((place, taken)),
-                    Answer::NotNow => self.declined.push(member),
+                    Answer::NotNow => self.declined.push(entry),
                     Answer::NotYet => {}
                 }
-                self.leave(member);
+                self.leave(entry);
             }
         }
         None
@@ -170,18 +168,18 @@ impl FairQueue {
 
     /// The stream has been given `bytes`.
     pub(crate) fn charge(&mut self, stream: &StreamView, bytes: usize) {
-        let member = self.member(stream.id);
-        let known = &mut self.members[member as usize];
+        let entry = self.entry(stream.id);
+        let known = &mut self.entries[entry as usize];
         let start = known.finish.max(self.clock);
         self.clock = start;
         known.finish = start + bytes as f64 / f64::from(stream.weight);
-        self.stale.push(member);
+        self.stale.push(entry);
     }
 
     /// One that was to come later may come now.
     pub(crate) fn touch(&mut self, stream: StreamId) {
-        let member = self.member(stream);
-        self.stale.push(member);
+        let entry = self.entry(stream);
+        self.stale.push(entry);
     }
 
     /// The stream is closed.
@@ -189,17 +187,17 @@ impl FairQueue {
         let Ok(at) = self.by_stream.binary_search_by_key(&stream, |&(id, _)| id) else {
             return;
         };
-        let (_, member) = self.by_stream.remove(at);
-        self.leave(member);
-        self.stale.retain(|&other| other != member);
-        self.declined.retain(|&other| other != member);
-        self.free.push(member);
+        let (_, entry) = self.by_stream.remove(at);
+        self.leave(entry);
+        self.stale.retain(|&other| other != entry);
+        self.declined.retain(|&other| other != entry);
+        self.free.push(entry);
     }
 
     fn finish_time(&self, stream: StreamId) -> f64 {
         let finish = self
             .find(stream)
-            .map_or(0.0, |member| self.members[member as usize].finish);
+            .map_or(0.0, |entry| self.entries[entry as usize].finish);
         finish.max(self.clock)
     }
 
@@ -209,34 +207,34 @@ impl FairQueue {
     }
 
     /// The number of a stream, which gets one if it is new.
-    fn member(&mut self, stream: StreamId) -> u32 {
+    fn entry(&mut self, stream: StreamId) -> u32 {
         let at = match self.by_stream.binary_search_by_key(&stream, |&(id, _)| id) {
             Ok(at) => return self.by_stream[at].1,
             Err(at) => at,
         };
-        let new = Member {
+        let new = Entry {
             stream,
             finish: 0.0,
             place: 0,
             class: None,
         };
-        let member = match self.free.pop() {
-            Some(member) => {
-                self.members[member as usize] = new;
-                member
+        let entry = match self.free.pop() {
+            Some(entry) => {
+                self.entries[entry as usize] = new;
+                entry
             }
             None => {
-                self.members.push(new);
-                self.members.len() as u32 - 1
+                self.entries.push(new);
+                self.entries.len() as u32 - 1
             }
         };
-        self.by_stream.insert(at, (stream, member));
-        member
+        self.by_stream.insert(at, (stream, entry));
+        entry
     }
 
-    /// Index in the view of a member that waits. O(1) while it stays at its place.
-    fn place(&mut self, view: &View<'_>, member: u32) -> Option<usize> {
-        let known = &mut self.members[member as usize];
+    /// Index in the view of an entry that waits. O(1) while it stays at its place.
+    fn place(&mut self, view: &View<'_>, entry: u32) -> Option<usize> {
+        let known = &mut self.entries[entry as usize];
         let is_here = |place: usize| {
             view.streams
                 .get(place)
@@ -252,41 +250,41 @@ impl FairQueue {
 
     /// Looks again at those whose views may have changed.
     fn refresh(&mut self, view: &View<'_>) {
-        while let Some(member) = self.stale.pop() {
-            match self.place(view, member) {
-                Some(place) => self.enter(member, &view.streams[place]),
-                None => self.leave(member),
+        while let Some(entry) = self.stale.pop() {
+            match self.place(view, entry) {
+                Some(place) => self.enter(entry, &view.streams[place]),
+                None => self.leave(entry),
             }
         }
     }
 
-    /// Puts the member where it belongs.
-    fn enter(&mut self, member: u32, stream: &StreamView) {
-        let known = &mut self.members[member as usize];
+    /// Puts the entry where it belongs.
+    fn enter(&mut self, entry: u32, stream: &StreamView) {
+        let known = &mut self.entries[entry as usize];
         let deadline = stream.deadline.map_or(u64::MAX, Instant::as_nanos);
         let is_even = known.finish <= self.clock;
         if known.class != Some(stream.priority) {
-            self.leave(member);
+            self.leave(entry);
         }
-        self.members[member as usize].class = Some(stream.priority);
-        let finish = self.members[member as usize].finish;
+        self.entries[entry as usize].class = Some(stream.priority);
+        let finish = self.entries[entry as usize].finish;
         let class = self.class(stream.priority);
         if is_even {
-            class.ahead.take(member);
-            class.even.put(member, (deadline, stream.id));
+            class.ahead.take(entry);
+            class.even.put(entry, (deadline, stream.id));
         } else {
-            class.even.take(member);
+            class.even.take(entry);
             class
                 .ahead
-                .put(member, (finish.to_bits(), deadline, stream.id));
+                .put(entry, (finish.to_bits(), deadline, stream.id));
         }
     }
 
-    fn leave(&mut self, member: u32) {
-        if let Some(priority) = self.members[member as usize].class.take() {
+    fn leave(&mut self, entry: u32) {
+        if let Some(priority) = self.entries[entry as usize].class.take() {
             let class = self.class(priority);
-            class.even.take(member);
-            class.ahead.take(member);
+            class.even.take(entry);
+            class.ahead.take(entry);
         }
     }
 

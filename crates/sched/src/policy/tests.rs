@@ -525,7 +525,7 @@ proptest! {
                     let unpinned = streams.iter().all(|stream| stream.pinned.is_none());
                     prop_assert!(!(all_free && unpinned), "{policy} wastes free channels");
                 }
-                Decision::SendAdu { .. } => prop_assert!(false, "{policy} was told of no ADU"),
+                Decision::SendAdu { .. } => prop_assert!(false, "{policy} was shown no ADU"),
                 Decision::Send { stream, channels: mask } => {
                     prop_assert!(!mask.is_empty());
                     for channel in mask.iter() {

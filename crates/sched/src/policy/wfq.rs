@@ -23,7 +23,7 @@ pub(super) struct Wfq {
     queue: FairQueue,
     servers: Servers,
     began_at: Option<Instant>,
-    home: Option<ChannelId>,
+    channel: Option<ChannelId>,
 }
 
 impl Wfq {
@@ -34,12 +34,12 @@ impl Wfq {
             return None;
         }
         let index_of = |id| view.channels.iter().position(|channel| channel.id == id);
-        if let Some(index) = self.home.and_then(index_of) {
+        if let Some(index) = self.channel.and_then(index_of) {
             return Some(index);
         }
         let rate = |&index: &usize| self.servers.rate(index);
         let best = (0..view.channels.len()).max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
-        self.home.get_or_insert(view.channels[best].id);
+        self.channel.get_or_insert(view.channels[best].id);
         Some(best)
     }
 }

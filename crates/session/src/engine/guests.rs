@@ -2,8 +2,8 @@
 //!
 //! A peer's channel is a *guest* from the end of its handshake until its session is let in: at once where the peer is
 //! listed and introduces the channel, and by the application's word where it is a stranger whose session is on probation.
-//! A guest has [`SHOW_MAX`] for all that. Where there is no room for one more, the oldest guest of the same key, of the same
-//! subnet or of all gives way. Listed peers have room of their own, which strangers cannot take.
+//! A guest has [`SHOW_MAX`] for all that. Where there is no capacity for one more, the oldest guest of the same key, of the same
+//! subnet or of all gives way. Listed peers have a capacity of their own, which strangers cannot take.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::event::{SessionCloseReason, StreamError};
 pub(super) const ACCEPT_MAX: Duration = Duration::from_secs(5);
 /// Time from then on for its session to be let in.
 pub(super) const SHOW_MAX: Duration = Duration::from_secs(5);
-/// Channels that listed peers always find room for, whatever strangers hold.
+/// Channels reserved for listed peers, whatever strangers hold.
 const CHANNELS_RESERVED: usize = 1024;
 /// Channels that strangers hold beside those that were let in.
 const STRANGERS_WAITING: usize =
@@ -171,8 +171,8 @@ impl Engine {
         }
     }
 
-    /// True if there is room for one more channel of this peer, or for one more session of it.
-    pub(super) fn has_room(&self, peer: NodeId, access: Access, is_new: bool) -> bool {
+    /// True if there is capacity for one more channel of this peer, or for one more session of it.
+    pub(super) fn has_capacity(&self, peer: NodeId, access: Access, is_new: bool) -> bool {
         let (mut sessions, mut channels, mut of_strangers) = (0, 0, 0);
         for session in self.sessions.values().filter(|one| !one.is_initiator) {
             if session.peer == peer {
@@ -214,7 +214,7 @@ impl Engine {
         self.retime(id);
     }
 
-    /// What a channel does is measured from now on.
+    /// Begins to measure a channel.
     fn measure(&mut self, session: SessionId, id: ChannelId) {
         if let Some(channel) = self.endpoint.peek(id)
             && let Some(state) = self.sessions.get_mut(&session)
@@ -223,7 +223,7 @@ impl Engine {
         }
     }
 
-    /// What a session on probation may cost is used up: its channels take in nothing until it is let in.
+    /// Stops the channels of a session on probation, whose allowance is used up, from taking in packets until it is admitted.
     pub(super) fn hold_off(&mut self, session: SessionId) {
         let Some(state) = self.sessions.get(&session) else {
             return;
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_take_no_room_of_listed_peers() {
+    fn strangers_take_no_capacity_of_listed_peers() {
         let mut guests = Guests::default();
         let mut id = 0;
         for address in 0..=255 {

@@ -166,7 +166,7 @@ impl<'e> SessionMut<'e> {
 
     /// Applies the objectives of a HOSE text in a session, all or none. They count under a policy that follows
     /// objectives, `assign` or `random_walk`. Streams are named by their ids; a `rate` item asks for a promise for
-    /// its stream, now or when it opens, and an event tells what came of it.
+    /// its stream, now or when it opens; an event reports the result.
     ///
     /// # Errors
     /// the text has errors, or asks for what cannot be. Nothing has changed.
@@ -196,7 +196,7 @@ impl<'e> SessionMut<'e> {
         self.state().tallies(now)
     }
 
-    /// What objectives can refer to now: labels of the streams that send, fields that applications have given ADUs, technologies
+    /// Names that objectives can refer to now: labels of the streams that send, fields that applications have given ADUs, technologies
     /// and attributes of channels. O(streams).
     pub fn provided(&mut self) -> Provided {
         self.state().provided()
@@ -304,7 +304,7 @@ impl StreamMut<'_> {
         self.session.send_capacity(self.id)
     }
 
-    /// Changes the importance of an ADU that was handed over; false when its fate is known already.
+    /// Changes the importance of an ADU that was handed over; false when its outcome is known already.
     ///
     /// # Errors
     /// No such stream.
@@ -312,7 +312,7 @@ impl StreamMut<'_> {
         self.session.set_importance(self.id, adu, importance)
     }
 
-    /// Sets header fields of an ADU that was handed over; others stay as they are. False when its fate is known
+    /// Sets header fields of an ADU that was handed over; others stay as they are. False when its outcome is known
     /// already.
     ///
     /// # Errors
@@ -369,7 +369,7 @@ impl StreamMut<'_> {
         self.session.reset(self.id, code)
     }
 
-    /// Tells the peer that no more of a stream is wanted; what has arrived is dropped.
+    /// Asks the peer to stop sending on a stream; data that has arrived is dropped.
     ///
     /// # Errors
     /// No such stream.

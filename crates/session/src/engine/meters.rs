@@ -82,7 +82,7 @@ impl Engine {
         self.look_again();
     }
 
-    /// What had to wait may be able to leave now. O(channels²).
+    /// Marks all channels and sessions, because data that waits may be able to leave now. O(channels²).
     fn look_again(&mut self) {
         for id in self.endpoint.channel_ids() {
             if !self.touched.contains(&id) {
@@ -94,7 +94,7 @@ impl Engine {
         }
     }
 
-    /// What the next byte on a channel costs now; `None`: no such channel. What is queued already is not counted.
+    /// Cost of the next byte on a channel; `None`: no such channel. Bytes that are queued already are not counted.
     pub fn marginal(&mut self, channel: ChannelId) -> Option<Marginal> {
         let socket = self.endpoint.channel(channel)?.socket();
         Some(self.quotas.marginal(socket))
@@ -117,7 +117,7 @@ impl Engine {
         }
     }
 
-    /// Tells the channels of metered sockets how much they may offer. O(channels · log accounts), if any socket has a meter.
+    /// Sets the allowance of the channels of metered sockets. O(channels · log accounts), if any socket has a meter.
     pub(super) fn allow_slots(&mut self) {
         if !self.quotas.is_empty() {
             self.apportion();

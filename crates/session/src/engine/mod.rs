@@ -50,7 +50,7 @@ const CODE_NOT_ALLOWED: u32 = 8;
 const CODE_NOT_ADMITTED: u32 = 9;
 const CODE_APPLICATION: u32 = 0x1_0000;
 
-/// Boxed, because a tree of few makes room for many.
+/// Boxed: each node of the tree reserves space for 11 entries, however few there are.
 type Sessions = BTreeMap<SessionId, Box<Session>>;
 
 /// The session with this id, without taking hold of all of the engine.
@@ -70,7 +70,7 @@ pub struct Engine {
     /// [`AllowList::changes`] when it was last followed.
     allowed_changes: u64,
     sessions: Sessions,
-    /// Which session a channel belongs to; `None`: accepted, not introduced yet.
+    /// Session of each channel; `None`: accepted, not introduced yet.
     owners: BTreeMap<ChannelId, Owner>,
     timers: Timers,
     guests: Guests,
@@ -81,7 +81,7 @@ pub struct Engine {
     quotas: Quotas,
     /// Local sockets to be left once what is queued has gone out.
     spent: Vec<SocketId>,
-    /// What objectives call the channels of a socket.
+    /// Names of the channels of a socket in objectives.
     descriptions: BTreeMap<SocketId, Arc<LocalDescription>>,
     /// Channels that may have something to transmit.
     touched: VecDeque<ChannelId>,
@@ -92,7 +92,7 @@ pub struct Engine {
     outcomes: Vec<PacketOutcome>,
 }
 
-/// What the engine knows of a channel.
+/// Record of the engine about a channel.
 #[derive(Debug)]
 struct Owner {
     session: Option<SessionId>,
@@ -132,7 +132,7 @@ const COALESCING_DELAY_MAX: Duration = Duration::from_millis(4);
 const RESPONSES_MAX: usize = 1024;
 /// Bytes of them.
 const RESPONSE_BYTES_MAX: usize = 256 << 10;
-/// Events for which room is kept.
+/// Events for which memory is kept.
 const EVENTS_KEPT: usize = 1024;
 
 impl Engine {
@@ -340,7 +340,7 @@ impl Engine {
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front();
         if event.is_none() && self.events.capacity() > EVENTS_KEPT {
-            // Something happened to very many streams at once; that is no reason to keep the room.
+            // Something happened to very many streams at once; the memory is given back.
             self.events.shrink_to(EVENTS_KEPT);
         }
         event

@@ -231,7 +231,7 @@ impl Engine {
             self.close_unknown(now, id, CODE_NOT_ALLOWED, NOT_ALLOWED);
             return Ok(None);
         };
-        if !self.has_room(peer, access, known.is_none()) {
+        if !self.has_capacity(peer, access, known.is_none()) {
             let words = "too many channels or sessions of this key, or of keys that are not listed";
             self.close_unknown(now, id, CODE_BUSY, words);
             return Ok(None);
@@ -256,7 +256,7 @@ impl Engine {
             own.filter(|token| token.session == session && token.accepts(channel, &proof))
         {
             if self.is_superseded(peer, &session) {
-                // Its JOIN was overtaken by the REPLACE on the new home.
+                // Its JOIN was overtaken by the REPLACE on the new initial channel.
                 self.close_unknown(
                     now,
                     id,

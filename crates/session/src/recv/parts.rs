@@ -15,7 +15,7 @@ use crate::{
 };
 
 const OVERHEAD: usize = ADU_OVERHEAD_BYTES as usize;
-const ROOM: Capacity = Capacity {
+const CAPACITY: Capacity = Capacity {
     held_bytes: 1 << 20,
     reserve_bytes: 1 << 16,
     gaps: 1 << 16,
@@ -80,7 +80,7 @@ proptest! {
             if is_lost {
                 return s.on_lost(piece.place, length);
             }
-            r.add(Instant::EPOCH, &fragment(piece), ROOM).expect("no rule is broken");
+            r.add(Instant::EPOCH, &fragment(piece), CAPACITY).expect("no rule is broken");
             let receipt = Receipt {
                 at: Instant::EPOCH,
                 channel: ChannelId(0),
@@ -89,8 +89,8 @@ proptest! {
             s.on_acked(receipt, piece.place, length)
         };
         loop {
-            let &(room, is_lost, order) = turns.next().expect("they go round");
-            if let Some(piece) = s.take_piece(Instant::EPOCH, 0, |_| room) {
+            let &(size_max, is_lost, order) = turns.next().expect("they go round");
+            if let Some(piece) = s.take_piece(Instant::EPOCH, 0, |_| size_max) {
                 flight.push((order, is_lost, piece));
             } else if flight.is_empty() {
                 break;
@@ -107,7 +107,7 @@ proptest! {
         prop_assert!(s.is_settled() && s.held_bytes() == 0);
         for one in &settled {
             if matches!(one.outcome, AduOutcome::Lost { .. }) {
-                r.skip(one.sequence, 0, ROOM).expect("no rule is broken");
+                r.skip(one.sequence, 0, CAPACITY).expect("no rule is broken");
             }
         }
         let got = read_all(&mut r);
@@ -121,9 +121,9 @@ proptest! {
             };
             let mut bytes = Ranges::default();
             for range in arrived.iter().chain(&lost) {
-                prop_assert_eq!(bytes.insert(range.clone()), range.end - range.start, "told twice");
+                prop_assert_eq!(bytes.insert(range.clone()), range.end - range.start, "reported twice");
             }
-            prop_assert!(bytes.covers(&(0..length)), "each byte has a fate");
+            prop_assert!(bytes.covers(&(0..length)), "each byte has an outcome");
             let mut mine = got.iter().filter(|(number, ..)| *number == sequence);
             if arrived.is_empty() {
                 prop_assert!(mine.next().is_none());
@@ -153,9 +153,9 @@ fn without_the_option_an_adu_is_whole_or_nothing() {
     s.push(Instant::EPOCH, vec![7; 3_000].into(), 0);
     let piece = s.take_piece(Instant::EPOCH, 0, |_| 1_000).expect("data");
     let mut r = recv(false);
-    r.add(Instant::EPOCH, &fragment(&piece), ROOM)
+    r.add(Instant::EPOCH, &fragment(&piece), CAPACITY)
         .expect("no rule is broken");
-    assert_eq!(r.skip(0, 0, ROOM), Ok(Skipped::default()));
+    assert_eq!(r.skip(0, 0, CAPACITY), Ok(Skipped::default()));
     assert_eq!((read_all(&mut r).len(), r.held_bytes()), (0, 0));
 }
 
@@ -166,9 +166,9 @@ fn the_end_of_an_unreliable_stream_is_the_end_of_what_waits() {
         s.push(Instant::EPOCH, vec![7; 3_000].into(), 0);
         let piece = s.take_piece(Instant::EPOCH, 0, |_| 1_000).expect("data");
         let mut r = recv(partial);
-        r.add(Instant::EPOCH, &fragment(&piece), ROOM)
+        r.add(Instant::EPOCH, &fragment(&piece), CAPACITY)
             .expect("no rule is broken");
-        assert_eq!(r.set_end(1, ROOM), Ok(partial));
+        assert_eq!(r.set_end(1, CAPACITY), Ok(partial));
         assert_eq!(read_all(&mut r).len(), usize::from(partial));
         assert!(r.is_finished() && r.held_bytes() == 0);
     }
@@ -193,7 +193,7 @@ fn what_was_too_long_on_its_way_is_not_delivered() {
         ..whole(sequence)
     };
     let mut add = |ms: u64, fragment: Fragment| {
-        r.add(Instant::from_millis(ms), &fragment, ROOM)
+        r.add(Instant::from_millis(ms), &fragment, CAPACITY)
             .expect("no rule is broken");
         let numbers: Vec<u64> = read_all(&mut r)
             .iter()

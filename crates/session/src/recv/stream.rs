@@ -189,12 +189,12 @@ impl RecvStream {
         }
     }
 
-    /// Adds a fragment. A fragment of an unreliable stream that exceeds the capacity `room` is dropped, as if it had been lost.
+    /// Adds a fragment. A fragment of an unreliable stream that exceeds `capacity` is dropped, as if it had been lost.
     pub(crate) fn add(
         &mut self,
         now: Instant,
         fragment: &Fragment,
-        room: Capacity,
+        capacity: Capacity,
     ) -> Result<Accepted, Violation> {
         let sequence = fragment.sequence;
         if self.end.is_some_and(|end| sequence >= end) {
@@ -204,8 +204,8 @@ impl RecvStream {
             self.counters.duplicate_bytes += fragment.payload.len() as u64;
             return Ok(Accepted::Ignored);
         }
-        self.check_gaps(room)?;
-        if self.is_expired(now, sequence, room) {
+        self.check_gaps(capacity)?;
+        if self.is_expired(now, sequence, capacity) {
             return Ok(Accepted::Ignored);
         }
         let known = self.partial.get(&sequence);
@@ -213,7 +213,7 @@ impl RecvStream {
         if !self.spec.reliable {
             let more = fragment.payload.len() + FIRST_PIECE_BYTES + PIECE_BYTES + OVERHEAD;
             let is_scattered = known.is_some_and(|known| known.pieces() >= PIECES_MAX);
-            if is_scattered || more > room.held_bytes {
+            if is_scattered || more > capacity.held_bytes {
                 return Ok(Accepted::Ignored);
             }
         }
@@ -222,7 +222,7 @@ impl RecvStream {
             // A copy, so that a small ADU does not keep a whole receive buffer alive.
             let data = Bytes::copy_from_slice(&fragment.payload);
             self.held_bytes += data.len() + OVERHEAD;
-            return Ok(self.finish(sequence, data, room));
+            return Ok(self.finish(sequence, data, capacity));
         }
         // Credit first: data that exceeds it must not even be allocated.
         let reach = known.map_or(0, |known| known.extent());
@@ -232,9 +232,9 @@ impl RecvStream {
         let allowance = Allowance {
             expected_bytes: self.latest_bytes,
             reserve_bytes: if self.spec.reliable {
-                room.reserve_bytes
+                capacity.reserve_bytes
             } else {
-                room.reserve_bytes.min(room.held_bytes)
+                capacity.reserve_bytes.min(capacity.held_bytes)
             },
         };
         let assembly = self.partial.entry(sequence).or_default();
@@ -246,7 +246,7 @@ impl RecvStream {
         self.held_bytes += if is_new { OVERHEAD } else { 0 };
         self.reserved_bytes += assembly.reserved_bytes() - reserved;
         if !is_complete {
-            self.drop_oldest(room);
+            self.drop_oldest(capacity);
             return Ok(Accepted::Stored);
         }
         let Some(assembly) = self.take_partial(sequence) else {
@@ -255,12 +255,12 @@ impl RecvStream {
         let data = assembly.finish();
         self.held_bytes += data.len() + OVERHEAD;
         self.latest_bytes = data.len().min(EXPECTED_BYTES_MAX);
-        Ok(self.finish(sequence, data, room))
+        Ok(self.finish(sequence, data, capacity))
     }
 
     /// Refuses a peer that numbers its ADUs more sparsely than any conforming one: it would use memory that no credit covers.
-    fn check_gaps(&self, room: Capacity) -> Result<(), Violation> {
-        if self.spec.reliable && room.gaps == 0 && self.done.len() > 1 {
+    fn check_gaps(&self, capacity: Capacity) -> Result<(), Violation> {
+        if self.spec.reliable && capacity.gaps == 0 && self.done.len() > 1 {
             return Err(Violation::Gaps);
         }
         Ok(())
@@ -280,7 +280,7 @@ impl RecvStream {
 
     /// True if the ADU has outlived its lifetime; it is given up then, and so are all incomplete ones that have. The sender
     /// expires ADUs that it has not sent; this is about those that took too long on their way.
-    fn is_expired(&mut self, now: Instant, sequence: u64, room: Capacity) -> bool {
+    fn is_expired(&mut self, now: Instant, sequence: u64, capacity: Capacity) -> bool {
         let Some(lifetime) = self.spec.lifetime.filter(|_| !self.spec.reliable) else {
             return false;
         };
@@ -290,12 +290,12 @@ impl RecvStream {
             && late < over
         {
             self.take_partial(late);
-            self.mark_done(late, room);
+            self.mark_done(late, capacity);
             self.counters.expired_adus += 1;
         }
         let is_over = sequence < over;
         if is_over && !self.done.contains(sequence) {
-            self.mark_done(sequence, room);
+            self.mark_done(sequence, capacity);
             self.counters.expired_adus += 1;
         }
         is_over
@@ -303,23 +303,23 @@ impl RecvStream {
 
     /// Gives up an ADU whose rest will not arrive: of a stream with `partial`, the application gets the part that has arrived,
     /// unless it is very small or exceeds the capacity. Returns whether the application has something to read because of it.
-    fn give_up(&mut self, sequence: u64, room: Capacity) -> bool {
+    fn give_up(&mut self, sequence: u64, capacity: Capacity) -> bool {
         let Some(assembly) = self.take_partial(sequence) else {
             return false;
         };
         let extent = assembly.extent();
         let is_sparse = extent as u64 > GAPS_RATIO * assembly.got_bytes() + GAPS_FREE_BYTES;
         let more = extent.saturating_sub(assembly.held_bytes());
-        if !self.spec.partial || is_sparse || more > room.held_bytes {
+        if !self.spec.partial || is_sparse || more > capacity.held_bytes {
             self.counters.dropped_adus += u64::from(self.spec.partial);
-            self.mark_done(sequence, room);
+            self.mark_done(sequence, capacity);
             return false;
         }
         let (data, missing) = assembly.give_up();
         self.held_bytes += data.len() + OVERHEAD + gaps_bytes(&missing);
         self.missing.insert(sequence, missing);
         self.counters.partial_adus += 1;
-        let accepted = self.finish(sequence, data, room);
+        let accepted = self.finish(sequence, data, capacity);
         accepted == Accepted::Readable
     }
 
@@ -345,8 +345,8 @@ impl RecvStream {
         Ok(())
     }
 
-    fn finish(&mut self, sequence: u64, data: Bytes, room: Capacity) -> Accepted {
-        self.mark_done(sequence, room);
+    fn finish(&mut self, sequence: u64, data: Bytes, capacity: Capacity) -> Accepted {
+        self.mark_done(sequence, capacity);
         self.counters.received_adus += 1;
         self.counters.received_bytes += data.len() as u64;
         let was_empty = self.ready.is_empty();
@@ -366,7 +366,7 @@ impl RecvStream {
             self.next = self.next.max(sequence + 1);
             self.push_ready(sequence, data);
         }
-        self.drop_oldest(room);
+        self.drop_oldest(capacity);
         if was_empty && !self.ready.is_empty() {
             Accepted::Readable
         } else {
@@ -388,9 +388,9 @@ impl RecvStream {
         self.take_missing(sequence);
     }
 
-    fn mark_done(&mut self, sequence: u64, room: Capacity) {
+    fn mark_done(&mut self, sequence: u64, capacity: Capacity) {
         self.done.insert(sequence..sequence + 1);
-        while !self.spec.reliable && self.done.len() > room.gaps_unreliable {
+        while !self.spec.reliable && self.done.len() > capacity.gaps_unreliable {
             // Give up on the oldest gap.
             if let Some(first) = self.done.first() {
                 let from = if first.start == 0 { first.end } else { 0 };
@@ -418,14 +418,14 @@ impl RecvStream {
     }
 
     /// Drops the oldest ADUs of an unreliable stream that the application does not read.
-    fn drop_oldest(&mut self, room: Capacity) {
+    fn drop_oldest(&mut self, capacity: Capacity) {
         if self.spec.reliable {
             return;
         }
         while self.held_bytes as u64 > self.window {
             if let Some((&sequence, _)) = self.partial.first_key_value() {
                 self.take_partial(sequence);
-                self.mark_done(sequence, room);
+                self.mark_done(sequence, capacity);
             } else if let Some((sequence, data)) = self.ready.pop_front() {
                 self.let_go(sequence, &data);
             } else {
@@ -443,12 +443,12 @@ impl RecvStream {
         &mut self,
         sequence: u64,
         charged_bytes: u64,
-        room: Capacity,
+        capacity: Capacity,
     ) -> Result<Skipped, Violation> {
         if !self.spec.reliable {
             return Ok(Skipped {
                 credit: 0,
-                is_readable: self.give_up(sequence, room),
+                is_readable: self.give_up(sequence, capacity),
             });
         }
         if self.done.contains(sequence) {
@@ -457,10 +457,10 @@ impl RecvStream {
         if self.end.is_some_and(|end| sequence >= end) {
             return Err(Violation::AfterEnd);
         }
-        self.check_gaps(room)?;
+        self.check_gaps(capacity)?;
         let known = self.check_charge(sequence, charged_bytes)?;
         self.account(charged_bytes - known)?;
-        self.mark_done(sequence, room);
+        self.mark_done(sequence, capacity);
         self.take_partial(sequence);
         self.consumed += charged_bytes;
         let was_empty = self.ready.is_empty();
@@ -492,7 +492,7 @@ impl RecvStream {
     ///
     /// # Errors
     /// The end differs from the one announced before.
-    pub(crate) fn set_end(&mut self, end: u64, room: Capacity) -> Result<bool, Violation> {
+    pub(crate) fn set_end(&mut self, end: u64, capacity: Capacity) -> Result<bool, Violation> {
         if self.end.is_some_and(|before| before != end) {
             return Err(Violation::AfterEnd);
         }
@@ -501,7 +501,7 @@ impl RecvStream {
         while !self.spec.reliable
             && let Some((&sequence, _)) = self.partial.first_key_value()
         {
-            is_readable |= self.give_up(sequence, room);
+            is_readable |= self.give_up(sequence, capacity);
         }
         Ok(is_readable)
     }

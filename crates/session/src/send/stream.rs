@@ -320,16 +320,16 @@ impl SendStream {
             .map(|(sequence, _)| sequence)
     }
 
-    /// Takes the next piece of at most `room` bytes, including headers of the size that `overhead` returns.
+    /// Takes the next piece. `size_max` returns the bytes of data that fit the packet for a fragment at this place.
     pub(crate) fn take_piece(
         &mut self,
         now: Instant,
         session_credit: u64,
-        mut room: impl FnMut(Place) -> usize,
+        mut size_max: impl FnMut(Place) -> usize,
     ) -> Option<Piece> {
         while let Some((sequence, range)) = self.lost.pop_front() {
             self.backlog -= range.end - range.start;
-            if let Some(piece) = self.take_repair(sequence, range, &mut room) {
+            if let Some(piece) = self.take_repair(sequence, range, &mut size_max) {
                 return piece;
             }
         }
@@ -338,10 +338,10 @@ impl SendStream {
         }
         let charge = self.next_charge();
         if self.fits(charge, session_credit) {
-            return self.take_new(now, self.cursor, charge, room);
+            return self.take_new(now, self.cursor, charge, size_max);
         }
         let begun = self.begun_ahead()?;
-        self.take_new(now, begun, 0, room)
+        self.take_new(now, begun, 0, size_max)
     }
 
     /// The ADU to send where a plan names this one: the next in turn of an unreliable ordered stream, whose receiver would
@@ -360,12 +360,12 @@ impl SendStream {
         now: Instant,
         sequence: u64,
         session_credit: u64,
-        mut room: impl FnMut(Place) -> usize,
+        mut size_max: impl FnMut(Place) -> usize,
     ) -> Option<Piece> {
         while let Some(at) = self.lost.iter().position(|(lost, _)| *lost == sequence) {
             let (_, range) = self.lost.remove(at)?;
             self.backlog -= range.end - range.start;
-            if let Some(piece) = self.take_repair(sequence, range, &mut room) {
+            if let Some(piece) = self.take_repair(sequence, range, &mut size_max) {
                 return piece;
             }
         }
@@ -381,7 +381,7 @@ impl SendStream {
             return None;
         }
         self.has_overtaken |= sequence > self.cursor;
-        self.take_new(now, sequence, charge, room)
+        self.take_new(now, sequence, charge, size_max)
     }
 
     /// Takes bytes of an ADU that were never sent; the ADU has some.
@@ -390,7 +390,7 @@ impl SendStream {
         now: Instant,
         sequence: u64,
         charge: u64,
-        mut room: impl FnMut(Place) -> usize,
+        mut size_max: impl FnMut(Place) -> usize,
     ) -> Option<Piece> {
         let id = self.id;
         let adu = self.adu(sequence).expect("it has bytes to send");
@@ -399,7 +399,7 @@ impl SendStream {
             sequence,
             offset: adu.sent,
         };
-        let length = room(place).min(adu.unsent());
+        let length = size_max(place).min(adu.unsent());
         if length == 0 {
             return None;
         }
@@ -474,7 +474,7 @@ impl SendStream {
         &mut self,
         sequence: u64,
         range: Range<u64>,
-        room: &mut impl FnMut(Place) -> usize,
+        size_max: &mut impl FnMut(Place) -> usize,
     ) -> Option<Option<Piece>> {
         let id = self.id;
         let adu = self.adu(sequence).filter(|adu| !adu.done)?;
@@ -486,7 +486,7 @@ impl SendStream {
             sequence,
             offset: gap.start as usize,
         };
-        let length = room(place).min((gap.end - gap.start) as usize) as u64;
+        let length = size_max(place).min((gap.end - gap.start) as usize) as u64;
         let taken = gap.start..gap.start + length;
         let piece = (length > 0).then(|| {
             let data = adu.data.slice(taken.start as usize..taken.end as usize);

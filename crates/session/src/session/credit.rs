@@ -184,7 +184,7 @@ impl Sender {
     }
 
     /// Sends a piece: the next one, or one of an ADU that overtakes others. False: there is none, or no credit.
-    fn send(&mut self, stream: StreamId, pick: usize, room: usize, is_lost: bool) -> bool {
+    fn send(&mut self, stream: StreamId, pick: usize, size_max: usize, is_lost: bool) -> bool {
         let credit = self.credit - self.charged;
         let now = self.now;
         let Some(send) = self.streams.get_mut(&stream) else {
@@ -192,8 +192,8 @@ impl Sender {
         };
         let waits: Vec<u64> = send.waiting(credit).map(|adu| adu.sequence).collect();
         let piece = match waits.get(pick) {
-            Some(&adu) => send.take_piece_of(now, adu, credit, |_| room),
-            None => send.take_piece(now, credit, |_| room),
+            Some(&adu) => send.take_piece_of(now, adu, credit, |_| size_max),
+            None => send.take_piece(now, credit, |_| size_max),
         };
         let Some(piece) = piece else {
             return false;

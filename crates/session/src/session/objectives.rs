@@ -259,7 +259,7 @@ impl Session {
         self.scheduling.objectives.set.tallies(now).collect()
     }
 
-    /// What objectives can refer to now: labels of the streams that send, fields that applications gave ADUs, technologies and
+    /// Names that objectives can refer to now: labels of the streams that send, fields that applications gave ADUs, technologies and
     /// attributes of channels.
     pub(crate) fn provided(&self) -> Provided {
         let mut provided = Provided::default();

@@ -414,7 +414,7 @@ fn windows_grow_when_probation_ends() {
             .expect("it is open")
             .stream(stream)
             .send(pair.now, data)
-            .expect("it has room");
+            .expect("the send buffer has capacity");
     }
     pair.steps(100);
     let held = |pair: &mut Pair| {

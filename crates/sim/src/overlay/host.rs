@@ -59,7 +59,7 @@ pub struct Host {
     /// The agent, for inspection.
     pub agent: Agent,
     /// Events of the agent, with their times.
-    pub told: Vec<(Instant, AgentEvent)>,
+    pub events: Vec<(Instant, AgentEvent)>,
     /// Rates of the transfer, every second.
     pub reports: Vec<Report>,
     /// Numbers of the ADUs of transfers to this node, in order of arrival, with the time.
@@ -89,7 +89,7 @@ impl Host {
     pub fn new(agent: Agent, paths: impl IntoIterator<Item = (Path, Link)>) -> Self {
         Self {
             agent,
-            told: Vec::new(),
+            events: Vec::new(),
             reports: Vec::new(),
             received: Vec::new(),
             corrupt: 0,
@@ -196,7 +196,7 @@ impl Host {
                         None => self.agent.handle_probe(&to, id, None, now),
                     }
                 }
-                Output::Event(event) => self.told.push((now, event)),
+                Output::Event(event) => self.events.push((now, event)),
                 _ => {}
             }
         }

@@ -469,7 +469,7 @@ impl Agents {
         }
     }
 
-    fn tell(&mut self, at: usize, with: usize, after: Duration, is_up: bool) {
+    fn schedule_session(&mut self, at: usize, with: usize, after: Duration, is_up: bool) {
         let life = self.nodes[at].life;
         self.schedule(
             self.now + after,
@@ -490,15 +490,15 @@ impl Agents {
         let known = !self.is_stranger(from) && !self.is_stranger(to);
         let answers = self.nodes[to].agent.is_some() && self.can_reach(from, to) && known;
         if !answers {
-            self.tell(from, to, CONNECT_WITHIN, false);
+            self.schedule_session(from, to, CONNECT_WITHIN, false);
             return;
         }
         let round_trip = self.travel(from, to) + self.travel(to, from);
         if self.sessions.insert(pair, lives) != Some(lives) {
             self.nodes[from].traffic.sessions += 1;
         }
-        self.tell(from, to, round_trip, true);
-        self.tell(to, from, round_trip, true);
+        self.schedule_session(from, to, round_trip, true);
+        self.schedule_session(to, from, round_trip, true);
     }
 
     /// Sends a test message, which takes its transmission time and a round trip; a lost packet costs another round
@@ -538,7 +538,7 @@ impl Agents {
             .is_some()
         {
             let delay = self.travel(from, to);
-            self.tell(to, from, delay, false);
+            self.schedule_session(to, from, delay, false);
         }
     }
 
@@ -555,14 +555,14 @@ impl Agents {
         if !self.can_reach(from, to) || self.nodes[to].agent.is_none() {
             // The host detects it after the idle time-out.
             self.sessions.remove(&pair);
-            self.tell(from, to, IDLE, false);
+            self.schedule_session(from, to, IDLE, false);
             return;
         }
         if session != lives {
             // The other end has no such session any more, and reports it.
             self.sessions.remove(&pair);
             let round_trip = self.travel(from, to) + self.travel(to, from);
-            self.tell(from, to, round_trip, false);
+            self.schedule_session(from, to, round_trip, false);
             return;
         }
         if self.random.chance(self.net.loss) {

@@ -20,10 +20,11 @@ pub(super) fn bound(world: &World, plan: &Plan, ledger: &Ledger) -> u64 {
         .zip(&plan.loads)
         .flat_map(|(side, loads)| loads.iter().map(move |load| (side, load)))
     {
-        let room = |side: usize| ledger.send_buffer_max[side].max(config.send_buffer_bytes as u64);
-        sending += room(side) + load.adu_bytes as u64;
+        let buffer =
+            |side: usize| ledger.send_buffer_max[side].max(config.send_buffer_bytes as u64);
+        sending += buffer(side) + load.adu_bytes as u64;
         if let Some((_, adu_bytes)) = load.back {
-            sending += room(1 - side) + adu_bytes as u64;
+            sending += buffer(1 - side) + adu_bytes as u64;
         }
     }
     let reading = GROWTH * windows * config.session_window_bytes;

@@ -119,7 +119,7 @@ impl Flight {
                 0,
                 &fields,
             );
-            sent.expect("room");
+            sent.expect("capacity");
         });
     }
 }

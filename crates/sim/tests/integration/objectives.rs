@@ -429,7 +429,7 @@ fn header_fields_decide_for_single_adus_and_may_change() {
             let sent = handle
                 .stream(stream)
                 .send_with_fields(now, data, 0, &fields);
-            sent.expect("room");
+            sent.expect("capacity");
         }
         stream
     });
@@ -665,7 +665,7 @@ fn check_rate_of_peer(selected: &str) {
     let stream = world.with_node(0, |context| {
         let stream = context.open(session, spec).expect("a stream");
         let said = context.send(session, stream, Bytes::from_static(b"well?"));
-        said.expect("room");
+        said.expect("capacity");
         stream
     });
     assert_eq!(stream, StreamId(4));

@@ -101,7 +101,7 @@ impl App for End {
                 .expect("it is open")
                 .stream(stream)
                 .send_with_fields(now, data.into(), 0, &[])
-                .expect("room");
+                .expect("capacity");
             self.sent += 1;
         }
     }

@@ -192,7 +192,7 @@ fn a_promise_is_made_only_on_paths_that_the_preferences_permit() {
     assert!(admit(22, &["backup interface=wwan*"]).is_err());
     assert!(admit(1, &["never any"]).is_err());
 
-    // In force, it is served where it may be: the rest of the data leaves room there.
+    // In force, it is served where it may be: the rest of the data leaves capacity there.
     let spec = StreamSpec {
         paths: rules(&["never interface=eth*"]),
         ..StreamSpec::default().with_guarantee(Guarantee::rate(Rate::from_mbps(6), 0.9))

@@ -27,7 +27,7 @@ fn containers_not_sent_move_to_another_channel() {
     for _ in 0..8 {
         let mut handle = engine.session(session).unwrap().stream(stream);
         let sent = handle.send(now, Bytes::from_static(&[7; 1_000]));
-        sent.expect("room");
+        sent.expect("capacity");
     }
     let mut packet = Vec::new();
     let transmit = engine.poll_transmit(now, NonZeroUsize::MIN, &mut packet);

@@ -35,8 +35,8 @@ impl Hindsight {
         level: f64,
     ) -> Option<Self> {
         assert!(hold > 0, "a promise must stand for a sample");
-        let told = |t: usize| (t >= hold).then(|| outcomes[t - hold]);
-        Self::run(outcomes, told, window, 1, from, level)
+        let known = |t: usize| (t >= hold).then(|| outcomes[t - hold]);
+        Self::run(outcomes, known, window, 1, from, level)
     }
 
     /// The same for promises that stand for the next `hold` samples, each judged on its own: at the
@@ -52,14 +52,14 @@ impl Hindsight {
         level: f64,
     ) -> Option<Self> {
         assert!(hold > 0, "a promise must stand for a sample");
-        let told = |t: usize| (t >= 1).then(|| samples[t - 1]);
-        Self::run(samples, told, window, hold, from, level)
+        let known = |t: usize| (t >= 1).then(|| samples[t - 1]);
+        Self::run(samples, known, window, hold, from, level)
     }
 
-    /// Promises at t, after `told(t)` was learnt, against each of `outcomes[t..t + term]`.
+    /// Promises at t, after `known(t)` was learnt, against each of `outcomes[t..t + term]`.
     fn run(
         outcomes: &[f64],
-        told: impl Fn(usize) -> Option<f64>,
+        known: impl Fn(usize) -> Option<f64>,
         window: usize,
         term: usize,
         from: usize,
@@ -77,7 +77,7 @@ impl Hindsight {
         let mut curve = vec![(0.0, 0.0); LEVELS];
         let mut loss = 0.0;
         for t in 0..terms {
-            if let Some(outcome) = told(t) {
+            if let Some(outcome) = known(t) {
                 // An outcome that is no number is no baseline's business.
                 let _ = seen.push(outcome);
             }

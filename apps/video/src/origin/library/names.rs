@@ -24,24 +24,24 @@ pub(super) fn is_video(name: &str) -> bool {
 
 /// Adds a film to the catalogue, if it is a video with a valid name. `found.at` is its path, with slashes between folders.
 pub(super) fn put(catalogue: &mut Catalogue, found: Found) {
-    let Some((title, extension)) = title(&found.at) else {
+    let Some((name, extension)) = name(&found.at) else {
         return;
     };
     // Two files that differ only in their extension: the second is listed by its full name.
-    let title = if catalogue.contains_key(title) {
-        format!("{title}.{extension}")
+    let name = if catalogue.contains_key(name) {
+        format!("{name}.{extension}")
     } else {
-        title.to_owned()
+        name.to_owned()
     };
-    catalogue.insert(title, found);
+    catalogue.insert(name, found);
 }
 
 /// The name in the catalogue, and the extension; `None` when it is no video, or the name is not valid.
-fn title(at: &str) -> Option<(&str, &str)> {
+fn name(at: &str) -> Option<(&str, &str)> {
     let extension = extension(at)?;
-    let title = &at[..at.len() - extension.len() - 1];
-    let is_good = title.len() + 8 <= NAME_BYTES_MAX && at.split('/').all(is_plain);
-    (is_good && !title.is_empty() && !title.ends_with('/')).then_some((title, extension))
+    let name = &at[..at.len() - extension.len() - 1];
+    let is_good = name.len() + 8 <= NAME_BYTES_MAX && at.split('/').all(is_plain);
+    (is_good && !name.is_empty() && !name.ends_with('/')).then_some((name, extension))
 }
 
 fn extension(name: &str) -> Option<&str> {

@@ -247,19 +247,19 @@ async fn respond(
             Ok(answer.whole("application/vnd.apple.mpegurl", &text.into()))
         }
         Target::Playlist(name, track) => {
-            let cached_video = title_with_track(shared, &name, track).await?;
+            let cached_video = video_with_track(shared, &name, track).await?;
             let video = &cached_video.video;
             let uri = |chunk: u32| format!("{chunk}.m4s");
             let text = media_playlist(&video.index, track, &video.chunks, "init.mp4", &uri);
             Ok(answer.whole("application/vnd.apple.mpegurl", &text.into()))
         }
         Target::Init(name, track) => {
-            let cached_video = title_with_track(shared, &name, track).await?;
+            let cached_video = video_with_track(shared, &name, track).await?;
             let bytes = init_segment(&cached_video.video.index, &[track]);
             Ok(answer.whole(mime(&cached_video, track), &bytes))
         }
         Target::Segment(name, track, chunk) => {
-            let cached_video = title_with_track(shared, &name, track).await?;
+            let cached_video = video_with_track(shared, &name, track).await?;
             segment(shared, answer, &cached_video, (track, chunk), viewer).await
         }
     }
@@ -305,7 +305,7 @@ async fn segment(
     Ok(response)
 }
 
-async fn title_with_track(
+async fn video_with_track(
     shared: &Arc<Shared>,
     name: &str,
     track: usize,

@@ -116,11 +116,11 @@ impl Bbr3 {
     }
 
     fn is_time_to_cruise(&self) -> bool {
-        let room = self
+        let limit = self
             .model
             .inflight_with_headroom(self.packet)
             .max(super::WINDOW_MIN_PACKETS * self.packet);
-        self.in_flight <= room && self.in_flight <= self.inflight(1.0)
+        self.in_flight <= limit && self.in_flight <= self.inflight(1.0)
     }
 
     fn is_time_to_go_down(&mut self, sample: &Sample) -> bool {

@@ -149,8 +149,8 @@ impl Scene {
     }
 
     fn changes_since(&mut self, begin: Instant) -> usize {
-        let told = &self.mesh.host(SOURCE).told;
-        let changes = told
+        let events = &self.mesh.host(SOURCE).events;
+        let changes = events
             .iter()
             .filter(|(at, event)| *at > begin && matches!(event, Event::RoutesChanged { .. }));
         changes.count()

@@ -22,8 +22,8 @@ const QUEUED: usize = 2;
 const HEADROOM: f64 = 1.01;
 
 /// One flow, and its position.
-struct Lane {
-    flow: Flow,
+struct FlowSender {
+    plan: Flow,
     /// Parts of the flow; essential frames are cut as enhanced ones are.
     parts: Vec<Part>,
     /// Number of parts up to the end of each dose.
@@ -38,12 +38,12 @@ struct Lane {
     lost: Vec<u32>,
 }
 
-impl Lane {
-    fn new(flow: Flow, part_bytes_max: u32) -> Self {
+impl FlowSender {
+    fn new(plan: Flow, part_bytes_max: u32) -> Self {
         let (mut parts, mut ends) = (Vec::new(), Vec::new());
         let mut from = 0;
-        for dose in &flow.doses {
-            for part in &flow.parts[from..dose.end] {
+        for dose in &plan.doses {
+            for part in &plan.parts[from..dose.end] {
                 let mut left = part.bytes;
                 while left > 0 {
                     let bytes = left.min(part_bytes_max);
@@ -55,7 +55,7 @@ impl Lane {
             ends.push(parts.len());
         }
         Self {
-            flow,
+            plan,
             parts,
             ends,
             stream: None,
@@ -70,7 +70,7 @@ impl Lane {
     /// Rate that its channel has to carry now.
     fn rate(&self) -> Rate {
         let dose = self.begun.checked_sub(1);
-        let dose = dose.and_then(|index| self.flow.doses.get(index));
+        let dose = dose.and_then(|index| self.plan.doses.get(index));
         let is_over = self.left == self.parts.len();
         dose.filter(|_| !is_over)
             .and_then(|dose| dose.rate)
@@ -83,7 +83,7 @@ pub(super) struct Pumped {
     peer: NodeId,
     link: Option<Link>,
     dial_at: Instant,
-    lanes: Vec<Lane>,
+    flows: Vec<FlowSender>,
     pump: Pump<usize>,
     filler: Bytes,
     session: Option<SessionId>,
@@ -98,15 +98,15 @@ impl Pumped {
         flows: Vec<Flow>,
         part_bytes_max: u32,
     ) -> Self {
-        let lanes = flows
+        let flows = flows
             .into_iter()
-            .map(|flow| Lane::new(flow, part_bytes_max))
+            .map(|flow| FlowSender::new(flow, part_bytes_max))
             .collect();
         Self {
             peer,
             link: None,
             dial_at,
-            lanes,
+            flows,
             pump: Pump::new(TICK),
             filler: filler(part_bytes_max as usize),
             session: None,
@@ -123,38 +123,38 @@ impl Pumped {
         self.session
     }
 
-    pub(super) fn stream(&self, lane: usize) -> Option<StreamId> {
-        self.lanes.get(lane)?.stream
+    pub(super) fn stream(&self, flow: usize) -> Option<StreamId> {
+        self.flows.get(flow)?.stream
     }
 
     /// Frames of a flow with a lost part.
-    pub(super) fn lost_frames(&self, lane: usize) -> Vec<u32> {
-        let lane = &self.lanes[lane];
-        let frame = |&part: &u32| Some(lane.parts.get(part as usize)?.frame);
-        lane.lost.iter().filter_map(frame).collect()
+    pub(super) fn lost_frames(&self, flow: usize) -> Vec<u32> {
+        let flow = &self.flows[flow];
+        let frame = |&part: &u32| Some(flow.parts.get(part as usize)?.frame);
+        flow.lost.iter().filter_map(frame).collect()
     }
 
     /// Begins the doses that are due.
     fn begin(&mut self, context: &mut Context<'_>, session: SessionId) {
         let now = context.now();
-        for number in 0..self.lanes.len() {
-            let lane = &mut self.lanes[number];
-            let Some(dose) = lane.flow.doses.get(lane.begun) else {
+        for number in 0..self.flows.len() {
+            let flow = &mut self.flows[number];
+            let Some(dose) = flow.plan.doses.get(flow.begun) else {
                 continue;
             };
             if dose.from > now {
                 continue;
             }
-            if lane.stream.is_none() {
+            if flow.stream.is_none() {
                 let spec = StreamSpec {
                     label: number.to_string(),
-                    ..lane.flow.spec.clone()
+                    ..flow.plan.spec.clone()
                 };
                 // A session has capacity for that many streams.
-                lane.stream = context.open(session, spec).ok();
+                flow.stream = context.open(session, spec).ok();
             }
-            lane.begun += 1;
-            let rate = lane.rate().as_bps() as f64 * lane.flow.payload_bytes / UDP_BYTES;
+            flow.begun += 1;
+            let rate = flow.rate().as_bps() as f64 * flow.plan.payload_bytes / UDP_BYTES;
             let rate = Rate::from_bps(rate as u64);
             self.pump.add(now, FlowId(number as u64), rate, u64::MAX);
         }
@@ -162,35 +162,35 @@ impl Pumped {
 
     /// Hands parts to the pump, as far as it has space.
     fn fill(&mut self, now: Instant, number: usize) {
-        let lane = &mut self.lanes[number];
-        let Some(&end) = lane
+        let flow = &mut self.flows[number];
+        let Some(&end) = flow
             .begun
             .checked_sub(1)
-            .and_then(|dose| lane.ends.get(dose))
+            .and_then(|dose| flow.ends.get(dose))
         else {
             return;
         };
-        while lane.given < end && lane.given - lane.left < QUEUED && lane.held.is_empty() {
-            let bytes = lane.parts[lane.given].bytes;
+        while flow.given < end && flow.given - flow.left < QUEUED && flow.held.is_empty() {
+            let bytes = flow.parts[flow.given].bytes;
             let id = FlowId(number as u64);
-            if self.pump.push(now, id, bytes, lane.given).is_err() {
+            if self.pump.push(now, id, bytes, flow.given).is_err() {
                 return;
             }
-            lane.given += 1;
+            flow.given += 1;
         }
     }
 
     fn send(&mut self, context: &mut Context<'_>, session: SessionId, number: usize) {
-        let lane = &mut self.lanes[number];
-        let Some(stream) = lane.stream else {
+        let flow = &mut self.flows[number];
+        let Some(stream) = flow.stream else {
             return;
         };
-        while let Some(&part) = lane.held.front() {
-            let data = self.filler.slice(..lane.parts[part].bytes as usize);
+        while let Some(&part) = flow.held.front() {
+            let data = self.filler.slice(..flow.parts[part].bytes as usize);
             if context.send(session, stream, data).is_err() {
                 return;
             }
-            lane.held.pop_front();
+            flow.held.pop_front();
         }
     }
 
@@ -200,18 +200,18 @@ impl Pumped {
         };
         let now = context.now();
         self.begin(context, session);
-        for number in 0..self.lanes.len() {
+        for number in 0..self.flows.len() {
             self.fill(now, number);
         }
         while let Some(release) = self.pump.poll(now) {
             let number = release.flow.0 as usize;
-            let lane = &mut self.lanes[number];
-            lane.left += 1;
-            lane.held.push_back(release.item);
+            let flow = &mut self.flows[number];
+            flow.left += 1;
+            flow.held.push_back(release.item);
             self.send(context, session, number);
             self.fill(now, number);
         }
-        let sum: u64 = self.lanes.iter().map(|lane| lane.rate().as_bps()).sum();
+        let sum: u64 = self.flows.iter().map(|flow| flow.rate().as_bps()).sum();
         let target = Rate::from_bps((sum as f64 * HEADROOM) as u64);
         if target != self.target && target > Rate::ZERO {
             self.target = target;
@@ -226,15 +226,16 @@ impl Pumped {
 
 impl App for Pumped {
     fn on_event(&mut self, context: &mut Context<'_>, event: Event) {
-        let lane_of =
-            |lanes: &[Lane], stream| lanes.iter().position(|lane| lane.stream == Some(stream));
+        let flow_of = |flows: &[FlowSender], stream| {
+            flows.iter().position(|flow| flow.stream == Some(stream))
+        };
         match event {
             Event::Connected { session, .. } if Some(session) == self.session => {
                 self.is_connected = true;
                 self.advance(context);
             }
             Event::Writable { session, stream } => {
-                if let Some(number) = lane_of(&self.lanes, stream) {
+                if let Some(number) = flow_of(&self.flows, stream) {
                     self.send(context, session, number);
                     self.fill(context.now(), number);
                 }
@@ -244,8 +245,8 @@ impl App for Pumped {
                 event: StreamEvent::Lost { adu, .. },
                 ..
             } => {
-                if let Some(number) = lane_of(&self.lanes, stream) {
-                    self.lanes[number].lost.push(adu as u32);
+                if let Some(number) = flow_of(&self.flows, stream) {
+                    self.flows[number].lost.push(adu as u32);
                 }
             }
             _ => {}
@@ -270,9 +271,9 @@ impl App for Pumped {
             return None;
         }
         let begins = self
-            .lanes
+            .flows
             .iter()
-            .filter_map(|lane| Some(lane.flow.doses.get(lane.begun)?.from));
+            .filter_map(|flow| Some(flow.plan.doses.get(flow.begun)?.from));
         begins.chain(self.pump.poll_timeout()).min()
     }
 }

@@ -72,7 +72,7 @@ pub(super) struct Ends {
     pub(super) origin: NodeIndex,
     pub(super) proxy: NodeIndex,
     /// Index of its account at the proxy.
-    pub(super) lane: usize,
+    pub(super) flow: usize,
 }
 
 /// A video session in the world.
@@ -179,7 +179,7 @@ impl Scene {
         Ends {
             origin,
             proxy,
-            lane: 0,
+            flow: 0,
         }
     }
 
@@ -266,10 +266,10 @@ impl Scene {
         self.world.app::<Pumped>(origin).dial(link);
         self.world.with_node(origin, |_| ());
         for (index, plan) in plans.iter().enumerate() {
-            let ends = |lane| Ends {
+            let ends = |flow| Ends {
                 origin,
                 proxy,
-                lane,
+                flow,
             };
             self.sessions.push(Running {
                 plan: plan.clone(),
@@ -291,8 +291,8 @@ impl Scene {
             return Outcome { lost, frames };
         }
         let pumped = self.world.app::<Pumped>(ends.origin);
-        let frames = pumped.lost_frames(ends.lane);
-        let Some((session, stream)) = pumped.session().zip(pumped.stream(ends.lane)) else {
+        let frames = pumped.lost_frames(ends.flow);
+        let Some((session, stream)) = pumped.session().zip(pumped.stream(ends.flow)) else {
             return Outcome { lost: 0, frames };
         };
         let all = self
@@ -314,7 +314,7 @@ impl Scene {
 
     /// Result of a flow.
     pub(super) fn account(&mut self, ends: Ends) -> &Account {
-        &self.world.app::<Sink>(ends.proxy).accounts[ends.lane]
+        &self.world.app::<Sink>(ends.proxy).accounts[ends.flow]
     }
 
     /// Totals of a flow's channel, which other flows may share; zero before there is one.

@@ -48,7 +48,7 @@ struct State {
 
 type Answered = Result<Reply, ClientError>;
 
-/// What the answer to a request brings.
+/// Kind of the answer to a request.
 #[derive(Debug)]
 pub(super) enum Expected {
     Value,
@@ -164,7 +164,7 @@ impl Core {
     }
 
     /// Sends a request whose answer is not awaited.
-    pub(super) fn tell(&self, request: Request) {
+    pub(super) fn notify(&self, request: Request) {
         let mut state = self.lock();
         let id = state.next_request;
         state.next_request += 1;
@@ -204,12 +204,12 @@ impl Core {
 
     pub(super) fn forget_session(&self, handle: u32) {
         self.lock().sessions.remove(&handle);
-        self.tell(Request::Release { session: handle });
+        self.notify(Request::Release { session: handle });
     }
 
     pub(super) fn forget_service(&self, handle: u32) {
         self.lock().services.remove(&handle);
-        self.tell(Request::Unregister { service: handle });
+        self.notify(Request::Unregister { service: handle });
     }
 
     pub(super) fn detached(&self) -> ClientError {

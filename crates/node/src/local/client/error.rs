@@ -19,12 +19,12 @@ pub enum ClientError {
         #[source]
         source: std::sync::Arc<io::Error>,
     },
-    /// The place of the node is not one.
+    /// The address of the node is not valid.
     #[error("{place}: {why}")]
     Address {
-        /// The place.
+        /// The address.
         place: String,
-        /// What it should be.
+        /// The form that is expected.
         why: &'static str,
     },
     /// The token for a node's TCP socket cannot be read.
@@ -74,11 +74,11 @@ pub enum ClientError {
     Limited {
         /// Key of the limit in the node's configuration: `priority_max`, `promised_rate_max`, `streams_max` or `objectives`.
         key: String,
-        /// What is allowed in all.
+        /// The limit.
         allowed: String,
-        /// What is left of it, where it is shared.
+        /// The rest of it, if it is shared.
         left: Option<String>,
-        /// Cause, and what to do.
+        /// Cause and remedy.
         message: String,
     },
     /// The node refused the request.
@@ -86,7 +86,7 @@ pub enum ClientError {
     Node {
         /// `request`, `limit`, `handle`, `peer`, `unreachable`, `spec`, `stream`, `objectives` or `field`.
         kind: String,
-        /// Cause, and what to do.
+        /// Cause and remedy.
         message: String,
     },
 }

@@ -62,7 +62,7 @@ impl Client {
     /// Attaches to the node that listens at this socket. `program` is the name of the application, for the node's log.
     ///
     /// # Errors
-    /// No node listens there, this user may not attach, or the node is of a version that this library does not speak to.
+    /// No node listens there, this user may not attach, or the node supports no protocol version that this library does.
     pub async fn attach(path: impl AsRef<Path>, program: &str) -> Result<Self, ClientError> {
         let path = path.as_ref();
         let socket = UnixStream::connect(path).await;

@@ -62,7 +62,7 @@ pub(super) struct Holders {
     total: u64,
     next: u64,
     holders: BTreeMap<u64, Holder>,
-    /// Connections that wait for room, each once.
+    /// Connections that wait for capacity, each once.
     queue: VecDeque<u64>,
     /// The one that may take in more although there is no plenty, and since when.
     turn: Option<(u64, Instant)>,
@@ -154,7 +154,7 @@ impl Holders {
 
     /// True if the connection may take in more: there is plenty, it is its turn, it holds less than its reserve, or its user less than
     /// an equal share.
-    pub(super) fn has_room(&self, number: u64) -> bool {
+    pub(super) fn has_capacity(&self, number: u64) -> bool {
         let Some(holder) = self.holders.get(&number) else {
             return false;
         };
@@ -182,7 +182,7 @@ impl Holders {
         }
     }
 
-    /// Queues a connection that waits for room, lets those go that are stalled, and gives the turn to the next one in the queue if it
+    /// Queues a connection that waits for capacity, lets those go that are stalled, and gives the turn to the next one in the queue if it
     /// is free: so every one that waits can finish what it has begun.
     pub(super) fn wait(&mut self, number: u64, now: Instant) {
         if !self.queue.contains(&number) {
@@ -212,7 +212,7 @@ impl Holders {
         }
     }
 
-    /// Bytes of connections that were told to go.
+    /// Bytes of connections that were asked to close.
     fn leaving(&self) -> u64 {
         let leaving = self.holders.values().filter(|holder| holder.is_evicted);
         leaving.map(Holder::bytes).sum()
@@ -274,14 +274,14 @@ mod tests {
     fn each_has_its_reserve_and_more_only_while_there_is_plenty() {
         let (mut holders, [one, other], now) = holders([1, 1]);
         holders.add_bytes(one, Part::Pending, MAX / 2 - 1, now);
-        assert!(holders.has_room(one));
+        assert!(holders.has_capacity(one));
         holders.add_bytes(other, Part::Pending, 999, now);
-        assert!(!holders.has_room(one));
-        assert!(holders.has_room(other));
+        assert!(!holders.has_capacity(one));
+        assert!(holders.has_capacity(other));
         holders.add_bytes(other, Part::Frame, 1, now);
-        assert!(!holders.has_room(other));
+        assert!(!holders.has_capacity(other));
         holders.remove_bytes(one, Part::Pending, 1_000, now);
-        assert!(holders.has_room(one) && holders.has_room(other));
+        assert!(holders.has_capacity(one) && holders.has_capacity(other));
     }
 
     #[test]
@@ -289,12 +289,12 @@ mod tests {
         let (mut holders, [one, again, other], now) = holders([1, 1, 2]);
         holders.add_bytes(one, Part::Pending, MAX / 4, now);
         holders.add_bytes(again, Part::Pending, MAX / 4, now);
-        assert!(!holders.has_room(one) && !holders.has_room(again));
+        assert!(!holders.has_capacity(one) && !holders.has_capacity(again));
         // Many connections of one user take nothing of the share of another.
         holders.add_bytes(other, Part::Frame, MAX / 4 - 1, now);
-        assert!(holders.has_room(other));
+        assert!(holders.has_capacity(other));
         holders.add_bytes(other, Part::Frame, 1, now);
-        assert!(!holders.has_room(other));
+        assert!(!holders.has_capacity(other));
     }
 
     #[test]
@@ -336,24 +336,24 @@ mod tests {
             holders.excuse(number, Part::Frame, None);
             holders.wait(number, now);
         }
-        assert!(holders.has_room(one) && !holders.has_room(other));
+        assert!(holders.has_capacity(one) && !holders.has_capacity(other));
         holders.add_bytes(one, Part::Frame, 5_000, now);
         holders.wait(other, now);
-        assert!(!holders.has_room(other));
+        assert!(!holders.has_capacity(other));
         // It has finished.
         holders.set_bytes(one, Part::Frame, 0, now);
         holders.wait(other, now);
-        assert!(holders.has_room(other));
+        assert!(holders.has_capacity(other));
         // One that does not finish is let go, and what waits for a peer only loses its turn.
         holders.excuse(other, Part::Frame, Some(now));
         holders.add_bytes(one, Part::Pending, 2_000, now);
         holders.wait(one, now + STALL);
         assert_eq!(gone(&holders, [busy, one, other]), [false, false, true]);
-        assert!(holders.has_room(one));
+        assert!(holders.has_capacity(one));
         holders.wait(busy, now + STALL);
-        assert!(holders.has_room(one) && !holders.has_room(busy));
+        assert!(holders.has_capacity(one) && !holders.has_capacity(busy));
         holders.wait(busy, now + STALL * 2);
-        assert!(!holders.has_room(one) && holders.has_room(busy));
+        assert!(!holders.has_capacity(one) && holders.has_capacity(busy));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! short (`spec/local.md` §7).
 //!
 //! Every connection has a [`Share`], which counts the bytes that wait in the node for it. Before it takes in more, from its socket or
-//! from a session, it asks [`Share::room`]. The decisions are in [`holders`], without a clock.
+//! from a session, it asks [`Share::capacity`]. The decisions are in [`holders`], without a clock.
 
 mod holders;
 
@@ -58,7 +58,7 @@ impl Memory {
     }
 }
 
-/// What one connection holds; given back when this is dropped.
+/// Memory held by one connection; returned when this is dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     memory: Arc<Memory>,
@@ -104,21 +104,21 @@ impl Share {
     }
 
     /// True if the connection may take in more.
-    pub(super) fn has_room(&self) -> bool {
-        self.memory.lock().has_room(self.holder)
+    pub(super) fn has_capacity(&self) -> bool {
+        self.memory.lock().has_capacity(self.holder)
     }
 
     /// Waits until the connection may take in more. Those that are at fault are let go for it.
-    pub(super) async fn room(&self) {
+    pub(super) async fn capacity(&self) {
         loop {
             let freed = self.memory.freed.notified();
             {
                 let mut holders = self.memory.lock();
-                if holders.has_room(self.holder) {
+                if holders.has_capacity(self.holder) {
                     return;
                 }
                 holders.wait(self.holder, Instant::now());
-                if holders.has_room(self.holder) {
+                if holders.has_capacity(self.holder) {
                     return;
                 }
             }
@@ -129,13 +129,13 @@ impl Share {
         }
     }
 
-    /// As [`Share::room`], before bytes are read from the socket: the application cannot finish its frame in this time.
-    pub(super) async fn room_to_read(&self) {
-        if self.has_room() {
+    /// As [`Share::capacity`], before bytes are read from the socket: the application cannot finish its frame in this time.
+    pub(super) async fn capacity_to_read(&self) {
+        if self.has_capacity() {
             return;
         }
         self.memory.lock().excuse(self.holder, Part::Frame, None);
-        self.room().await;
+        self.capacity().await;
         let now = Some(Instant::now());
         self.memory.lock().excuse(self.holder, Part::Frame, now);
     }
@@ -157,17 +157,17 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn room_comes_when_memory_is_freed_and_the_one_that_goes_is_notified() {
+    async fn capacity_returns_when_memory_is_freed_and_the_one_that_goes_is_notified() {
         let memory = Memory::new(1024);
         let (one, other) = (memory.share(1), memory.share(1));
         one.add(Part::Pending, 900);
         other.add(Part::Pending, 100);
-        assert!(!other.has_room());
+        assert!(!other.has_capacity());
         let freeing = async {
             tokio::task::yield_now().await;
             one.remove(Part::Pending, 800);
         };
-        tokio::join!(other.room(), freeing);
+        tokio::join!(other.capacity(), freeing);
         one.add(Part::Output, 2_000);
         assert_eq!(one.evicted().await, 2_100);
         assert_eq!(memory.held_bytes(), 2_200);

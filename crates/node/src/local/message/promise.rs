@@ -109,12 +109,12 @@ pub struct RefusalBody {
     /// The reason in words.
     #[serde(default)]
     pub text: String,
-    /// What could be promised instead.
+    /// Alternatives that could be promised.
     #[serde(default)]
     pub offer: OfferBody,
 }
 
-/// What could be promised instead.
+/// Alternatives that could be promised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OfferBody {

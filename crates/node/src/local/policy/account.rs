@@ -12,7 +12,7 @@ use crate::{
     pace::Pace,
 };
 
-/// What the applications of a user have, all of them together.
+/// Streams and promises of all applications of a user together.
 #[derive(Debug)]
 pub(in crate::local) struct Account {
     user: u32,
@@ -140,24 +140,31 @@ impl Account {
     }
 
     /// Counts a stream that an application opens.
-    pub(in crate::local) fn open(self: &Arc<Self>, spec: &StreamSpec) -> Result<Lease, Exceeded> {
+    pub(in crate::local) fn open(
+        self: &Arc<Self>,
+        spec: &StreamSpec,
+    ) -> Result<Reservation, Exceeded> {
         let limits = self.limits();
         check_priority(&limits, spec)?;
-        self.lease(&limits, required(spec.guarantee.as_deref()))
+        self.reserve(&limits, required(spec.guarantee.as_deref()))
     }
 
     /// Counts a stream that a peer opens, whose spec the peer has chosen.
-    pub(in crate::local) fn accept(self: &Arc<Self>) -> Result<Lease, Exceeded> {
-        self.lease(&self.limits(), 0)
+    pub(in crate::local) fn accept(self: &Arc<Self>) -> Result<Reservation, Exceeded> {
+        self.reserve(&self.limits(), 0)
     }
 
-    fn lease(self: &Arc<Self>, limits: &LocalLimits, promised: u64) -> Result<Lease, Exceeded> {
+    fn reserve(
+        self: &Arc<Self>,
+        limits: &LocalLimits,
+        promised: u64,
+    ) -> Result<Reservation, Exceeded> {
         let mut used = self.lock();
         used.check_streams(limits)?;
         used.check_promise(limits, promised)?;
         used.streams += 1;
         used.promised_bps += promised;
-        Ok(Lease {
+        Ok(Reservation {
             account: self.clone(),
             promised_bps: Mutex::new(promised),
         })
@@ -197,12 +204,12 @@ impl Account {
 
 /// A stream in the account of its user, until this is dropped.
 #[derive(Debug)]
-pub(in crate::local) struct Lease {
+pub(in crate::local) struct Reservation {
     account: Arc<Account>,
     promised_bps: Mutex<u64>,
 }
 
-impl Drop for Lease {
+impl Drop for Reservation {
     fn drop(&mut self) {
         let promised = *self.promised();
         let mut used = self.account.lock();
@@ -211,7 +218,7 @@ impl Drop for Lease {
     }
 }
 
-impl Lease {
+impl Reservation {
     pub(in crate::local) fn account(&self) -> &Account {
         &self.account
     }

@@ -17,7 +17,7 @@ use std::{
 use tokio::sync::watch;
 
 pub(super) use self::{
-    account::{Account, Lease},
+    account::{Account, Reservation},
     users::{LocalPart, mode, resolve},
 };
 use crate::{config::LocalLimits, socket_file::is_owner};

@@ -10,7 +10,7 @@ use anabranch::{Guarantee, StreamParameters};
 
 use super::{Pair, duplex, id};
 
-/// What every driver keeps. `near` opens streams labelled `contract`, which `far` accepts.
+/// Contract of every driver. `near` opens streams labelled `contract`, which `far` accepts.
 async fn contract<S: AduSession, L: AduListener>(near: &S, far: &L) {
     assert_eq!(near.peer(), id(2));
     let first = near.next_event().await.unwrap();
@@ -169,7 +169,7 @@ async fn objectives<S: AduSession>(near: &S) {
     assert!(wrong.to_string().contains("1:"), "{wrong}");
 }
 
-/// What every driver keeps when the other node closes the session.
+/// Contract of every driver when the other node closes the session.
 async fn closing<S: AduSession>(near: &S, close: impl Future<Output = ()>) {
     let stream = near.open_stream(duplex("contract")).await.unwrap();
     let (closed, (), failure) = tokio::join!(near.closed(), close, stream.recv());

@@ -54,7 +54,7 @@ async fn applications_that_hold_memory_and_stall_are_let_go_for_one_that_needs_i
             stalled.push(half(&pair, 500_000).await);
             stalled.push(deaf(&pair).await);
         }
-        // Those above have all that they sent in the node; these have more to say than there is room for.
+        // Those above have all that they sent in the node; these have more to send than fits.
         for _ in 0..2 {
             let mut raw = half(&pair, 0).await;
             hostile.spawn(async move {

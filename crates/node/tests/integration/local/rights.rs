@@ -74,8 +74,8 @@ async fn streams_end_when_the_right_is_withdrawn() {
         let (_, incoming) = service.accept().await.unwrap();
         assert_eq!(incoming.recv().await.unwrap().unwrap().data, "?");
         pair.far.daemon.reload().await.unwrap();
-        let told = incoming.recv().await.unwrap_err();
-        assert!(told.to_string().contains("withdrawn"), "{told}");
+        let error = incoming.recv().await.unwrap_err();
+        assert!(error.to_string().contains("withdrawn"), "{error}");
         assert_eq!(
             stream.recv().await.unwrap_err().reset_code(),
             Some(CODE_NO_RIGHT)
@@ -120,7 +120,7 @@ async fn streams_that_nobody_accepts_are_refused_beyond_the_backlog() {
         let refused = waiting.join_next().await.unwrap().unwrap();
         assert_eq!(refused.stop_code(), Some(CODE_BUSY), "{refused}");
         assert_eq!(waiting.len(), 256);
-        // Those that are accepted make room.
+        // Each stream that is accepted leaves the queue.
         let (_, incoming) = service.accept().await.unwrap();
         assert_eq!(incoming.recv().await.unwrap().unwrap().data, "?");
         let one_more = session.open_stream(duplex("x")).await.unwrap();

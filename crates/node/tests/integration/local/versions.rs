@@ -16,10 +16,10 @@ use tokio::{
 use super::{Pair, hostile::Raw, id, within};
 
 #[tokio::test]
-async fn applications_of_other_versions_are_understood_or_told() {
+async fn applications_of_other_versions_are_served_or_refused_with_a_reason() {
     let pair = Pair::start().await;
     pair.run(async {
-        // One that speaks this version and later ones, and says more than this node knows.
+        // One that supports this version and later ones, and sends fields that this node does not know.
         let newer = json!({
             "protocol": "anabranch-local", "versions": { "min": 1, "max": 7 }, "program": "new", "wishes": ["x"],
         });
@@ -31,7 +31,7 @@ async fn applications_of_other_versions_are_understood_or_told() {
         let welcome: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(welcome["version"], json!(1));
         assert_eq!(welcome["node"], json!(id(1).to_string()));
-        // One that does not speak it.
+        // One that does not support it.
         for (min, max) in [(2, 3), (0, 0)] {
             let other = json!({ "protocol": "anabranch-local", "versions": { "min": min, "max": max } });
             let mut raw = Raw::connect(&pair.near.socket()).await;
@@ -82,7 +82,7 @@ async fn nodes_of_other_versions_are_understood_or_reported() {
         .await
         .unwrap_err();
     assert!(error.to_string().contains("version 2"), "{error}");
-    let bye = json!({ "code": "version", "reason": "it speaks versions 1 to 1, this node 2 to 3; update the older one" });
+    let bye = json!({ "code": "version", "reason": "it supports versions 1 to 1, this node 2 to 3; update the older one" });
     let error = answered(Frame::Bye(message::json(&bye))).await.unwrap_err();
     assert!(
         error.to_string().contains("update the older one"),

@@ -536,14 +536,14 @@ impl Pgos {
         }
         loads.sort_unstable_by_key(|load| load.0);
         for (index, (channel, load)) in loads.into_iter().enumerate() {
-            let mut members = Vec::new();
+            let mut parts = Vec::new();
             for (share, part) in self.shares.iter_mut().enumerate() {
                 if part.channel == channel {
-                    (part.path, part.number) = (index, members.len());
-                    members.push((share, self.promised[part.owner].constraint));
+                    (part.path, part.number) = (index, parts.len());
+                    parts.push((share, self.promised[part.owner].constraint));
                 }
             }
-            let mut path = Path::new(channel, at, load, &members);
+            let mut path = Path::new(channel, at, load, &parts);
             if let Some(old) = before.iter().find(|old| old.channel == channel) {
                 path.resume(old);
             }

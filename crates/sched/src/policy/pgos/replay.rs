@@ -168,18 +168,18 @@ fn replay(seed: u64) -> usize {
                 continue;
             }
             // What is left of the packet goes to another stream.
-            let mut room = PACKET;
+            let mut left = PACKET;
             let along = draws.below(waiting.len() as u64) as usize;
             for place in [there, along] {
                 let id = waiting[place].id;
                 let at = all.iter().position(|view| view.id == id).unwrap();
-                let bytes = room.min(waiting[place].backlog_bytes);
+                let bytes = left.min(waiting[place].backlog_bytes);
                 if bytes == 0 {
                     continue;
                 }
                 kept.sent(&seen(now, &channels, &all), at, mask, bytes as usize);
                 anew.sent(&seen(now, &channels, &waiting), place, mask, bytes as usize);
-                room -= bytes;
+                left -= bytes;
                 backlogs[id.0 as usize] -= bytes;
                 all[at].backlog_bytes -= bytes;
                 waiting[place].backlog_bytes -= bytes;
@@ -197,7 +197,7 @@ fn replay(seed: u64) -> usize {
 
 proptest! {
     #[test]
-    fn being_told_what_changed_is_enough(seed in any::<u64>()) {
+    fn a_list_of_changes_is_enough(seed in any::<u64>()) {
         replay(seed);
     }
 }

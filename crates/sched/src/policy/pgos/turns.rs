@@ -5,70 +5,70 @@ use super::share::Nanos;
 /// The key of a place in a [`Tournament`] that takes no part.
 const OUT: u64 = u64::MAX;
 
-/// Members of a path that have something to send, by number.
+/// Promised streams of a path that have something to send, by number on the path.
 ///
 /// Numbers are given by precedence, so of those that are due the smallest goes first; the others go by
-/// deadline, then by constraint, then by number. Nothing is rebuilt as time passes: each call changes one member,
-/// and moves those that have become due since, which is once per member and packet. Memory: 34 bytes a member.
+/// deadline, then by constraint, then by number. Nothing is rebuilt as time passes: each call changes one entry,
+/// and moves those that have become due since, which is once per entry and packet. Memory: 34 bytes per entry.
 #[derive(Clone, Debug)]
 pub(super) struct Turns {
     due: Numbers,
     later: Tournament,
-    /// The place of each member in the tournament, and the member at each place.
+    /// The place of each entry in the tournament, and the entry at each place.
     places: Vec<u32>,
-    members: Vec<u32>,
+    entries: Vec<u32>,
 }
 
 impl Turns {
-    /// Of members with these window constraints; none has anything to send.
+    /// Of entries with these window constraints; none has anything to send.
     pub(super) fn new(constraints: &[f64]) -> Self {
         let count = constraints.len();
-        let mut members: Vec<u32> = (0..count as u32).collect();
-        let constraint = |member: &u32| constraints[*member as usize];
+        let mut entries: Vec<u32> = (0..count as u32).collect();
+        let constraint = |entry: &u32| constraints[*entry as usize];
         // Stable: equals stay in order of their numbers.
-        members.sort_by(|a, b| constraint(b).total_cmp(&constraint(a)));
+        entries.sort_by(|a, b| constraint(b).total_cmp(&constraint(a)));
         let mut places = vec![0; count];
-        for (place, &member) in members.iter().enumerate() {
-            places[member as usize] = place as u32;
+        for (place, &entry) in entries.iter().enumerate() {
+            places[entry as usize] = place as u32;
         }
         Self {
             due: Numbers::new(count),
             later: Tournament::new(count),
             places,
-            members,
+            entries,
         }
     }
 
-    /// The member has something to send, with this deadline: it is due if that lies before `horizon`.
-    pub(super) fn enter(&mut self, member: usize, deadline: Nanos, horizon: Nanos) {
+    /// The entry has something to send, with this deadline: it is due if that lies before `horizon`.
+    pub(super) fn enter(&mut self, entry: usize, deadline: Nanos, horizon: Nanos) {
         let key = (deadline + 0.5) as u64;
         let is_due = key < horizon as u64;
-        self.due.set(member, is_due);
+        self.due.set(entry, is_due);
         let key = if is_due { OUT } else { key };
-        self.later.set(self.places[member] as usize, key);
+        self.later.set(self.places[entry] as usize, key);
     }
 
-    /// The member has nothing to send.
-    pub(super) fn leave(&mut self, member: usize) {
-        self.due.set(member, false);
-        self.later.set(self.places[member] as usize, OUT);
+    /// The entry has nothing to send.
+    pub(super) fn leave(&mut self, entry: usize) {
+        self.due.set(entry, false);
+        self.later.set(self.places[entry] as usize, OUT);
     }
 
-    pub(super) fn contains(&self, member: usize) -> bool {
-        self.due.contains(member) || self.later.key(self.places[member] as usize) != OUT
+    pub(super) fn contains(&self, entry: usize) -> bool {
+        self.due.contains(entry) || self.later.key(self.places[entry] as usize) != OUT
     }
 
     /// The share whose turn it is, and whether it is due. O(1) but for those that become due.
     pub(super) fn first(&mut self, horizon: Nanos) -> Option<(usize, bool)> {
         while let Some((place, _)) = self.later.first().filter(|first| first.1 < horizon as u64) {
             self.later.set(place, OUT);
-            self.due.set(self.members[place] as usize, true);
+            self.due.set(self.entries[place] as usize, true);
         }
-        if let Some(member) = self.due.first() {
-            return Some((member, true));
+        if let Some(entry) = self.due.first() {
+            return Some((entry, true));
         }
         let (place, _) = self.later.first()?;
-        Some((self.members[place] as usize, false))
+        Some((self.entries[place] as usize, false))
     }
 }
 
@@ -190,7 +190,7 @@ mod tests {
     const COUNTS: [usize; 6] = [1, 2, 63, 65, 130, 4200];
 
     proptest! {
-        /// As if all members were looked at for each answer.
+        /// As if all entries were looked at for each answer.
         #[test]
         fn the_first_is_that_of_a_plain_search(
             count in prop::sample::select(&COUNTS[..]),
@@ -201,32 +201,32 @@ mod tests {
             let mut turns = Turns::new(constraints);
             let mut deadlines: Vec<Option<f64>> = vec![None; count];
             let mut horizon = 0.0;
-            for (member, act, amount) in steps {
-                let member = member % count;
+            for (entry, act, amount) in steps {
+                let entry = entry % count;
                 match act {
                     0 => {
-                        turns.leave(member);
-                        deadlines[member] = None;
+                        turns.leave(entry);
+                        deadlines[entry] = None;
                     }
                     1 => {
                         // Few values, so that there are equals.
                         let deadline = horizon + (amount / 20) as f64 - 30.0;
                         let deadline = deadline.max(0.0);
-                        turns.enter(member, deadline, horizon);
-                        deadlines[member] = Some(deadline);
+                        turns.enter(entry, deadline, horizon);
+                        deadlines[entry] = Some(deadline);
                     }
                     _ => horizon += (amount / 50) as f64,
                 }
                 let due = deadlines.iter().position(|at| at.is_some_and(|at| at < horizon));
-                let later = (0..count).filter(|&member| deadlines[member].is_some()).min_by(|&a, &b| {
+                let later = (0..count).filter(|&entry| deadlines[entry].is_some()).min_by(|&a, &b| {
                     deadlines[a]
                         .partial_cmp(&deadlines[b])
                         .unwrap()
                         .then(constraints[b].total_cmp(&constraints[a]))
                 });
-                let expected = due.map(|member| (member, true)).or(later.map(|member| (member, false)));
+                let expected = due.map(|entry| (entry, true)).or(later.map(|entry| (entry, false)));
                 prop_assert_eq!(turns.first(horizon), expected);
-                prop_assert_eq!(turns.contains(member), deadlines[member].is_some());
+                prop_assert_eq!(turns.contains(entry), deadlines[entry].is_some());
             }
         }
     }

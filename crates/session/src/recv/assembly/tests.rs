@@ -155,16 +155,16 @@ fn in_order_it_is_one_buffer() {
         reserve_bytes: 1 << 20,
     };
     let mut assembly = Assembly::default();
-    let mut rooms = std::collections::BTreeSet::new();
+    let mut capacities = std::collections::BTreeSet::new();
     for at in (0..64 << 10).step_by(1024) {
         let part = bytes(at..at + 1024);
         let is_final = at + 1024 == 64 << 10;
         assembly
             .add(at, &part, is_final, allowance)
             .expect("consistent");
-        rooms.insert(assembly.data.capacity());
+        capacities.insert(assembly.data.capacity());
     }
-    assert!(rooms.len() <= 5, "{rooms:?}");
+    assert!(capacities.len() <= 5, "{capacities:?}");
     assert_eq!(assembly.moved, 0);
     let data = assembly.finish();
     assert_eq!(data.len(), 64 << 10);

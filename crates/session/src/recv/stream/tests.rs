@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-const ROOM: Capacity = Capacity {
+const CAPACITY: Capacity = Capacity {
     held_bytes: 100_000,
     reserve_bytes: 1 << 16,
     gaps: 1 << 16,
@@ -45,15 +45,15 @@ fn ordered_waits_unordered_does_not() {
     let mut ordered = stream(true, Order::Ordered);
     let mut unordered = stream(true, Order::Unordered);
     assert_eq!(
-        ordered.add(Instant::EPOCH, &fragment(1, 0, 10, true), ROOM),
+        ordered.add(Instant::EPOCH, &fragment(1, 0, 10, true), CAPACITY),
         Ok(Accepted::Stored)
     );
     assert_eq!(
-        unordered.add(Instant::EPOCH, &fragment(1, 0, 10, true), ROOM),
+        unordered.add(Instant::EPOCH, &fragment(1, 0, 10, true), CAPACITY),
         Ok(Accepted::Readable)
     );
     assert_eq!(
-        ordered.add(Instant::EPOCH, &fragment(0, 0, 10, true), ROOM),
+        ordered.add(Instant::EPOCH, &fragment(0, 0, 10, true), CAPACITY),
         Ok(Accepted::Readable)
     );
     assert_eq!(read_all(&mut ordered), [0, 1]);
@@ -63,19 +63,19 @@ fn ordered_waits_unordered_does_not() {
 #[test]
 fn a_skipped_adu_is_not_waited_for() {
     let mut s = stream(true, Order::Ordered);
-    s.add(Instant::EPOCH, &fragment(0, 0, 10, false), ROOM)
+    s.add(Instant::EPOCH, &fragment(0, 0, 10, false), CAPACITY)
         .expect("within credit");
-    s.add(Instant::EPOCH, &fragment(1, 0, 10, true), ROOM)
+    s.add(Instant::EPOCH, &fragment(1, 0, 10, true), CAPACITY)
         .expect("within credit");
     let charged = 20 + ADU_OVERHEAD_BYTES;
     let skipped = Skipped {
         credit: charged,
         is_readable: true,
     };
-    assert_eq!(s.skip(0, charged, ROOM), Ok(skipped));
+    assert_eq!(s.skip(0, charged, CAPACITY), Ok(skipped));
     assert_eq!(read_all(&mut s), [1]);
     assert_eq!(
-        s.add(Instant::EPOCH, &fragment(0, 10, 10, true), ROOM),
+        s.add(Instant::EPOCH, &fragment(0, 10, 10, true), CAPACITY),
         Ok(Accepted::Ignored),
         "late fragments of it change nothing"
     );
@@ -88,7 +88,7 @@ fn sending_beyond_the_credit_is_a_violation() {
         s.add(
             Instant::EPOCH,
             &fragment(0, 0, 10_001 - OVERHEAD, true),
-            ROOM
+            CAPACITY
         ),
         Err(Violation::Credit)
     );
@@ -96,7 +96,7 @@ fn sending_beyond_the_credit_is_a_violation() {
     s.add(
         Instant::EPOCH,
         &fragment(0, 0, 10_000 - OVERHEAD, true),
-        ROOM,
+        CAPACITY,
     )
     .expect("fits exactly");
     assert!(s.next_grant().is_none(), "nothing was read");
@@ -108,7 +108,7 @@ fn sending_beyond_the_credit_is_a_violation() {
 fn a_slow_reader_of_an_unreliable_stream_loses_the_oldest() {
     let mut s = stream(false, Order::Unordered);
     for sequence in 0..30 {
-        s.add(Instant::EPOCH, &fragment(sequence, 0, 1000, true), ROOM)
+        s.add(Instant::EPOCH, &fragment(sequence, 0, 1000, true), CAPACITY)
             .expect("no credit needed");
         assert!(s.held_bytes() <= 10_000);
     }
@@ -122,19 +122,19 @@ fn a_slow_reader_of_an_unreliable_stream_loses_the_oldest() {
 #[test]
 fn a_skip_beyond_the_credit_is_a_violation() {
     let mut s = stream(true, Order::Ordered);
-    assert_eq!(s.skip(0, 10_001, ROOM), Err(Violation::Credit));
-    assert_eq!(s.skip(0, u64::MAX, ROOM), Err(Violation::Charge));
+    assert_eq!(s.skip(0, 10_001, CAPACITY), Err(Violation::Credit));
+    assert_eq!(s.skip(0, u64::MAX, CAPACITY), Err(Violation::Charge));
 }
 
 #[test]
 fn an_unreliable_fragment_without_space_is_dropped() {
     let mut s = stream(false, Order::Unordered);
-    let room = Capacity {
+    let capacity = Capacity {
         held_bytes: 500,
-        ..ROOM
+        ..CAPACITY
     };
     assert_eq!(
-        s.add(Instant::EPOCH, &fragment(0, 9_000_000, 10, false), room),
+        s.add(Instant::EPOCH, &fragment(0, 9_000_000, 10, false), capacity),
         Ok(Accepted::Ignored)
     );
     assert_eq!(s.held_bytes(), 0);
@@ -161,13 +161,13 @@ proptest! {
         let mut got = Vec::new();
         let shuffled = order.iter().map(|i| i.index(fragments.len()));
         for index in shuffled.chain(0..fragments.len()) {
-            s.add(Instant::EPOCH, &fragments[index], ROOM).expect("within credit");
+            s.add(Instant::EPOCH, &fragments[index], CAPACITY).expect("within credit");
             while let Some((sequence, data, _)) = s.read() {
                 prop_assert_eq!(data.len(), lengths[sequence as usize]);
                 got.push(sequence);
             }
         }
-        s.set_end(lengths.len() as u64, ROOM).expect("the first word");
+        s.set_end(lengths.len() as u64, CAPACITY).expect("the first word");
         prop_assert!(s.is_finished());
         prop_assert_eq!(s.held_bytes(), 0);
         if !ordered {
@@ -186,8 +186,8 @@ fn skips_of_what_was_never_sent_give_no_credit_for_what_was() {
     let mut s = reliable(Order::Ordered, window);
     let mut most = 0;
     let end = (0u64..60).find_map(|pair| {
-        let far = s.add(Instant::EPOCH, &fragment(2 * pair, FAR, 1, false), ROOM);
-        let skipped = far.and_then(|_| s.skip(2 * pair + 1, 0x0100_0000, ROOM));
+        let far = s.add(Instant::EPOCH, &fragment(2 * pair, FAR, 1, false), CAPACITY);
+        let skipped = far.and_then(|_| s.skip(2 * pair + 1, 0x0100_0000, CAPACITY));
         s.next_grant();
         most = most.max(s.held_bytes());
         skipped.err()
@@ -201,20 +201,26 @@ fn a_charge_fits_what_is_known_of_the_adu() {
     let cost = |bytes: u64| bytes + ADU_OVERHEAD_BYTES;
     let known = |is_final| {
         let mut s = reliable(Order::Unordered, 1 << 20);
-        s.add(Instant::EPOCH, &fragment(0, 990, 10, is_final), ROOM)
+        s.add(Instant::EPOCH, &fragment(0, 990, 10, is_final), CAPACITY)
             .expect("within credit");
         s
     };
     for charged in [0, 1, cost(999), cost(16 << 20) + 1] {
-        assert_eq!(known(false).skip(0, charged, ROOM), Err(Violation::Charge));
-        assert_eq!(known(true).skip(0, charged, ROOM), Err(Violation::Charge));
+        assert_eq!(
+            known(false).skip(0, charged, CAPACITY),
+            Err(Violation::Charge)
+        );
+        assert_eq!(
+            known(true).skip(0, charged, CAPACITY),
+            Err(Violation::Charge)
+        );
     }
     assert_eq!(
-        known(true).skip(0, cost(1001), ROOM),
+        known(true).skip(0, cost(1001), CAPACITY),
         Err(Violation::Charge)
     );
     for mut s in [known(true), known(false)] {
-        assert!(s.skip(0, cost(1000), ROOM).is_ok());
+        assert!(s.skip(0, cost(1000), CAPACITY).is_ok());
         assert_eq!(
             (s.held_bytes(), s.seen, s.consumed),
             (0, cost(1000), cost(1000))
@@ -222,8 +228,11 @@ fn a_charge_fits_what_is_known_of_the_adu() {
     }
     // Of an ADU that never arrived, all or nothing.
     let mut s = reliable(Order::Unordered, 1 << 20);
-    assert_eq!(s.skip(0, ADU_OVERHEAD_BYTES, ROOM), Err(Violation::Charge));
-    assert!(s.skip(0, 0, ROOM).is_ok() && s.skip(1, cost(1), ROOM).is_ok());
+    assert_eq!(
+        s.skip(0, ADU_OVERHEAD_BYTES, CAPACITY),
+        Err(Violation::Charge)
+    );
+    assert!(s.skip(0, 0, CAPACITY).is_ok() && s.skip(1, cost(1), CAPACITY).is_ok());
 }
 
 #[test]
@@ -231,7 +240,7 @@ fn a_reset_gives_back_what_was_charged_and_not_consumed() {
     let cost = 10 + ADU_OVERHEAD_BYTES;
     let mut s = reliable(Order::Unordered, 10_000);
     for sequence in 0..3 {
-        s.add(Instant::EPOCH, &fragment(sequence, 0, 10, true), ROOM)
+        s.add(Instant::EPOCH, &fragment(sequence, 0, 10, true), CAPACITY)
             .expect("within credit");
     }
     s.read().expect("one of three");
@@ -240,7 +249,7 @@ fn a_reset_gives_back_what_was_charged_and_not_consumed() {
     assert_eq!(s.accounts().settle(10_001), Err(Violation::Credit));
     // An unreliable one uses no credit.
     let mut s = stream(false, Order::Unordered);
-    s.add(Instant::EPOCH, &fragment(0, 0, 10, true), ROOM)
+    s.add(Instant::EPOCH, &fragment(0, 0, 10, true), CAPACITY)
         .expect("no credit needed");
     assert_eq!(s.accounts().settle(0), Ok((0, 0)));
     assert_eq!(s.accounts().settle(1), Err(Violation::Credit));
@@ -255,14 +264,18 @@ fn next_to_nothing_of_an_adu_is_not_handed_out() {
         ..StreamSpec::default()
     };
     let mut s = RecvStream::new(StreamId(0), Arc::new(spec), 32 << 20, 0);
-    let room = Capacity {
+    let capacity = Capacity {
         held_bytes: 32 << 20,
-        ..ROOM
+        ..CAPACITY
     };
     let part = |s: &mut RecvStream, sequence, at, length| {
-        s.add(Instant::EPOCH, &fragment(sequence, at, length, false), room)
-            .expect("no rule is broken");
-        s.skip(sequence, 0, room)
+        s.add(
+            Instant::EPOCH,
+            &fragment(sequence, at, length, false),
+            capacity,
+        )
+        .expect("no rule is broken");
+        s.skip(sequence, 0, capacity)
             .expect("no rule is broken")
             .is_readable
     };
@@ -275,11 +288,14 @@ fn next_to_nothing_of_an_adu_is_not_handed_out() {
         s.add(
             Instant::EPOCH,
             &fragment(sequence, 200_000, 1000, false),
-            room,
+            capacity,
         )
         .expect("no rule is broken");
-        let room = Capacity { held_bytes, ..room };
-        s.skip(sequence, 0, room).expect("no rule is broken");
+        let capacity = Capacity {
+            held_bytes,
+            ..capacity
+        };
+        s.skip(sequence, 0, capacity).expect("no rule is broken");
         s.counters.partial_adus
     };
     assert_eq!((short(2, 100_000), short(3, 300_000)), (1, 2));
@@ -290,14 +306,14 @@ fn next_to_nothing_of_an_adu_is_not_handed_out() {
 fn what_is_held_counts_what_it_takes() {
     let mut s = stream(false, Order::Unordered);
     for sequence in 0..1000 {
-        s.add(Instant::EPOCH, &fragment(sequence, 0, 1, true), ROOM)
+        s.add(Instant::EPOCH, &fragment(sequence, 0, 1, true), CAPACITY)
             .expect("no credit needed");
         assert!(s.held_bytes() <= 10_000);
     }
     assert_eq!(read_all(&mut s).len(), 10_000 / (1 + OVERHEAD));
     let mut s = stream(false, Order::Unordered);
     for at in 1..1000 {
-        s.add(Instant::EPOCH, &fragment(0, at * 1000, 1, false), ROOM)
+        s.add(Instant::EPOCH, &fragment(0, at * 1000, 1, false), CAPACITY)
             .expect("no credit needed");
         assert!(s.held_bytes() <= 10_000);
     }
@@ -318,11 +334,11 @@ proptest! {
         let mut s = reliable(order, WINDOW);
         for (kind, sequence, at, length, flag) in steps {
             let done = match kind {
-                0 | 1 => s.add(Instant::EPOCH, &fragment(sequence, at, length, flag), ROOM).err(),
+                0 | 1 => s.add(Instant::EPOCH, &fragment(sequence, at, length, flag), CAPACITY).err(),
                 2 => {
                     let charged = (at + length) as u64 * u64::from(flag);
                     let charged = charged + ADU_OVERHEAD_BYTES * u64::from(charged > 0);
-                    s.skip(sequence, charged, ROOM).err()
+                    s.skip(sequence, charged, CAPACITY).err()
                 }
                 _ => {
                     s.read();

@@ -20,8 +20,8 @@ fn receipt(at: Instant) -> Receipt {
     }
 }
 
-fn take(stream: &mut SendStream, room: usize) -> Option<Piece> {
-    stream.take_piece(Instant::EPOCH, u64::MAX, |_| room)
+fn take(stream: &mut SendStream, size_max: usize) -> Option<Piece> {
+    stream.take_piece(Instant::EPOCH, u64::MAX, |_| size_max)
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn an_unreliable_adu_is_lost_with_its_first_fragment() {
     s.push(Instant::EPOCH, Bytes::from(vec![1; 3000]), 0);
     s.push(Instant::EPOCH, Bytes::from(vec![2; 10]), 0);
     let first = take(&mut s, 1000).expect("data");
-    let settled = s.on_lost(first.place, 1000).expect("its fate is known");
+    let settled = s.on_lost(first.place, 1000).expect("its outcome is known");
     let (arrived, lost) = (Vec::new(), Vec::new());
     assert_eq!(settled.outcome, AduOutcome::Lost { arrived, lost });
     assert_eq!(take(&mut s, 1000).expect("next ADU").place.sequence, 1);
@@ -260,8 +260,8 @@ proptest! {
                 Step::Push(length) => {
                     s.push(now, Bytes::from(vec![0; length]), 0);
                 }
-                Step::Take(room) => {
-                    if let Some(piece) = take(&mut s, room) {
+                Step::Take(size_max) => {
+                    if let Some(piece) = take(&mut s, size_max) {
                         flight.push((piece.place, piece.data.len()));
                     }
                 }
@@ -441,7 +441,7 @@ proptest! {
         picks in prop::collection::vec((0usize..40, 1usize..1500, any::<bool>()), 0..400),
     ) {
         use crate::{recv::{RecvStream, Capacity}, wire::Fragment};
-        const ROOM: Capacity = Capacity { held_bytes: 0, reserve_bytes: 0, gaps: 1 << 16, gaps_unreliable: 1 };
+        const CAPACITY: Capacity = Capacity { held_bytes: 0, reserve_bytes: 0, gaps: 1 << 16, gaps_unreliable: 1 };
         const WINDOW: u64 = 8_000;
         let spec: Arc<StreamSpec> = StreamSpec {
             order: if is_ordered { Order::Ordered } else { Order::Unordered },
@@ -462,11 +462,11 @@ proptest! {
             let waits: Vec<(u64, u64)> = s.waiting(u64::MAX).map(|adu| (adu.sequence, adu.bytes)).collect();
             prop_assert!(waits.iter().map(|(_, bytes)| bytes).sum::<u64>() <= before);
             // In the end, the last that may go goes first, and nothing is lost.
-            let (pick, room, is_lost) = picks.next().unwrap_or((usize::MAX, 1200, false));
+            let (pick, size_max, is_lost) = picks.next().unwrap_or((usize::MAX, 1200, false));
             let Some(&(adu, bytes)) = waits.get(pick).or(waits.last()) else {
                 return Err(TestCaseError::fail("credit is used up and nothing can be read"));
             };
-            let piece = s.take_piece_of(Instant::EPOCH, adu, u64::MAX, |_| room);
+            let piece = s.take_piece_of(Instant::EPOCH, adu, u64::MAX, |_| size_max);
             let Some(piece) = piece else {
                 return Err(TestCaseError::fail("what waits can be sent"));
             };
@@ -483,7 +483,7 @@ proptest! {
                 is_final: piece.is_final,
                 payload: piece.data.clone(),
             };
-            prop_assert!(r.add(Instant::EPOCH, &fragment, ROOM).is_ok(), "within the credit");
+            prop_assert!(r.add(Instant::EPOCH, &fragment, CAPACITY).is_ok(), "within the credit");
             settled.extend(s.on_acked(receipt(Instant::EPOCH), piece.place, piece.data.len()));
             while let Some((sequence, data, _)) = r.read() {
                 prop_assert_eq!(data.len(), lengths[sequence as usize]);
