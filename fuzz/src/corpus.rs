@@ -1,4 +1,4 @@
-//! Inputs that reached new code during fuzzing, as text: `corpus/TARGET.hex`, one a line, shortest first.
+//! Inputs that reached new code during fuzzing, as text: `corpus/TARGET.hex`, one per line, shortest first.
 //!
 //! Text, so that a diff shows the additions of a run; one file, so that thousands of inputs do not become thousands of files.
 

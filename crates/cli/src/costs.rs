@@ -9,7 +9,7 @@ use crate::exit::Failure;
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Costing {
     /// Tariff of an interface or a local address, such as 'wwan0=5 GB then stop from day 15'; may be repeated. A cap
-    /// is never exceeded, not by a byte.
+    /// is never exceeded, not even by a byte.
     #[arg(long, value_name = "PLACE=PRICES")]
     cost: Vec<String>,
     /// Currency of these prices, for display only.

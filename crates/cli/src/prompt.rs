@@ -13,9 +13,9 @@ use tokio::sync::mpsc;
 
 use crate::exit::{files_text, note};
 
-/// Questions that may wait; so do the peers that caused them.
+/// Maximum number of questions that wait; the peers that caused them wait, too.
 const WAITING_MAX: usize = 16;
-/// Bytes of an answer at most.
+/// Maximum bytes of an answer.
 const ANSWER_BYTES_MAX: u64 = 1024;
 
 /// Prints every new offer of a transfer, and asks the user about it if there is a terminal.

@@ -1,4 +1,4 @@
-//! Datagrams with the differentiated services code point of their packets (RFC 2474), which Linux tells.
+//! Datagrams with the differentiated services code point of their packets (RFC 2474), which Linux reports.
 
 use std::{io, net::SocketAddr};
 
@@ -10,7 +10,7 @@ pub(crate) struct Received {
     /// Its bytes.
     pub(crate) count: usize,
     pub(crate) client: SocketAddr,
-    /// Its code point, 0 to 63; `None`: the system does not tell.
+    /// Its code point, 0 to 63; `None`: the system does not report it.
     pub(crate) dscp: Option<u8>,
 }
 

@@ -3,28 +3,28 @@
 //! One request, one answer, each a line of JSON: `{"show":"paths"}` is answered by
 //! `{"show":"paths","version":"…","rows":[…]}`, or by `{"error":"…"}`. Rows are flat, with units in the
 //! names of their fields; answers about promises have rows of several kinds, named by `kind`. Only the user who
-//! runs the node, and root, are answered. An answer has 8,192 rows at most; `rows_left_out` counts those
-//! beyond. Texts of peers, such as the labels of their streams, hold no control characters.
+//! runs the node, and root, are answered. An answer has at most 8,192 rows; `rows_left_out` counts those
+//! beyond. Control characters are removed from texts of peers, such as the labels of their streams.
 //!
 //! | request | rows |
 //! |---|---|
 //! | `status` | `node`, `socket`, `budget` (of a place where sending costs something), `session` |
-//! | `paths` | one a channel |
-//! | `streams` | one a stream |
-//! | `rights` | `right`, one a right that a node has here |
-//! | `flows` | `flow`, one an open flow of the gateway |
-//! | `flow_rules` | `rule`, one a rule for flows in its order, and one for flows that none matched |
+//! | `paths` | one per channel |
+//! | `streams` | one per stream |
+//! | `rights` | `right`, one per right that a node has here |
+//! | `flows` | `flow`, one per open flow of the gateway |
+//! | `flow_rules` | `rule`, one per rule for flows, in order, and one for flows that match none |
 //! | `reload` | `reloaded`: reads the configuration again and applies its rights and peers |
-//! | `admit` with `spec` (a [`SpecText`](crate::spec::SpecText)) | of each session `answer`, and `path`s of a grant |
+//! | `admit` with `spec` (a [`SpecText`](crate::spec::SpecText)) | for each session `answer`, and the `path`s of a grant |
 //! | `explain` with `stream` | `promise`, `path`, `decision` |
-//! | `objectives` | of each session, one an objective, with what it did in the last minute |
-//! | `provided` | of each session, one a `label`, `field`, `technology` or `attribute` that objectives can refer to |
-//! | `objective_add` with `text` (HOSE) | of each session `added`, one an objective |
+//! | `objectives` | for each session, one per objective, with what it did in the last minute |
+//! | `provided` | for each session, one per `label`, `field`, `technology` or `attribute` that objectives can refer to |
+//! | `objective_add` with `text` (HOSE) | for each session `added`, one per objective |
 //! | `overlay` | `member`, `link`, `path`, `relay`, `circuit` |
 //! | `overlay_paths` with `paths` (a [`PathsQuery`]) | `path`, with the address to send to |
 //! | `objective_remove` with `objective` (its number) | `removed` |
 //!
-//! All from `admit` on but `overlay` and `overlay_paths` take `session`, too; without it, they are about every session.
+//! All from `admit` on, except `overlay` and `overlay_paths`, also take `session`; without it, they apply to every session.
 
 mod budgets;
 mod error;

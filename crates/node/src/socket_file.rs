@@ -22,7 +22,7 @@ pub(crate) enum SocketFileError {
     Io(io::Error),
     /// Others could put a socket there, or listen in its place.
     Exposed,
-    /// A file that is no socket has the name.
+    /// A file that is not a socket has the name.
     Taken,
     /// Another process listens there.
     Running,

@@ -65,7 +65,7 @@ pub struct StreamSpec {
     pub priority: Priority,
     /// Share among streams of equal priority; 1 to 10,000.
     pub weight: u32,
-    /// It sends no faster than this, whatever else there is room for: in any time t at most cap · t and
+    /// It sends no faster than this, whatever capacity is left: in any time t at most cap · t and
     /// what 50 ms at the cap hold and one packet; copies come on top. `None`: elastic.
     pub cap: Option<Rate>,
     /// Drop order: the ADUs dropped when the application sends more than the stream's share; unreliable streams only.
@@ -156,7 +156,7 @@ pub enum SpecError {
     Partial,
     /// A promised stream is redundant.
     #[error(
-        "redundant cannot be combined with a guarantee, which has a place on the paths; leave one of them out"
+        "redundant cannot be combined with a guarantee, which is mapped to certain paths; leave one of them out"
     )]
     Redundant,
     /// `label` is too long.

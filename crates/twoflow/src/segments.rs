@@ -40,7 +40,7 @@ impl Segment {
 #[non_exhaustive]
 pub enum SegmentsError {
     /// There are no frames.
-    #[error("a film without frames; give one frame at least")]
+    #[error("a film without frames; give at least one frame")]
     Empty,
     /// Frames are not in order of time.
     #[error("frame {index} is needed before the one that it follows; sort frames by decoding time")]

@@ -108,7 +108,7 @@ pub enum StoreError {
     },
     /// No space is left on the device, or of a quota.
     #[error(
-        "the disk of the cache folder {} is full before its limit is reached; videos play on without being cached; \
+        "the disk of the cache folder {} is full before its limit is reached; videos are played without being cached; \
          free some space, or choose a smaller --cache-size",
         path.display()
     )]

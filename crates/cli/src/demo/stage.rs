@@ -8,11 +8,11 @@ use crate::exit::{Failure, Outcome, print_line, stopped};
 
 /// Prints the steps of a demonstration, unless only the result is wanted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Teller {
+pub(super) struct Narrator {
     is_quiet: bool,
 }
 
-impl Teller {
+impl Narrator {
     /// With `--json`, only the result is printed.
     pub(super) fn new(is_json: bool) -> Self {
         Self { is_quiet: is_json }

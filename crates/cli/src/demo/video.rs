@@ -23,7 +23,7 @@ use tokio::{
     process::{Child, Command},
 };
 
-use super::stage::{Teller, program, until_ctrl_c};
+use super::stage::{Narrator, program, until_ctrl_c};
 use crate::{
     emulate::load_trace,
     exit::{Failure, Outcome, print_line},
@@ -67,7 +67,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
 }
 
 async fn show(arguments: &Arguments) -> Outcome {
-    let teller = Teller::new(arguments.json);
+    let narrator = Narrator::new(arguments.json);
     let folder = tempfile::tempdir().map_err(Failure::file)?;
     let library = folder.path().join("library");
     std::fs::create_dir(&library).map_err(Failure::file)?;
@@ -96,14 +96,14 @@ async fn show(arguments: &Arguments) -> Outcome {
         .trim_end_matches('/')
         .parse()
         .map_err(Failure::other)?;
-    teller.say(format!("origin   {}", ticket.node))?;
-    teller.say(format!("pipe     {}", arguments.pipe))?;
-    teller.say(format!("proxy    {page}"))?;
+    narrator.say(format!("origin   {}", ticket.node))?;
+    narrator.say(format!("pipe     {}", arguments.pipe))?;
+    narrator.say(format!("proxy    {page}"))?;
     let url = format!("{page}v/film.mp4");
-    teller.say(format!("video    {url}, {page}v/film/master.m3u8"))?;
+    narrator.say(format!("video    {url}, {page}v/film/master.m3u8"))?;
     known(address).await?;
 
-    teller.say("\nthe player plays …")?;
+    narrator.say("\nthe player plays …")?;
     let (player, complaints) = play(&url, address, &arguments.out).await?;
     let stats = stats(address).await?;
     let (forward, backward) = emulator.paths()[0].stats();
@@ -121,10 +121,10 @@ async fn show(arguments: &Arguments) -> Outcome {
     if arguments.json {
         print_line(&report.to_string())?;
     } else {
-        teller.say_all(lines(&report))?;
+        narrator.say_all(lines(&report))?;
     }
     if arguments.stay {
-        teller.say(format!("\nOpen {page} in a browser; Ctrl-C ends it."))?;
+        narrator.say(format!("\nOpen {page} in a browser; Ctrl-C ends it."))?;
         std::future::pending::<()>().await;
     }
     let lost = &report["counters"]["frames"]["I"]["lost"];

@@ -22,7 +22,7 @@ The peer must give this node the right to forward, with the targets:
 Prefix `udp:` for datagrams; write unix:PATH in place of [ADDRESS:]PORT or of HOST:PORT. The command runs until Ctrl-C, and dials \
 the peer again when it was interrupted. See docs/gateway.md.")]
 pub(crate) struct Arguments {
-    /// Accept connections here, which the peer makes: [ADDRESS:]PORT:HOST:PORT; may be repeated.
+    /// Accept connections here, and have the peer connect to the target: [ADDRESS:]PORT:HOST:PORT; may be repeated.
     #[arg(
         short = 'L',
         long = "local",
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
         required_unless_present = "remote"
     )]
     local: Vec<Mapping>,
-    /// Accept connections at the peer, which are made from here: [ADDRESS:]PORT:HOST:PORT; may be repeated.
+    /// Accept connections at the peer, and connect to the target from here: [ADDRESS:]PORT:HOST:PORT; may be repeated.
     #[arg(short = 'R', long = "remote", value_name = "MAPPING")]
     remote: Vec<Mapping>,
     #[command(flatten)]

@@ -41,7 +41,7 @@ pub(crate) struct Common {
     /// (docs/profiles.md).
     #[arg(long, value_name = "NAME")]
     profile: Option<Profile>,
-    /// Print events as JSON, one a line, to standard output.
+    /// Print events as JSON, one per line, to standard output.
     #[arg(long)]
     json: bool,
     /// Print nothing but errors.

@@ -1,4 +1,4 @@
-//! ADUs in standard input and output: one a line, one a frame, pieces of one record, or JSON.
+//! ADUs in standard input and output: one per line, one per frame, pieces of one record, or JSON.
 
 use std::io;
 
@@ -16,7 +16,7 @@ const READ_BYTES: usize = 64 << 10;
 /// Form of ADUs in a sequence of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// One a line, without its end. Empty lines are no ADUs.
+    /// One ADU per line, without its end. Empty lines are not ADUs.
     Lines,
     /// Each after its length, 32 bits big endian.
     Frames,

@@ -49,8 +49,8 @@ enum Command {
 struct Common {
     #[command(flatten)]
     place: Place,
-    /// Messages: `lines`, one a line without its end; `frames`, each after its length as 32 bits, big endian; `record`, the
-    /// bytes as they come, in messages of 64 KiB, or of N bytes with `record=N`; `json`, one object a line, such as
+    /// Messages: `lines`, one per line without its end; `frames`, each after its length as 32 bits, big endian; `record`, the
+    /// bytes as they arrive, in messages of 64 KiB, or of N bytes with `record=N`; `json`, one object per line, such as
     /// {"data": "…", "fields": {"frame": "I"}}.
     #[arg(long = "as", value_name = "FORM", default_value = "lines", value_parser = framing::parse)]
     framing: Framing,

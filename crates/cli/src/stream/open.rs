@@ -28,7 +28,7 @@ pub(super) struct Arguments {
     address: Vec<SocketAddr>,
     #[command(flatten)]
     common: Common,
-    /// Receive, too.
+    /// Also receive.
     #[arg(long)]
     duplex: bool,
     /// Header field of every message, for objectives: a number, true, false or a text; may be repeated. It stays with the sender.

@@ -15,7 +15,7 @@ use crate::{
 pub(crate) struct Facts<'f> {
     pub(crate) target: &'f Endpoint,
     pub(crate) source: &'f Source,
-    /// Code point of its first datagram; `None`: it is a connection, or the system does not tell.
+    /// Code point of its first datagram; `None`: it is a connection, or the system does not report it.
     pub(crate) dscp: Option<u8>,
 }
 

@@ -188,7 +188,7 @@ fn matching(layer: &MatchLayer) -> Result<Matching, ConfigError> {
             return Err(refused("match.dscp", &dscp, "give a number from 0 to 63"));
         }
         if protocol != Some(Protocol::Udp) {
-            let reason = "the system tells it of datagrams only; add protocol = \"udp\"";
+            let reason = "the system reports it for datagrams only; add protocol = \"udp\"";
             return Err(refused("match.dscp", &dscp, reason));
         }
         known_on_linux("match.dscp", &dscp.to_string())?;
@@ -202,7 +202,7 @@ fn matching(layer: &MatchLayer) -> Result<Matching, ConfigError> {
     })
 }
 
-/// Refuses what only Linux tells.
+/// Refuses a key that can be determined on Linux only.
 fn known_on_linux(key: &str, value: &str) -> Result<(), ConfigError> {
     match cfg!(target_os = "linux") {
         true => Ok(()),

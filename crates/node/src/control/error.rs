@@ -25,8 +25,8 @@ pub enum ControlError {
         /// The socket.
         path: PathBuf,
     },
-    /// A file that is no socket has the name.
-    #[error("control socket {}: there is a file of this name that is no socket; remove it, or name another socket with --control", path.display())]
+    /// A file that is not a socket has the name.
+    #[error("control socket {}: there is a file of this name that is not a socket; remove it, or name another socket with --control", path.display())]
     Taken {
         /// The socket.
         path: PathBuf,

@@ -1,4 +1,4 @@
-//! The control socket: who may speak, how much and for how long.
+//! The control socket: who may connect, how much it may send and for how long.
 
 use std::{
     collections::VecDeque,

@@ -20,7 +20,7 @@ use super::error::TransferError;
 const TAKE_OVER_MAX: Duration = Duration::from_secs(20);
 
 pub(super) const REPLACED: &str =
-    "the same node has begun the same transfer again; the newer attempt goes on";
+    "the same node has begun the same transfer again; the newer attempt continues";
 
 /// By sender and name.
 type Key = (NodeId, String);

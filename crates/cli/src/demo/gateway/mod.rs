@@ -29,7 +29,7 @@ use tokio::{
 use self::{database::Database, web::Download};
 use super::{
     links::{CUT, emulate},
-    stage::{Teller, program, until_ctrl_c},
+    stage::{Narrator, program, until_ctrl_c},
 };
 use crate::exit::{Failure, Outcome, print_line};
 
@@ -61,7 +61,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
 }
 
 async fn show(arguments: &Arguments) -> Outcome {
-    let teller = Teller::new(arguments.json);
+    let narrator = Narrator::new(arguments.json);
     let folder = tempfile::tempdir().map_err(Failure::file)?;
     let bytes = usize::try_from(arguments.megabytes * 1_000_000).map_err(Failure::usage)?;
     let web = web::serve(bytes).await?;
@@ -76,13 +76,13 @@ async fn show(arguments: &Arguments) -> Outcome {
     ticket.addresses = emulator.addresses().to_vec();
     let (_near, [web_here, database_here]) =
         near(folder.path(), &ticket, [web, database.at()]).await?;
-    teller.say(format!("the node beside the servers: {}", ticket.node))?;
+    narrator.say(format!("the node beside the servers: {}", ticket.node))?;
     for path in emulator.paths() {
         let rate = path.rates().1.map(|rate| rate.to_string());
         let rate = rate.unwrap_or_default();
-        teller.say(format!("path {:<10} {rate} at first", path.name()))?;
+        narrator.say(format!("path {:<10} {rate} at first", path.name()))?;
     }
-    teller.say(format!(
+    narrator.say(format!(
         "download  http://{web_here}/, which is {web} there"
     ))?;
     let text = format!(
@@ -90,15 +90,15 @@ async fn show(arguments: &Arguments) -> Outcome {
         database.at(),
         database.name()
     );
-    teller.say(text)?;
-    teller.say("")?;
+    narrator.say(text)?;
+    narrator.say("")?;
 
     let received = AtomicU64::new(0);
     let mut queries = Queries::default();
     let download = tokio::select! {
         download = web::download(web_here, bytes, &received) => download?,
         failure = queries.run(&database, database_here) => return Err(failure),
-        never = watch(&emulator, &received, bytes, teller) => return never,
+        never = watch(&emulator, &received, bytes, narrator) => return never,
     };
     let report = report(
         &download,
@@ -111,7 +111,7 @@ async fn show(arguments: &Arguments) -> Outcome {
     if arguments.json {
         print_line(&report.to_string())?;
     } else {
-        teller.say_all(lines(&report))?;
+        narrator.say_all(lines(&report))?;
     }
     Ok(())
 }
@@ -236,7 +236,12 @@ impl Queries {
 }
 
 /// Cuts the path and brings it back, by the progress of the download, with a line a second; returns only on failure.
-async fn watch(emulator: &Emulator, received: &AtomicU64, bytes: usize, teller: Teller) -> Outcome {
+async fn watch(
+    emulator: &Emulator,
+    received: &AtomicU64,
+    bytes: usize,
+    narrator: Narrator,
+) -> Outcome {
     let cut = &emulator.paths()[CUT];
     let delivered = |path: &Path| path.stats().1.delivered.bytes;
     let mut before: Vec<u64> = emulator.paths().iter().map(delivered).collect();
@@ -250,7 +255,7 @@ async fn watch(emulator: &Emulator, received: &AtomicU64, bytes: usize, teller: 
         if is_up != cut.is_up() {
             cut.set_up(is_up);
             let what = if is_up { "is back" } else { "is cut" };
-            teller.say(format!(
+            narrator.say(format!(
                 "{:>4.1} s  {} {what}",
                 begin.elapsed().as_secs_f64(),
                 cut.name()
@@ -270,7 +275,7 @@ async fn watch(emulator: &Emulator, received: &AtomicU64, bytes: usize, teller: 
                 *before = now;
                 line += &format!("| {} {mbps:.1} Mbit/s ", path.name());
             }
-            teller.say(line)?;
+            narrator.say(line)?;
         }
     }
 }

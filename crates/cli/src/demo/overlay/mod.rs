@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::process::Child;
 
 use self::layout::{CLINIC, LAB, LINKS, NODES, Node, RELAYS, lay_out};
-use super::stage::{Teller, program, until_ctrl_c};
+use super::stage::{Narrator, program, until_ctrl_c};
 use crate::{
     control::rows,
     exit::{Failure, Outcome, print_line},
@@ -51,23 +51,23 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
 }
 
 async fn show(arguments: &Arguments) -> Outcome {
-    let teller = Teller::new(arguments.json);
+    let narrator = Narrator::new(arguments.json);
     let folder = tempfile::tempdir().map_err(Failure::file)?;
     let (mut nodes, emulator, ticket) = lay_out(folder.path(), arguments.seed)?;
     for (name, node) in NODES.iter().zip(&mut nodes) {
         node.start().await?;
-        teller.say(format!("{name:<7} {}", node.id))?;
+        narrator.say(format!("{name:<7} {}", node.id))?;
     }
     for ([a, b], link) in LINKS {
-        teller.say(format!("{:>7} – {:<7} {link}", NODES[a], NODES[b]))?;
+        narrator.say(format!("{:>7} – {:<7} {link}", NODES[a], NODES[b]))?;
     }
-    teller.say("\nthe nodes find each other and measure their links …")?;
+    narrator.say("\nthe nodes find each other and measure their links …")?;
     let bytes = arguments.megabytes * 1_000_000;
     let lab = &nodes[LAB];
     let (before, relay) = settled(lab, nodes[CLINIC].id, bytes).await?;
-    teller.say_all(table::lines(&before))?;
+    narrator.say_all(table::lines(&before))?;
 
-    teller.say(format!(
+    narrator.say(format!(
         "\nsending {} MB from lab to clinic, over the overlay …",
         arguments.megabytes
     ))?;
@@ -77,22 +77,22 @@ async fn show(arguments: &Arguments) -> Outcome {
     let mut sending = send(folder.path(), &file, &ticket, lab)?;
     let partly = folder.path().join("send.control");
     let share = progress_of(&partly, bytes, 0.35, &mut sending).await?;
-    teller.say(format!(
+    narrator.say(format!(
         "{:.1} s: {:.0} % is sent; {} is killed",
         clock.elapsed().as_secs_f64(),
         100.0 * share,
         NODES[relay]
     ))?;
-    teller.say_all(channels(&partly).await)?;
-    teller.say_all(table::circuits(&nodes[relay].overlay().await))?;
+    narrator.say_all(channels(&partly).await)?;
+    narrator.say_all(table::circuits(&nodes[relay].overlay().await))?;
     let killed = tokio::time::Instant::now();
     nodes[relay].kill().await;
     let (after, took) = rerouted(&nodes[LAB], NODES[relay], killed).await?;
-    teller.say(format!(
+    narrator.say(format!(
         "{:.1} s later, the paths avoid it:",
         took.as_secs_f64()
     ))?;
-    teller.say_all(table::paths(&after))?;
+    narrator.say_all(table::paths(&after))?;
     let ended = tokio::time::timeout(SENT, sending.wait()).await;
     let status = ended.map_err(|_| Failure::other("the transfer took too long"))?;
     let status = status.map_err(Failure::other)?;
@@ -116,7 +116,7 @@ async fn show(arguments: &Arguments) -> Outcome {
         });
         print_line(&result.to_string())?;
     } else {
-        teller.say(format!(
+        narrator.say(format!(
             "\n{:.1} s in total, {mbps:.1} Mbit/s; {} relayed {:.1} MB; the file {}",
             seconds,
             NODES[other],

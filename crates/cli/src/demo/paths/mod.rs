@@ -22,7 +22,7 @@ use self::{
 };
 use super::{
     links::{CUT, PATHS, emulate},
-    stage::{Teller, until_ctrl_c},
+    stage::{Narrator, until_ctrl_c},
 };
 use crate::exit::{Failure, Outcome, print_line};
 
@@ -59,7 +59,7 @@ async fn show(arguments: &Arguments) -> Outcome {
             film.display()
         ))
     })?;
-    let teller = Teller::new(arguments.json);
+    let narrator = Narrator::new(arguments.json);
 
     let (sender_key, receiver_key) = (keys::generate()?, keys::generate()?);
     let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
@@ -72,7 +72,7 @@ async fn show(arguments: &Arguments) -> Outcome {
         receiver.addresses()[0],
         Seed(arguments.seed),
     )?;
-    teller.say(format!(
+    narrator.say(format!(
         "receiver {}, sender {}",
         receiver.node_id(),
         sender.node_id()
@@ -83,7 +83,7 @@ async fn show(arguments: &Arguments) -> Outcome {
             .0
             .map(|rate| rate.to_string())
             .unwrap_or_default();
-        teller.say(format!(
+        narrator.say(format!(
             "path {:<10} {address}, {rate} at first",
             path.name()
         ))?;
@@ -115,7 +115,7 @@ async fn show(arguments: &Arguments) -> Outcome {
         let sending = streams::send_all(&outgoing, &plan, &tally);
         let receiving = streams::receive_all(incoming, clock, tally.clone());
         let cutting = cut(&emulator.paths()[CUT], time);
-        let watching = watch.run(&tally, clock, plan.file_bytes, teller);
+        let watching = watch.run(&tally, clock, plan.file_bytes, narrator);
         tokio::select! {
             both = async { tokio::try_join!(sending, receiving) } => both?,
             () = cutting => unreachable!("`cut` does not return"),
@@ -133,7 +133,7 @@ async fn show(arguments: &Arguments) -> Outcome {
     if arguments.json {
         print_line(&report.json())?;
     } else {
-        teller.say_all(report.lines())?;
+        narrator.say_all(report.lines())?;
     }
     tokio::join!(sender.shutdown(), receiver.shutdown());
     if report.file_is_intact {
@@ -194,7 +194,7 @@ impl<'a> Watch<'a> {
         tally: &Tally,
         clock: Clock,
         file_bytes: u64,
-        teller: Teller,
+        narrator: Narrator,
     ) -> Outcome {
         let mut tick = tokio::time::interval(EVERY);
         tick.tick().await;
@@ -217,7 +217,7 @@ impl<'a> Watch<'a> {
                         line += &format!("| {} {mbps:.1} Mbit/s{state} ", path.name());
                     }
                     line += &tally.line(file_bytes);
-                    teller.say(line)?;
+                    narrator.say(line)?;
                 }
             }
         }

@@ -24,7 +24,7 @@ fn the_same_node_sends_twice_at_once_and_the_newer_goes_on() {
     let first = setting.sender(&ticket, &[]);
     setting.arrived(MIDDLE_BYTES);
     let second = setting.sender(&ticket, &[]);
-    first.ended().is(4, &["newer attempt goes on"]);
+    first.ended().is(4, &["newer attempt continues"]);
     let sent = second.ended().is(0, &[]);
     assert!(sent.out.contains("were there already"), "{sent:?}");
     receiver.ended().is(0, &[]);
