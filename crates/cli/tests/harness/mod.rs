@@ -11,23 +11,49 @@ use std::{
 
 use serde_json::Value;
 
-pub(crate) fn command(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+/// Runs a command in a folder, which is also its home, with PATH and nothing else of the environment.
+pub(crate) fn isolate<'a>(command: &'a mut Command, folder: &Path) -> &'a mut Command {
     command
         .current_dir(folder)
         .env_clear()
-        .env("PATH", std::env::var("PATH").unwrap_or_default())
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("HOME", folder)
+}
+
+fn piped(mut command: Command, folder: &Path) -> Command {
+    isolate(&mut command, folder)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
 }
 
-/// A process that is killed when the test ends.
-pub(crate) struct Running(Child, BufReader<ChildStdout>);
+pub(crate) fn command(folder: &Path) -> Command {
+    piped(Command::new(env!("CARGO_BIN_EXE_anabranch")), folder)
+}
 
-impl Drop for Running {
+/// A command that is killed after so many seconds, soon after its test, if it does not end.
+pub(crate) fn limited(folder: &Path, seconds: u32) -> Command {
+    let mut command = Command::new("timeout");
+    command
+        .args(["--foreground", "-k", "5", &seconds.to_string()])
+        .arg(env!("CARGO_BIN_EXE_anabranch"));
+    piped(command, folder)
+}
+
+/// Sends a signal, such as `INT`. `timeout` passes it on to its command.
+#[track_caller]
+pub(crate) fn signal(id: u32, name: &str) {
+    let sent = Command::new("kill")
+        .args([format!("-{name}"), id.to_string()])
+        .status();
+    assert!(sent.unwrap().success());
+}
+
+/// A process that is killed when the test ends.
+pub(crate) struct Killed(pub(crate) Child);
+
+impl Drop for Killed {
     fn drop(&mut self) {
         // It may have ended.
         let _ = self.0.kill();
@@ -35,11 +61,27 @@ impl Drop for Running {
     }
 }
 
+/// A process that is asked to end (SIGTERM) when the test ends; `timeout` passes that on to its command.
+pub(crate) struct Terminated(pub(crate) Child);
+
+impl Drop for Terminated {
+    fn drop(&mut self) {
+        let id = self.0.id().to_string();
+        let mut kill = Command::new("kill");
+        // It may have ended.
+        let _ = kill.args(["-TERM", &id]).stderr(Stdio::null()).status();
+        let _ = self.0.wait();
+    }
+}
+
+/// A command whose standard output is read while it runs; killed when the test ends.
+pub(crate) struct Running(Killed, BufReader<ChildStdout>);
+
 impl Running {
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command.stderr(Stdio::inherit()).spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
-        Self(child, out)
+        Self(Killed(child), out)
     }
 
     pub(crate) fn line(&mut self) -> String {
@@ -67,15 +109,13 @@ impl Running {
     }
 
     pub(crate) fn id(&self) -> u32 {
-        self.0.id()
+        self.0.0.id()
     }
 
     /// Ends it as Ctrl-C does, and returns its exit code.
     pub(crate) fn interrupt(mut self) -> Option<i32> {
-        let pid = self.0.id().to_string();
-        let sent = Command::new("kill").args(["-INT", &pid]).status().unwrap();
-        assert!(sent.success());
-        self.0.wait().unwrap().code()
+        signal(self.id(), "INT");
+        self.0.0.wait().unwrap().code()
     }
 }
 

@@ -9,25 +9,10 @@ use std::{
 
 use serde_json::Value;
 
-/// A command that is killed soon after the test if it does not end.
+use crate::harness::{Killed, command, limited, signal};
+
 fn anabranch(folder: &Path) -> Command {
-    let mut command = Command::new("timeout");
-    command
-        .args([
-            "--foreground",
-            "-k",
-            "5",
-            "60",
-            env!("CARGO_BIN_EXE_anabranch"),
-        ])
-        .current_dir(folder)
-        .env_clear()
-        .env("PATH", std::env::var("PATH").unwrap_or_default())
-        .env("HOME", folder)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
+    limited(folder, 60)
 }
 
 fn run(folder: &Path, arguments: &[&str]) -> Output {
@@ -71,10 +56,7 @@ fn receiver(folder: &Path, arguments: &[&str]) -> (Child, BufReader<impl Read + 
 /// Asks a command to end as Ctrl-C does; waits until it has.
 #[track_caller]
 fn interrupt(child: &mut Child) {
-    let pid = child.id().to_string();
-    // `timeout` passes it on.
-    let sent = Command::new("kill").args(["-INT", &pid]).status().unwrap();
-    assert!(sent.success());
+    signal(child.id(), "INT");
     child.wait().unwrap();
 }
 
@@ -104,9 +86,7 @@ fn a_receiver_that_is_interrupted_ends_cleanly() {
     let folder = folder.path();
     let (mut child, _out, ticket) = receiver(folder, &["."]);
     assert!(ticket.starts_with("anabranch1:"));
-    let pid = child.id().to_string();
-    let killed = Command::new("kill").args(["-INT", &pid]).status().unwrap();
-    assert!(killed.success());
+    signal(child.id(), "INT");
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let left: Vec<_> = fs::read_dir(folder)
         .unwrap()
@@ -121,9 +101,7 @@ fn sigterm_ends_every_command_as_ctrl_c_does() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let terminate = |child: &mut Child| {
-        let pid = child.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &pid]).status();
-        assert!(sent.unwrap().success());
+        signal(child.id(), "TERM");
         let mut seen = String::new();
         let mut err = child.stderr.take().unwrap();
         err.read_to_string(&mut seen).unwrap();
@@ -499,27 +477,9 @@ fn a_node_reports_its_state_and_accepts_files_from_its_peers() {
     let stranger = run(folder, &["send", "x", &ticket, "--key", "stranger.key"]);
     assert!(!stranger.status.success());
 
-    let pid = child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-INT", &pid])
-            .status()
-            .unwrap()
-            .success()
-    );
+    signal(child.id(), "INT");
     assert!(child.wait().unwrap().success());
     assert!(!folder.join("c.sock").exists());
-}
-
-/// A process that does not outlive its test.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]
@@ -538,13 +498,10 @@ fn rights_are_read_again_while_a_node_runs() {
     };
     write("\"call\"");
     // Without `timeout`, which ends at a hangup.
-    let child = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+    let child = command(folder)
         .args(["node", "--config", "node.toml", "--key", "node.key"])
         .args(["--listen", "127.0.0.1:0"])
-        .current_dir(folder)
-        .env_clear()
-        .env("HOME", folder)
-        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
         .spawn()
         .unwrap();
     let mut child = Killed(child);
@@ -581,9 +538,7 @@ fn rights_are_read_again_while_a_node_runs() {
 
     // A signal has the same effect, a moment later.
     write("");
-    let pid = child.0.id().to_string();
-    let hangup = Command::new("kill").args(["-HUP", &pid]).status().unwrap();
-    assert!(hangup.success());
+    signal(child.0.id(), "HUP");
     let rows = || {
         let answer = run(folder, &["rights", "--json"]).stdout;
         let answer: Value = serde_json::from_slice(&answer).unwrap();
@@ -709,9 +664,7 @@ fn objectives_come_and_go_at_a_running_node() {
         "{plain}"
     );
     for child in [&mut one, &mut two] {
-        let pid = child.id().to_string();
-        Command::new("kill").args(["-INT", &pid]).status().unwrap();
-        child.wait().unwrap();
+        interrupt(child);
     }
 }
 
@@ -873,9 +826,7 @@ fn a_cap_is_kept_over_transfers_restarts_and_a_crash() {
     assert!((used..=CAP).contains(&used_bytes(folder)));
     let (mut child, _lines) = start();
     assert_eq!(budget()["is_spent"], true);
-    let pid = child.id().to_string();
-    let killed = Command::new("kill").args(["-INT", &pid]).status();
-    assert!(killed.unwrap().success());
+    signal(child.id(), "INT");
     assert!(child.wait().unwrap().success());
 
     // A ledger of an unknown version is not overwritten.

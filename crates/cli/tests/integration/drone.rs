@@ -5,12 +5,14 @@ use std::{
     io::{BufRead, BufReader},
     net::UdpSocket,
     path::Path,
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
     sync::mpsc,
     time::{Duration, Instant},
 };
 
 use serde_json::Value;
+
+use crate::harness::{Terminated, isolate};
 
 const GUIDE: &str = include_str!("../../../../docs/hose.md");
 const HEADING: &str = "## A drone, in ten minutes\n";
@@ -37,31 +39,13 @@ fn shell(folder: &Path, line: &str) -> Command {
     let mut command = Command::new("timeout");
     command
         .args(["-k", "5", "120", "sh", "-c", line])
-        .current_dir(folder)
-        .env_clear()
-        .env("PATH", path)
-        .env("HOME", folder)
         .stdin(Stdio::null());
+    isolate(&mut command, folder).env("PATH", path);
     command
 }
 
-/// A command in the background, which is asked to end when this is dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // `timeout` passes it on to the commands.
-        let pid = self.0.id().to_string();
-        let _ = Command::new("kill")
-            .args(["-TERM", &pid])
-            .stderr(Stdio::null())
-            .status();
-        let _ = self.0.wait();
-    }
-}
-
 /// Starts a command; waits for its first line, unless it sends on a stream, which prints none.
-fn start(folder: &Path, line: &str) -> Running {
+fn start(folder: &Path, line: &str) -> Terminated {
     // A pipe for standard input, because `emulate` reads commands from it.
     let mut child = shell(folder, &format!("{{ {line} ; }} 2>&1"))
         .stdin(Stdio::piped())
@@ -76,7 +60,7 @@ fn start(folder: &Path, line: &str) -> Running {
             let _ = ready.send(line);
         }
     });
-    let running = Running(child);
+    let running = Terminated(child);
     if !line.contains("stream open") {
         let first = is_ready.recv_timeout(Duration::from_secs(60));
         first.unwrap_or_else(|_| panic!("`{line}` is not ready"));

@@ -10,7 +10,10 @@ use std::{
 
 use serde_json::Value;
 
-use crate::harness::{Running, command, configure, free_port, keygen, node, private_folder};
+use crate::harness::{
+    Running, command, configure, free_port, keygen, node, private_folder, signal,
+};
+
 mod outage;
 mod rules;
 mod silence;

@@ -3,50 +3,22 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    net::UdpSocket,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use anabranch::{Client, SecretKey};
 
-/// A command that is killed soon after the test if it does not end.
+use crate::harness::{Terminated, free_port, limited};
+
 fn anabranch(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new("timeout");
+    let mut command = limited(folder, 120);
+    command.args(arguments).stdin(Stdio::piped());
     command
-        .args(["--foreground", "-k", "5", "120"])
-        .arg(env!("CARGO_BIN_EXE_anabranch"))
-        .args(arguments)
-        .current_dir(folder)
-        .env_clear()
-        .env("PATH", std::env::var("PATH").unwrap_or_default())
-        .env("HOME", folder)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
-
-/// A process that is asked to end when this is dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let pid = self.0.id().to_string();
-        let mut kill = Command::new("kill");
-        // It may have ended.
-        let _ = kill.args(["-TERM", &pid]).stderr(Stdio::null()).status();
-        let _ = self.0.wait();
-    }
-}
-
-fn free_port() -> u16 {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.local_addr().unwrap().port()
 }
 
 /// Starts a node with this number that knows the other one; waits until it runs.
-fn node(folder: &Path, own: u8, port: u16, peer: u8, more: &str) -> Running {
+fn node(folder: &Path, own: u8, port: u16, peer: u8, more: &str) -> Terminated {
     node_with(folder, own, port, peer, more, &[])
 }
 
@@ -58,7 +30,7 @@ fn node_with(
     peer: u8,
     more: &str,
     variables: &[(&str, &str)],
-) -> Running {
+) -> Terminated {
     let key = folder.join(format!("{own}.key"));
     fs::write(&key, SecretKey::from_seed([own; 32]).to_text()).unwrap();
     let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
@@ -80,11 +52,11 @@ fn node_with(
         .read_line(&mut line)
         .unwrap();
     assert!(line.starts_with("node "), "{line}");
-    Running(child)
+    Terminated(child)
 }
 
-fn pair(folder: &Path) -> [Running; 2] {
-    let (near, far) = (free_port(), free_port());
+fn pair(folder: &Path) -> [Terminated; 2] {
+    let (near, far) = (free_port().port(), free_port().port());
     let dials = format!("may = []\naddresses = [\"127.0.0.1:{far}\"]");
     let serves = r#"may = ["call", { right = "use-service", services = ["echo", "log"] }]"#;
     let far = node(folder, 2, far, 1, serves);
@@ -92,7 +64,7 @@ fn pair(folder: &Path) -> [Running; 2] {
 }
 
 /// Starts `stream accept` at the far node; waits until it is registered.
-fn accept(folder: &Path, arguments: &[&str]) -> Running {
+fn accept(folder: &Path, arguments: &[&str]) -> Terminated {
     let mut all = vec!["stream", "accept", "--local", "2.local"];
     all.extend(arguments);
     let mut child = anabranch(folder, &all).spawn().unwrap();
@@ -101,10 +73,10 @@ fn accept(folder: &Path, arguments: &[&str]) -> Running {
         .read_line(&mut line)
         .unwrap();
     assert!(line.contains("accepting"), "{line}");
-    Running(child)
+    Terminated(child)
 }
 
-fn read(running: &mut Running) -> Vec<u8> {
+fn read(running: &mut Terminated) -> Vec<u8> {
     let mut out = Vec::new();
     let pipe = running.0.stdout.as_mut().unwrap();
     pipe.read_to_end(&mut out).unwrap();
@@ -225,7 +197,7 @@ fn send(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
 fn files_go_through_the_running_node_to_a_peer_that_it_knows() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let (near, far) = (free_port(), free_port());
+    let (near, far) = (free_port().port(), free_port().port());
     let dials = format!("may = []\naddresses = [\"127.0.0.1:{far}\"]");
     let takes = "may = [\"call\", \"send-files\"]";
     fs::create_dir(folder.join("to")).unwrap();

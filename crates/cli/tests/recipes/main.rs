@@ -12,7 +12,7 @@ mod ssh;
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::{Child, Command},
+    process::Command,
 };
 
 use harness::{Running, command, configure, free_port, keygen, node, private_folder};
@@ -28,17 +28,6 @@ fn program(name: &str) -> Option<PathBuf> {
         eprintln!("skipped: {name} is not installed");
     }
     found
-}
-
-/// A process that is killed when the test ends.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// A node that allows connections to a target, and a command that forwards to it.

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Killed, Setting, program, succeeds};
+use crate::{Setting, harness::Killed, program, succeeds};
 
 const FILM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/bikes.mp4");
 /// Pictures of the film.

@@ -8,7 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Killed, Setting, harness::private_folder, program, succeeds};
+use crate::{
+    Setting,
+    harness::{Killed, private_folder},
+    program, succeeds,
+};
 
 /// Longest wait for the server.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -57,36 +61,50 @@ fn server(folder: &Path) -> Option<(Killed, SocketAddr)> {
     Some((server, at))
 }
 
-/// The words of ssh before the host.
-fn ssh(folder: &Path, port: u16) -> String {
-    let key = folder.join("user");
-    let key = key.display();
-    format!(
-        "ssh -q -F none -i {key} -p {port} -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
-    )
+/// A server behind a forward.
+struct Host {
+    _server: Killed,
+    setting: Setting,
+    /// The words of ssh before the host.
+    ssh: String,
+}
+
+impl Host {
+    /// With its files in `folder`; `None`: a program is not installed.
+    fn start(folder: &Path) -> Option<Self> {
+        let (server, target) = server(folder)?;
+        let forward = format!("0:{target}");
+        let setting = Setting::new(&target.to_string(), &["forward", "-L", &forward]);
+        let ssh = format!(
+            "ssh -q -F none -i {} -p {} -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null",
+            folder.join("user").display(),
+            setting.at.port()
+        );
+        Some(Self {
+            _server: server,
+            setting,
+            ssh,
+        })
+    }
 }
 
 #[test]
 fn a_shell_runs_through_a_forward() {
     let folder = private_folder();
-    let Some((_server, target)) = server(folder.path()) else {
+    let Some(host) = Host::start(folder.path()) else {
         return;
     };
-    let setting = Setting::new(
-        &target.to_string(),
-        &["forward", "-L", &format!("0:{target}")],
-    );
-    let ssh = ssh(folder.path(), setting.at.port());
     let data: Vec<u8> = (0..3_000_000_u32).map(|n| ((n * 7) >> 3) as u8).collect();
     fs::write(folder.path().join("in"), &data).unwrap();
     let script = format!(
-        "{ssh} 127.0.0.1 'cat; exit 7' < {0}/in > {0}/out; echo $?",
+        "{} 127.0.0.1 'cat; exit 7' < {1}/in > {1}/out; echo $?",
+        host.ssh,
         folder.path().display()
     );
     let code = succeeds(Command::new("sh").args(["-c", &script]));
     assert_eq!(String::from_utf8_lossy(&code).trim(), "7");
     assert!(fs::read(folder.path().join("out")).unwrap() == data);
-    setting.end();
+    host.setting.end();
 }
 
 #[test]
@@ -95,13 +113,9 @@ fn rsync_copies_a_folder_through_a_forward() {
         return;
     }
     let folder = private_folder();
-    let Some((_server, target)) = server(folder.path()) else {
+    let Some(host) = Host::start(folder.path()) else {
         return;
     };
-    let setting = Setting::new(
-        &target.to_string(),
-        &["forward", "-L", &format!("0:{target}")],
-    );
     let from = folder.path().join("from");
     fs::create_dir_all(from.join("below")).unwrap();
     for number in 0..200_u32 {
@@ -114,7 +128,7 @@ fn rsync_copies_a_folder_through_a_forward() {
         let output = succeeds(
             Command::new("rsync")
                 .args(["-a", "--checksum", "--itemize-changes", "-e"])
-                .arg(ssh(folder.path(), setting.at.port()))
+                .arg(&host.ssh)
                 .arg(format!("{}/", from.display()))
                 .arg(format!("127.0.0.1:{}/", to.display())),
         );
@@ -132,5 +146,5 @@ fn rsync_copies_a_folder_through_a_forward() {
     // Only what has changed.
     fs::write(from.join("large"), vec![8; 10]).unwrap();
     assert_eq!(copy(), 1);
-    setting.end();
+    host.setting.end();
 }

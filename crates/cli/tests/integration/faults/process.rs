@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::harness::{self, isolate};
+
 /// Longest wait for a command to end; what is tested takes a few seconds.
 const TIMEOUT: Duration = Duration::from_secs(50);
 
@@ -46,13 +48,9 @@ impl Process {
         if let Some(namespace) = namespace {
             command.args(["netns", "exec", namespace, &program]);
         }
-        command
+        isolate(&mut command, folder)
             .args(arguments)
-            .current_dir(folder)
-            .env_clear()
-            .env("HOME", folder)
             .env("RUST_LOG", std::env::var_os("RUST_LOG").unwrap_or_default())
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .stdin(Stdio::piped())
             .stderr(Stdio::piped());
         match out {
@@ -67,11 +65,7 @@ impl Process {
 
     /// Sends a signal such as `INT`.
     pub(crate) fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        let sent = Command::new("kill")
-            .args([&format!("-{name}"), &pid])
-            .status();
-        assert!(sent.unwrap().success());
+        harness::signal(self.child.id(), name);
     }
 
     /// Writes a line to its standard input.

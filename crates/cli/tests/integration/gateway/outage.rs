@@ -2,7 +2,7 @@
 
 use std::{io::ErrorKind, path::Path};
 
-use super::{silence::signal, *};
+use super::*;
 
 /// Writes the configurations of a node and of a command whose connections outlast an outage of 2 s.
 fn configured(folder: &Path, right: &str) {
@@ -97,11 +97,11 @@ fn connections_end_in_a_long_outage_and_the_session_goes_on() {
     let mut forward = forward(folder, &mappings, &ticket);
     let (at, not_allowed) = (forward.listening(), forward.listening());
     let mut open = pairs(at, &target, 1).remove(0);
-    signal(&far, "-STOP");
+    signal(far.id(), "STOP");
     open.0.write_all(b"y").unwrap();
     is_reset(&mut open.0);
     forward.event("outage");
-    signal(&far, "-CONT");
+    signal(far.id(), "CONT");
     // The byte from before may come first.
     let error = open.1.read_to_end(&mut Vec::new()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
@@ -150,11 +150,11 @@ fn a_listener_that_an_outage_has_ended_is_asked_for_again() {
     let mapping = format!("-R{}:{target}", free_port());
     let mut forward = forward(folder, &[&mapping], &ticket);
     let at = forward.listening();
-    signal(&forward, "-STOP");
+    signal(forward.id(), "STOP");
     while TcpStream::connect(at).is_ok() {
         thread::sleep(Duration::from_millis(100));
     }
-    signal(&forward, "-CONT");
+    signal(forward.id(), "CONT");
     assert_eq!(forward.listening(), at);
     echoes(connect(at), b"again");
     assert_eq!(forward.interrupt(), Some(0));

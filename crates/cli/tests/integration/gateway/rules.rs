@@ -1,6 +1,6 @@
 //! Rules of a running node and of a command, and what `anabranch flows` shows.
 
-use std::{path::Path, process::Command};
+use std::path::Path;
 
 use super::*;
 
@@ -81,14 +81,7 @@ fn a_rule_file_is_put_into_force_whole_or_not_at_all() {
         code != Some(0) && text.contains("near.toml"),
         "{code:?} {text}"
     );
-    let pid = near.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-HUP", &pid])
-            .status()
-            .unwrap()
-            .success()
-    );
+    signal(near.id(), "HUP");
     echoes(connect(at), b"the old rule is in force");
     let rules = rows(folder, &["--rules"]);
     assert_eq!(

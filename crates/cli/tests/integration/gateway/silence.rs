@@ -2,16 +2,7 @@
 
 use std::io::ErrorKind;
 
-use std::process::Command;
-
 use super::*;
-
-/// Stops a process, or lets it go on.
-pub(super) fn signal(process: &Running, name: &str) {
-    let pid = process.id().to_string();
-    let sent = Command::new("kill").args([name, &pid]).status().unwrap();
-    assert!(sent.success());
-}
 
 #[test]
 fn new_connections_fail_with_their_cause_and_open_ones_outlast_the_silence() {
@@ -42,7 +33,7 @@ fn new_connections_fail_with_their_cause_and_open_ones_outlast_the_silence() {
     // The command for SOCKS has a session, too.
     socks.event("connected");
 
-    signal(&far, "-STOP");
+    signal(far.id(), "STOP");
     // It waits for the peer meanwhile.
     open.write_all(b"later").unwrap();
     let mut new = connect(at);
@@ -67,7 +58,7 @@ fn new_connections_fail_with_their_cause_and_open_ones_outlast_the_silence() {
         "TTL expired, the reply for a timeout"
     );
 
-    signal(&far, "-CONT");
+    signal(far.id(), "CONT");
     let mut back = [0; 5];
     open.read_exact(&mut back).unwrap();
     assert_eq!(&back, b"later");

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::Running;
+use crate::harness::Killed;
 
 /// Timeout of every wait; durations below it are not checked.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -49,7 +49,7 @@ fn incomplete_requests_do_not_block_the_proxy() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut running = Running(child);
+    let mut running = Killed(child);
     let mut line = String::new();
     let mut output = BufReader::new(running.0.stdout.take().unwrap());
     output.read_line(&mut line).unwrap();

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use super::Running;
+use crate::harness::Killed;
 
 fn anabranch(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
@@ -22,7 +22,7 @@ fn text(output: &Output) -> String {
 }
 
 /// A library with one video, and its origin.
-fn origin(folder: &Path) -> (Running, String) {
+fn origin(folder: &Path) -> (Killed, String) {
     std::fs::create_dir(folder.join("films")).unwrap();
     let film = Path::new(env!("CARGO_MANIFEST_DIR")).join("../media/tests/data/bikes.mp4");
     std::fs::copy(film, folder.join("films/bikes.mp4")).unwrap();
@@ -32,7 +32,7 @@ fn origin(folder: &Path) -> (Running, String) {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut running = Running(child);
+    let mut running = Killed(child);
     let mut line = String::new();
     let mut output = BufReader::new(running.0.stdout.take().unwrap());
     output.read_line(&mut line).unwrap();
