@@ -2,13 +2,12 @@
 
 use std::{
     fs,
-    future::Future,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use anabranch::{
-    AllowList, Host, HostConfig, Order, Priority, SecretKey, Session, Stream, StreamSpec, Ticket,
+    Host, Order, Priority, Session, Stream, StreamSpec, Ticket,
     base::ids::encode_base32,
     transfer::{
         CONTROL_LABEL, Completed, DATA_LABEL, Progress, Receiver, Rules, Source, TransferError,
@@ -19,22 +18,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Fails a test that hangs.
-async fn within<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), work)
-        .await
-        .expect("the test hangs")
-}
-
-fn key(seed: u8) -> SecretKey {
-    SecretKey::from_seed([seed; 32])
-}
-
-fn node(seed: u8) -> Host {
-    let config = HostConfig::new(key(seed), AllowList::everyone());
-    let loopback: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
-    Host::start(config.bind([loopback])).unwrap()
-}
+use crate::common::{host, key, within};
 
 /// A sender, and a receiver with a folder to receive into.
 struct Pair {
@@ -55,8 +39,8 @@ impl Pair {
         let receiver = Receiver::new(folder.path().join("to"), &key(2), []).unwrap();
         Self {
             folder,
-            a: node(1),
-            b: node(2),
+            a: host(1),
+            b: host(2),
             receiver: receiver.with_rules(rules),
         }
     }
@@ -128,6 +112,16 @@ impl Hand {
         let secret = ticket.secret.map(|secret| encode_base32(&secret.0));
         hand.send(json!({"type": "hello", "secret": secret.unwrap_or_default()}))
             .await;
+        hand
+    }
+
+    /// Offers the file `film` of 8 bytes, and is welcome.
+    async fn with_film(pair: &Pair, ticket: &Ticket) -> Self {
+        let hand = Self::new(pair, ticket).await;
+        let mut entry = file("film", 8);
+        entry["modified_ns"] = modified_ns(&pair.path("film")).into();
+        hand.offer("file", "film", &[entry]).await;
+        assert_eq!(hand.receive().await["type"], "welcome");
         hand
     }
 
@@ -337,11 +331,7 @@ async fn planted_data_is_never_called_verified() {
         fs::write(pair.path("film"), "the film").unwrap();
         let ticket = pair.issue();
         let hand = async {
-            let hand = Hand::new(&pair, &ticket).await;
-            let mut entry = file("film", 8);
-            entry["modified_ns"] = modified_ns(&pair.path("film")).into();
-            hand.offer("file", "film", &[entry]).await;
-            assert_eq!(hand.receive().await["type"], "welcome");
+            let hand = Hand::with_film(&pair, &ticket).await;
             assert_eq!(hand.receive().await["type"], "go");
             hand.session.close(0, "enough");
         };
@@ -366,11 +356,7 @@ async fn a_retry_after_the_name_was_given_succeeds() {
         fs::write(pair.path("film"), "the film").unwrap();
         let ticket = pair.issue();
         let dying = async {
-            let hand = Hand::new(&pair, &ticket).await;
-            let mut entry = file("film", 8);
-            entry["modified_ns"] = modified_ns(&pair.path("film")).into();
-            hand.offer("file", "film", &[entry]).await;
-            assert_eq!(hand.receive().await["type"], "welcome");
+            let hand = Hand::with_film(&pair, &ticket).await;
             let data = hand.session.open_stream(StreamSpec::bulk(DATA_LABEL)).unwrap();
             data.send(chunk(0, 0, b"the film")).await.unwrap();
             data.send(file_end(0, b"the film")).await.unwrap();

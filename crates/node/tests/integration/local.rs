@@ -17,27 +17,16 @@ use std::{
     fs,
     future::Future,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use anabranch::{
     Client, SecretKey, StreamSpec,
-    base::NodeId,
     config::{Layer, NodeConfig},
     daemon::Daemon,
     local::client,
 };
 
-/// Fails a test that hangs.
-async fn within<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(120), work)
-        .await
-        .expect("the test hangs")
-}
-
-fn id(n: u8) -> NodeId {
-    SecretKey::from_seed([n; 32]).node_id()
-}
+use crate::common::{id, within};
 
 /// A node of this number, with a peer to which it gives these rights.
 struct Node {

@@ -10,7 +10,6 @@ use std::{
 };
 
 use anabranch::{
-    SecretKey,
     base::NodeId,
     config::{Layer, NodeConfig},
     daemon::Daemon,
@@ -19,15 +18,17 @@ use anabranch::{
 };
 use anabranch_session::ChannelStatus;
 
-/// Fails a test that hangs.
-async fn within<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), work)
-        .await
-        .expect("the test hangs")
-}
+use crate::common::{id, key, within};
 
-fn key(n: u8) -> SecretKey {
-    SecretKey::from_seed([n; 32])
+/// Runs three nodes until a check has ended.
+async fn run_until(nodes: [&Daemon; 3], check: impl Future<Output = ()>) {
+    let [first, second, third] = nodes;
+    tokio::select! {
+        () = first.run() => unreachable!(),
+        () = second.run() => unreachable!(),
+        () = third.run() => unreachable!(),
+        () = check => {}
+    }
 }
 
 /// Loopback addresses that are free now, with ports below those that the system assigns by itself: another test could be
@@ -87,10 +88,6 @@ fn text(
         );
     }
     text
-}
-
-fn id(n: u8) -> NodeId {
-    key(n).node_id()
 }
 
 async fn states(daemon: &Daemon) -> BTreeMap<NodeId, State> {
@@ -190,12 +187,7 @@ async fn a_stranger_never_gets_in() {
             assert_eq!(states(&first).await[&id(2)], State::Alive);
             assert_eq!(states(&second).await[&id(1)], State::Alive);
         };
-        tokio::select! {
-            () = first.run() => unreachable!(),
-            () = second.run() => unreachable!(),
-            () = stranger.run() => unreachable!(),
-            () = never_inside => {}
-        }
+        run_until([&first, &second, &stranger], never_inside).await;
     })
     .await;
 }
@@ -278,12 +270,7 @@ async fn a_session_goes_over_a_relay() {
                 assert!(near.is_some_and(|path| path.near.is_some()), "{paths:?}");
             }
         };
-        tokio::select! {
-            () = first.run() => unreachable!(),
-            () = relay.run() => unreachable!(),
-            () = third.run() => unreachable!(),
-            () = check => {}
-        }
+        run_until([first, relay, third], check).await;
     })
     .await;
 }
@@ -328,12 +315,7 @@ async fn a_circuit_that_another_node_used_first_is_still_of_use() {
                 follower.set(&paths);
             }
         };
-        tokio::select! {
-            () = first.run() => unreachable!(),
-            () = relay.run() => unreachable!(),
-            () = third.run() => unreachable!(),
-            () = check => {}
-        }
+        run_until([first, relay, third], check).await;
     })
     .await;
 }
@@ -396,12 +378,7 @@ async fn circuits_end_with_the_right_to_use_the_relay_and_no_others_are_opened()
             // Membership is a separate right, and still in force.
             assert_eq!(states(relay).await[&id(1)], State::Alive);
         };
-        tokio::select! {
-            () = first.run() => unreachable!(),
-            () = relay.run() => unreachable!(),
-            () = third.run() => unreachable!(),
-            () = check => {}
-        }
+        run_until([first, relay, third], check).await;
     })
     .await;
 }
@@ -438,12 +415,7 @@ async fn a_member_that_is_taken_off_the_list_is_out_at_once() {
             }
             assert_eq!(states(relay).await[&id(1)], State::Alive);
         };
-        tokio::select! {
-            () = first.run() => unreachable!(),
-            () = relay.run() => unreachable!(),
-            () = third.run() => unreachable!(),
-            () = check => {}
-        }
+        run_until([first, relay, third], check).await;
     })
     .await;
 }

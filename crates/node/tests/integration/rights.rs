@@ -9,31 +9,17 @@ use std::{
 };
 
 use anabranch::{
-    AllowList, Host, HostConfig, SecretKey, Session, StreamSpec,
-    base::NodeId,
+    AllowList, Host, HostConfig, Session, StreamSpec,
     config::{Layer, NodeConfig},
     daemon::{CODE_NO_RIGHT, Daemon},
     transfer::{Completed, Progress, Source, TransferError, send},
 };
 use anabranch_session::SessionCloseReason;
 
+use crate::common::{id, key, within};
+
 const NODE: u8 = 1;
 const PEER: u8 = 2;
-
-/// Fails a test that hangs.
-async fn within<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), work)
-        .await
-        .expect("the test hangs")
-}
-
-fn key(n: u8) -> SecretKey {
-    SecretKey::from_seed([n; 32])
-}
-
-fn id(n: u8) -> NodeId {
-    key(n).node_id()
-}
 
 /// The peer: a host without a configuration.
 fn peer() -> Host {

@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    future::Future,
     path::Path,
     sync::{
         Arc,
@@ -13,22 +12,12 @@ use std::{
 
 use anabranch::{
     SecretKey, Session, Stream, StreamFailure, StreamSpec,
-    base::NodeId,
     config::Layer,
     daemon::{CODE_NO_RIGHT, Daemon},
     service::{Service, Serving},
 };
 
-/// Fails a test that hangs.
-async fn within<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), work)
-        .await
-        .expect("the test hangs")
-}
-
-fn id(n: u8) -> NodeId {
-    SecretKey::from_seed([n; 32]).node_id()
-}
+use crate::common::{id, within};
 
 /// A node that lets the other one call.
 async fn node(folder: &Path, own: u8, peer: u8) -> Daemon {

@@ -1,28 +1,13 @@
 //! Transfers between two nodes on this machine.
 
-use std::{fs, future::Future, path::Path, time::Duration};
+use std::{fs, path::Path};
 
 use anabranch::{
-    AllowList, Host, HostConfig, SecretKey, Ticket,
+    Host, Ticket,
     transfer::{Completed, Progress, Receiver, Source, TransferError, send},
 };
 
-/// Fails a test that hangs.
-async fn within<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), work)
-        .await
-        .expect("the test hangs")
-}
-
-fn key(seed: u8) -> SecretKey {
-    SecretKey::from_seed([seed; 32])
-}
-
-fn node(seed: u8) -> Host {
-    let config = HostConfig::new(key(seed), AllowList::everyone());
-    let loopback: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
-    Host::start(config.bind([loopback])).unwrap()
-}
+use crate::common::{host, key, within};
 
 async fn receive_one(host: &Host, receiver: &Receiver) -> Result<Completed, TransferError> {
     let session = host.accept().await.unwrap();
@@ -48,7 +33,7 @@ async fn a_file_arrives_under_its_name() {
         let (from, to) = (folder.path().join("film.mp4"), folder.path().join("to"));
         fs::create_dir(&to).unwrap();
         fs::write(&from, bytes(3_000_000)).unwrap();
-        let (a, b) = (node(1), node(2));
+        let (a, b) = (host(1), host(2));
         let receiver = Receiver::new(to.clone(), &key(2), []).unwrap();
         let ticket = receiver.issue(&b).unwrap();
         let (received, sent) =
@@ -80,7 +65,7 @@ async fn a_directory_arrives_whole_with_empty_files_and_folders() {
         fs::write(from.join("nothing"), "").unwrap();
         fs::write(from.join("a/one"), bytes(300_000)).unwrap();
         fs::write(from.join("a/b/two"), bytes(5)).unwrap();
-        let (a, b) = (node(1), node(2));
+        let (a, b) = (host(1), host(2));
         let receiver = Receiver::new(to.clone(), &key(2), []).unwrap();
         let ticket = receiver.issue(&b).unwrap();
         let (received, sent) =
@@ -99,7 +84,7 @@ async fn a_directory_arrives_whole_with_empty_files_and_folders() {
 async fn a_reader_is_sent_to_its_end() {
     within(async {
         let folder = tempfile::tempdir().unwrap();
-        let (a, b) = (node(1), node(2));
+        let (a, b) = (host(1), host(2));
         let receiver = Receiver::new(folder.path().to_owned(), &key(2), []).unwrap();
         let ticket = receiver.issue(&b).unwrap();
         let sending = async {
@@ -130,7 +115,7 @@ async fn the_second_user_of_a_ticket_is_refused_with_a_reason() {
         let (from, to) = (folder.path().join("x"), folder.path().join("to"));
         fs::create_dir(&to).unwrap();
         fs::write(&from, "x").unwrap();
-        let (a, b, c) = (node(1), node(2), node(3));
+        let (a, b, c) = (host(1), host(2), host(3));
         let receiver = Receiver::new(to, &key(2), []).unwrap();
         let ticket = receiver.issue(&b).unwrap();
         let (received, sent) =
@@ -154,7 +139,7 @@ async fn an_interrupted_transfer_resumes_where_it_stopped() {
         let (from, to) = (folder.path().join("big"), folder.path().join("to"));
         fs::create_dir(&to).unwrap();
         fs::write(&from, bytes(40_000_000)).unwrap();
-        let (a, b) = (node(1), node(2));
+        let (a, b) = (host(1), host(2));
         let receiver = Receiver::new(to.clone(), &key(2), []).unwrap();
         let ticket = receiver.issue(&b).unwrap();
 
@@ -203,7 +188,7 @@ async fn an_existing_name_is_refused_before_anything_is_sent() {
         fs::create_dir(&to).unwrap();
         fs::write(&from, "new").unwrap();
         fs::write(to.join("x"), "old").unwrap();
-        let (a, b) = (node(1), node(2));
+        let (a, b) = (host(1), host(2));
         let receiver = Receiver::new(to.clone(), &key(2), []).unwrap();
         let ticket = receiver.issue(&b).unwrap();
         let (received, sent) =

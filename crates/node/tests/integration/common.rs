@@ -1,0 +1,27 @@
+//! Common parts of the tests.
+
+use std::{future::Future, net::SocketAddr, time::Duration};
+
+use anabranch::{AllowList, Host, HostConfig, SecretKey, base::NodeId};
+
+/// Fails a test that hangs.
+pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(120), work)
+        .await
+        .expect("the test hangs")
+}
+
+pub(crate) fn key(seed: u8) -> SecretKey {
+    SecretKey::from_seed([seed; 32])
+}
+
+pub(crate) fn id(seed: u8) -> NodeId {
+    key(seed).node_id()
+}
+
+/// A host on loopback that accepts everyone.
+pub(crate) fn host(seed: u8) -> Host {
+    let config = HostConfig::new(key(seed), AllowList::everyone());
+    let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    Host::start(config.bind([loopback])).unwrap()
+}
