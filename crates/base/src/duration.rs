@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::unit;
+
 /// Reason why a text is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -19,14 +21,10 @@ pub fn parse(text: &str) -> Result<Duration, ParseDurationError> {
     let error = || ParseDurationError {
         text: text.to_owned(),
     };
-    let trimmed = text.trim();
-    let split = trimmed
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .ok_or_else(error)?;
-    let (number, unit) = trimmed.split_at(split);
+    let (number, unit) = unit::split(text);
     let number: f64 = number.parse().map_err(|_| error())?;
     let seconds = number
-        * match unit.trim() {
+        * match unit {
             "ns" => 1e-9,
             "us" | "µs" => 1e-6,
             "ms" => 1e-3,

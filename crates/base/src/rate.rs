@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use crate::unit;
+
 /// A data rate in whole bits per second.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Rate(u64);
@@ -129,13 +131,9 @@ impl FromStr for Rate {
         let error = || ParseRateError {
             text: text.to_owned(),
         };
-        let trimmed = text.trim();
-        let split = trimmed
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .ok_or_else(error)?;
-        let (number, unit) = trimmed.split_at(split);
+        let (number, unit) = unit::split(text);
         let number: f64 = number.parse().map_err(|_| error())?;
-        let scale = match unit.trim().to_ascii_lowercase().as_str() {
+        let scale = match unit.to_ascii_lowercase().as_str() {
             "bit/s" | "bps" => 1.0,
             "kbit/s" | "kbps" => 1e3,
             "mbit/s" | "mbps" => 1e6,

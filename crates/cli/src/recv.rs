@@ -3,7 +3,9 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use anabranch::{
-    AllowList, Host, HostConfig, Locals, Session, StartError, keys,
+    AllowList, Host, HostConfig, Locals, Session, StartError,
+    base::size,
+    keys,
     ledger::Ledger,
     transfer::{Completed, Progress, Receiver, Rules, TransferError},
 };
@@ -188,29 +190,8 @@ fn announce(host: &Host, receiver: &Receiver, arguments: &Arguments) -> Outcome 
 }
 
 /// Parses a size with its unit, such as `2 GB`.
-fn parse_size(text: &str) -> Result<u64, String> {
-    let text = text.trim();
-    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.');
-    let (number, unit) = text.split_at(at.unwrap_or(text.len()));
-    let factor = match unit.trim() {
-        "B" => 1.0,
-        "kB" => 1e3,
-        "MB" => 1e6,
-        "GB" => 1e9,
-        "TB" => 1e12,
-        "KiB" => 1_024.0,
-        "MiB" => 1_048_576.0,
-        "GiB" => 1_073_741_824.0,
-        "TiB" => 1_099_511_627_776.0,
-        _ => f64::NAN,
-    };
-    let bytes = number.parse::<f64>().unwrap_or(f64::NAN) * factor;
-    if !(0.0..=1e18).contains(&bytes) {
-        return Err(format!(
-            "'{text}' is not a size; write a number and its unit, B, kB, MB, GB, TB, KiB, MiB, GiB or TiB"
-        ));
-    }
-    Ok(bytes as u64)
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    size::parse(text).map_err(|error| error.to_string())
 }
 
 fn report(done: &Completed) -> Outcome {
@@ -226,19 +207,4 @@ fn report(done: &Completed) -> Outcome {
         files_text(done.files),
         done.bytes
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_have_units() {
-        assert_eq!(parse_size("2 GB"), Ok(2_000_000_000));
-        assert_eq!(parse_size("1.5MiB"), Ok(1_572_864));
-        assert_eq!(parse_size("0 B"), Ok(0));
-        for bad in ["", "2", "GB", "-1 MB", "1e9 GB", "2 Gb", "99999999999 TB"] {
-            assert!(parse_size(bad).is_err(), "{bad}");
-        }
-    }
 }

@@ -14,6 +14,11 @@
 
 use std::{fmt, str::FromStr};
 
+use anabranch_base::{
+    size::{self, UNITS},
+    unit,
+};
+
 use super::{Cost, Model, ModelError, Price, Step, Unit};
 
 /// Reason why a text is not a price list.
@@ -58,7 +63,7 @@ impl FromStr for Model {
                 None => (part, Price::FREE),
             };
             steps.push(Step {
-                bytes: size(bytes)?,
+                bytes: read_size(bytes)?,
                 price: cost,
             });
         }
@@ -89,36 +94,16 @@ fn price(text: &str, units: &mut Vec<Unit>) -> Result<Price, ParseModelError> {
         None => (amount.trim(), Unit::Money),
     };
     let millionths = scaled(amount, 1_000_000).ok_or_else(wrong)?;
-    let bytes = bytes_of(per.trim()).ok_or_else(wrong)?;
+    let bytes = size::bytes_of(per.trim()).ok_or_else(wrong)?;
     units.push(unit);
     Price::new(Cost::from_millionths(millionths), bytes).ok_or_else(wrong)
 }
 
-fn size(text: &str) -> Result<u64, ParseModelError> {
+fn read_size(text: &str) -> Result<u64, ParseModelError> {
     let wrong = || ParseModelError::Size(text.to_owned());
-    let text = text.trim();
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .ok_or_else(wrong)?;
-    let unit = bytes_of(text[end..].trim()).ok_or_else(wrong)?;
-    scaled(&text[..end], unit).ok_or_else(wrong)
-}
-
-const UNITS: [(&str, u64); 9] = [
-    ("TiB", 1 << 40),
-    ("TB", 1_000_000_000_000),
-    ("GiB", 1 << 30),
-    ("GB", 1_000_000_000),
-    ("MiB", 1 << 20),
-    ("MB", 1_000_000),
-    ("KiB", 1 << 10),
-    ("kB", 1_000),
-    ("B", 1),
-];
-
-fn bytes_of(unit: &str) -> Option<u64> {
-    let mut all = UNITS.iter();
-    all.find(|(name, _)| *name == unit).map(|(_, bytes)| *bytes)
+    let (number, unit) = unit::split(text);
+    let unit = size::bytes_of(unit).ok_or_else(wrong)?;
+    scaled(number, unit).ok_or_else(wrong)
 }
 
 /// A decimal number times `unit`; `None` when that is not a whole number, or too large.

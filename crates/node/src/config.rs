@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
-use anabranch_base::{NodeId, duration, ids::ParseNodeIdError};
+use anabranch_base::{NodeId, duration, ids::ParseNodeIdError, size};
 use anabranch_net::{Bind, LocalDescription, Locals, Place};
 use anabranch_session::Config as EngineConfig;
 use serde::Deserialize;
@@ -567,27 +567,11 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
 
 /// A number of bytes: `8 MiB`, `512 kB`, `1472 B`.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
-    let wrong = || "write a number and a unit: B, kB, MB, GB, KiB, MiB or GiB".to_owned();
-    let text = text.trim();
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .ok_or_else(wrong)?;
-    let number: f64 = text[..end].parse().map_err(|_| wrong())?;
-    let unit = match text[end..].trim() {
-        "B" => 1.0,
-        "kB" => 1e3,
-        "MB" => 1e6,
-        "GB" => 1e9,
-        "KiB" => 1024.0,
-        "MiB" => 1024.0 * 1024.0,
-        "GiB" => 1024.0 * 1024.0 * 1024.0,
-        _ => return Err(wrong()),
-    };
-    let bytes = number * unit;
-    if !bytes.is_finite() || !(1.0..1e15).contains(&bytes) {
+    let bytes = size::parse(text).map_err(|error| error.to_string())?;
+    if !(1..1_000_000_000_000_000).contains(&bytes) {
         return Err("give at least 1 B and less than 1000 TB".to_owned());
     }
-    Ok(bytes as u64)
+    Ok(bytes)
 }
 
 fn mtu(text: &str) -> Result<u16, String> {

@@ -19,7 +19,10 @@ use anabranch_video::{
     video::{CHUNK_LENGTH, Division, parse_policy},
 };
 
-use crate::exit::{Failure, Outcome};
+use crate::{
+    exit::{Failure, Outcome},
+    recv::parse_size,
+};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -91,27 +94,11 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 
 /// Parses a size with its unit, such as `10 GB`.
 fn parse_bytes(text: &str) -> Result<u64, String> {
-    let text = text.trim();
-    let at = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(at);
-    let factor = match unit.trim() {
-        "MB" => 1e6,
-        "GB" => 1e9,
-        "TB" => 1e12,
-        "MiB" => 1_048_576.0,
-        "GiB" => 1_073_741_824.0,
-        _ => 0.0,
-    };
-    let number: f64 = number.parse().unwrap_or(0.0);
-    let bytes = number * factor;
-    if !(1e6..=1e18).contains(&bytes) {
-        return Err(format!(
-            "'{text}' is not a size of at least 1 MB; write a number and its unit, MB, GB, TB, MiB or GiB"
-        ));
+    let bytes = parse_size(text)?;
+    if bytes < 1_000_000 {
+        return Err(format!("'{text}' is too small; give at least 1 MB"));
     }
-    Ok(bytes as u64)
+    Ok(bytes)
 }
 
 impl From<LibraryError> for Failure {

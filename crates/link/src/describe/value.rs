@@ -2,20 +2,12 @@
 
 use std::time::Duration;
 
-use anabranch_base::{Rate, duration};
+use anabranch_base::{Rate, duration, size, unit};
 
 /// `250 kB`, `1500 B`, `1 MB`, `64 KiB`; whole bytes only.
 pub(super) fn bytes(text: &str) -> Option<u64> {
     let (number, unit) = number(text)?;
-    let scale = match unit {
-        "B" => 1.0,
-        "kB" => 1e3,
-        "MB" => 1e6,
-        "GB" => 1e9,
-        "KiB" => 1024.0,
-        "MiB" => 1_048_576.0,
-        _ => return None,
-    };
+    let scale = size::bytes_of(unit)? as f64;
     let bytes = (number * scale).round();
     let is_whole = (bytes - number * scale).abs() < 1e-6;
     (is_whole && bytes < 1e15).then_some(bytes as u64)
@@ -54,10 +46,8 @@ pub(super) fn rate(text: &str) -> Option<Rate> {
 
 /// Splits a non-negative number from its unit.
 fn number(text: &str) -> Option<(f64, &str)> {
-    let text = text.trim();
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
-    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
-    Some((number.parse().ok()?, unit.trim()))
+    let (number, unit) = unit::split(text);
+    Some((number.parse().ok()?, unit))
 }
 
 pub(super) fn write_bytes(bytes: u64) -> String {
