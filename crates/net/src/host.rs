@@ -421,12 +421,9 @@ impl Host {
 
     /// The objectives in force in a session.
     pub fn objectives(&self, session: SessionId) -> Vec<objective::Entry> {
-        self.inner
-            .shared
-            .lock()
-            .engine
-            .session(session)
-            .map(|mut session| session.objectives())
+        let shared = &self.inner.shared;
+        shared
+            .read_session(session, |mut session| session.objectives())
             .unwrap_or_default()
     }
 
@@ -435,21 +432,15 @@ impl Host {
         let shared = &self.inner.shared;
         let now = self.clock().now();
         shared
-            .lock()
-            .engine
-            .session(session)
-            .map(|mut session| session.tallies(now))
+            .read_session(session, |mut session| session.tallies(now))
             .unwrap_or_default()
     }
 
     /// Names to which objectives of a session can refer now; nothing if there is no such session.
     pub fn provided(&self, session: SessionId) -> Provided {
-        self.inner
-            .shared
-            .lock()
-            .engine
-            .session(session)
-            .map(|mut session| session.provided())
+        let shared = &self.inner.shared;
+        shared
+            .read_session(session, |mut session| session.provided())
             .unwrap_or_default()
     }
 

@@ -23,7 +23,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `clock`, `timer`, `waker` | the only clock below the node, a timer with the kernel's resolution, a sleep that an event ends |
+//! | `clock`, `timer`, `timerfd`, `waker` | the only clock below the node, a timer with the kernel's resolution, the timers behind it, a sleep that an event ends |
 //! | `socket`, `inbox` | UDP with segmentation offload and ECN; receiving in batches |
 //! | `moderation` | the time for which packets may gather before they are received together |
 //! | `driver`, `state` | the thread, and the engine with the tasks that wait for its events |
@@ -57,6 +57,8 @@ mod state;
 mod stream;
 mod tariff;
 mod timer;
+#[cfg(target_os = "linux")]
+mod timerfd;
 mod waiters;
 mod waker;
 mod watch;

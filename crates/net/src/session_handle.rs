@@ -145,12 +145,8 @@ impl Session {
     /// Explanation of a stream's promise or refusal, with counts of its windows; `None` for a stream that asked for no
     /// promise, or is over. Times are those of `Host::clock`.
     pub fn explain(&self, stream: StreamId) -> Option<Explanation> {
-        let mut state = self.inner.host.shared.lock();
-        state
-            .engine
-            .session(self.inner.id)
-            .ok()
-            .and_then(|session| session.stream(stream).explain())
+        let shared = &self.inner.host.shared;
+        shared.read_session(self.inner.id, |session| session.stream(stream).explain())?
     }
 
     /// Waits for a stream that the peer opens.
@@ -313,11 +309,9 @@ impl Session {
 
     /// The objectives in force.
     pub fn objectives(&self) -> Vec<objective::Entry> {
-        let mut state = self.inner.host.shared.lock();
-        state
-            .engine
-            .session(self.inner.id)
-            .map(|mut session| session.objectives())
+        let shared = &self.inner.host.shared;
+        shared
+            .read_session(self.inner.id, |mut session| session.objectives())
             .unwrap_or_default()
     }
 
@@ -362,37 +356,23 @@ impl Session {
 
     /// Totals of the session; `None` once the engine has forgotten it.
     pub fn stats(&self) -> Option<SessionStats> {
-        self.inner
-            .host
-            .shared
-            .lock()
-            .engine
-            .session(self.inner.id)
-            .ok()
-            .map(|mut session| session.stats())
+        let shared = &self.inner.host.shared;
+        shared.read_session(self.inner.id, |mut session| session.stats())
     }
 
     /// Measurements of every channel.
     pub fn channels(&self) -> Vec<ChannelReport> {
-        self.inner
-            .host
-            .shared
-            .lock()
-            .engine
-            .session(self.inner.id)
-            .map(|mut session| session.channel_stats())
+        let shared = &self.inner.host.shared;
+        shared
+            .read_session(self.inner.id, |mut session| session.channel_stats())
             .unwrap_or_default()
     }
 
     /// Statistics of every stream.
     pub fn streams(&self) -> Vec<StreamStats> {
-        self.inner
-            .host
-            .shared
-            .lock()
-            .engine
-            .session(self.inner.id)
-            .map(|mut session| session.stream_stats())
+        let shared = &self.inner.host.shared;
+        shared
+            .read_session(self.inner.id, |mut session| session.stream_stats())
             .unwrap_or_default()
     }
 

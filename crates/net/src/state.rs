@@ -9,7 +9,7 @@ use std::{
 use anabranch_base::{Instant, NodeId, SessionId, SocketId, StreamId};
 use anabranch_session::{
     Adu, Engine, Event, LocalDescription, PromiseEvent, SessionCloseReason, SessionEvent,
-    StreamEvent, StreamSpec,
+    SessionMut, StreamEvent, StreamSpec,
 };
 
 use crate::{
@@ -182,6 +182,15 @@ impl Shared {
     /// invariants hold between calls.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads from a session of the engine; `None` once the engine has forgotten it.
+    pub(crate) fn read_session<T>(
+        &self,
+        id: SessionId,
+        read: impl FnOnce(SessionMut<'_>) -> T,
+    ) -> Option<T> {
+        self.lock().engine.session(id).ok().map(read)
     }
 
     /// Runs a command on the engine, dispatches the events that it caused, and wakes the driver.

@@ -243,11 +243,15 @@ impl Stream {
 
     /// Bytes that [`Stream::try_send`] would accept now.
     pub fn send_capacity(&self) -> usize {
-        let mut state = self.inner.session.host.shared.lock();
-        state
-            .engine
-            .session(self.inner.session.id)
-            .map_or(0, |session| session.stream(self.inner.id).send_capacity())
+        let inner = &self.inner;
+        let capacity = inner
+            .session
+            .host
+            .shared
+            .read_session(inner.session.id, |session| {
+                session.stream(inner.id).send_capacity()
+            });
+        capacity.unwrap_or(0)
     }
 
     /// Waits for the next ADU; `None` once the peer has finished and everything was read. ADUs that arrived before the
@@ -443,13 +447,10 @@ impl Stream {
     /// Explanation of the stream's promise or refusal, with counts of its windows; `None` if it asked for no promise, or
     /// if all its data has arrived after [`Stream::finish`]. Times are those of `Host::clock`.
     pub fn explain(&self) -> Option<Explanation> {
-        let mut state = self.inner.session.host.shared.lock();
-        let (session, stream) = (self.inner.session.id, self.inner.id);
-        state
-            .engine
-            .session(session)
-            .ok()
-            .and_then(|session| session.stream(stream).explain())
+        let (shared, stream) = (&self.inner.session.host.shared, self.inner.id);
+        shared.read_session(self.inner.session.id, |session| {
+            session.stream(stream).explain()
+        })?
     }
 
     fn poll_entry<T>(

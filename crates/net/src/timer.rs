@@ -84,11 +84,10 @@ mod inner {
         time::Duration,
     };
 
-    use rustix::time::{
-        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-        timerfd_settime,
-    };
+    use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
     use tokio::io::unix::AsyncFd;
+
+    use crate::timerfd;
 
     #[derive(Debug)]
     pub(super) struct Timer(AsyncFd<OwnedFd>);
@@ -110,19 +109,7 @@ mod inner {
         pub(super) fn set(&self, after: Option<Duration>) -> io::Result<()> {
             // Zero would disarm, so that a past time becomes the next nanosecond.
             let after = after.map_or(Duration::ZERO, |after| after.max(Duration::from_nanos(1)));
-            let zero = Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            };
-            let spec = Itimerspec {
-                it_interval: zero,
-                it_value: Timespec {
-                    tv_sec: i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
-                    tv_nsec: after.subsec_nanos().into(),
-                },
-            };
-            timerfd_settime(self.0.get_ref(), TimerfdTimerFlags::empty(), &spec)?;
-            Ok(())
+            timerfd::set(self.0.get_ref(), after)
         }
 
         pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {

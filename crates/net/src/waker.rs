@@ -134,10 +134,9 @@ mod alarm {
         time::Duration,
     };
 
-    use rustix::time::{
-        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-        timerfd_settime,
-    };
+    use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
+
+    use crate::timerfd;
 
     #[derive(Debug)]
     pub(super) struct Alarm(OwnedFd);
@@ -150,18 +149,7 @@ mod alarm {
 
         /// Sets the alarm and returns the descriptor that becomes readable then; a later call replaces the time.
         pub(super) fn set(&self, after: Duration) -> Option<BorrowedFd<'_>> {
-            let zero = Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            };
-            let spec = Itimerspec {
-                it_interval: zero,
-                it_value: Timespec {
-                    tv_sec: i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
-                    tv_nsec: after.subsec_nanos().into(),
-                },
-            };
-            timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &spec).ok()?;
+            timerfd::set(&self.0, after).ok()?;
             Some(self.0.as_fd())
         }
     }
