@@ -67,11 +67,7 @@ impl Forward {
     /// # Errors
     /// The endpoint cannot be opened.
     pub fn open(at: &Endpoint, connections: Connections) -> Result<Self, ListenError> {
-        let listener = Listener::open(at)?;
-        let local = listener.local().map_err(|error| ListenError {
-            at: at.clone(),
-            error,
-        })?;
+        let (listener, local) = Listener::open(at)?;
         Ok(Self {
             listener,
             local,

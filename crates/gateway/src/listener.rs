@@ -114,11 +114,11 @@ impl From<Accepted> for Socket {
 }
 
 impl Listener {
-    /// Opens an endpoint. Must be called within a runtime.
+    /// Opens an endpoint; returns it with the port that was assigned, too. Must be called within a runtime.
     ///
     /// # Errors
     /// The address is taken or not available.
-    pub(crate) fn open(at: &Endpoint) -> Result<Self, ListenError> {
+    pub(crate) fn open(at: &Endpoint) -> Result<(Self, Endpoint), ListenError> {
         let opened = match at {
             Endpoint::Unix(path) => open_unix(path).map(Self::Unix),
             Endpoint::Port {
@@ -137,6 +137,10 @@ impl Listener {
                 }
             }
         };
+        let opened = opened.and_then(|listener| {
+            let local = listener.local()?;
+            Ok((listener, local))
+        });
         opened.map_err(|error| ListenError {
             at: at.clone(),
             error,
@@ -144,7 +148,7 @@ impl Listener {
     }
 
     /// The endpoint, with the port that was assigned.
-    pub(crate) fn local(&self) -> io::Result<Endpoint> {
+    fn local(&self) -> io::Result<Endpoint> {
         match self {
             Self::Tcp(listener) => listener.local_addr().map(Endpoint::tcp),
             Self::Udp(socket) => socket.local_addr().map(Endpoint::udp),
@@ -248,8 +252,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_port_that_is_taken_is_an_error_with_a_hint() {
-        let first = Listener::open(&"127.0.0.1:0".parse().unwrap()).unwrap();
-        let at = first.local().unwrap();
+        let (_first, at) = Listener::open(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let error = Listener::open(&at).unwrap_err().to_string();
         assert!(
             error.contains(&at.to_string()) && error.contains("another program"),

@@ -169,11 +169,7 @@ impl Socks {
         connections: Connections,
     ) -> Result<Self, StartError> {
         check_exposed(at, settings.login.as_ref())?;
-        let listener = Listener::open(at)?;
-        let local = listener.local().map_err(|error| ListenError {
-            at: at.clone(),
-            error,
-        })?;
+        let (listener, local) = Listener::open(at)?;
         Ok(Self {
             listener,
             local,
