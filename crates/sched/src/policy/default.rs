@@ -17,7 +17,7 @@
 
 use anabranch_base::StreamId;
 
-use super::free_channels;
+use super::{free_channels, one_channel};
 use crate::Decision;
 use crate::{
     arrival::Outlook,
@@ -115,11 +115,7 @@ fn decision(view: &View<'_>, picked: Option<(usize, usize)>) -> Decision {
             stream,
             channels: free_channels(view, stream).fold(ChannelMask::NONE, ChannelMask::with),
         },
-        Some((stream, channel)) => Decision::Send {
-            stream,
-            channels: ChannelMask::only(channel),
-        },
-        None => Decision::Wait,
+        picked => one_channel(picked),
     }
 }
 

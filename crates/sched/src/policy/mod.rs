@@ -1,4 +1,4 @@
-//! Scheduling policies, one a file, each behind [`Scheduler`](crate::Scheduler).
+//! Scheduling policies, one per file, each behind [`Scheduler`](crate::Scheduler).
 //!
 //! A policy is asked for one decision at a time and asked again until it waits. It decides late:
 //! nothing is bound to a channel before a slot for it exists, so no stream waits behind another's
@@ -208,7 +208,12 @@ fn stream_then_channel(
     if view.channels.iter().all(|channel| channel.slots == 0) {
         return Decision::Wait;
     }
-    match picker.pick_with(view, &mut choose) {
+    one_channel(picker.pick_with(view, &mut choose))
+}
+
+/// Sends on the channel that was picked with a stream, or waits if none was.
+fn one_channel(picked: Option<(usize, usize)>) -> Decision {
+    match picked {
         Some((stream, channel)) => Decision::Send {
             stream,
             channels: ChannelMask::only(channel),

@@ -2,7 +2,7 @@
 
 use anabranch_base::StreamId;
 
-use super::{fair::FairQueue, free_channels, servers::Servers};
+use super::{fair::FairQueue, free_channels, one_channel, servers::Servers};
 use crate::view::View;
 use crate::{Decision, Scheduler};
 use anabranch_spec::ChannelMask;
@@ -27,20 +27,12 @@ impl Scheduler for Msfq {
         let picked = self.queue.pick(view, servers.rate_total(), |stream| {
             servers.next_idle(free_channels(view, stream))
         });
-        match picked {
-            Some((stream, channel)) => Decision::Send {
-                stream,
-                channels: ChannelMask::only(channel),
-            },
-            None => Decision::Wait,
-        }
+        one_channel(picked)
     }
 
     fn sent(&mut self, view: &View<'_>, stream: usize, channels: ChannelMask, bytes: usize) {
         self.queue.charge(&view.streams[stream], bytes);
-        for channel in channels.iter() {
-            self.servers.charge(view.now, channel, bytes);
-        }
+        self.servers.charge(view.now, channels, bytes);
     }
 
     fn forget(&mut self, stream: StreamId) {

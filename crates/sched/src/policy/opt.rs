@@ -8,7 +8,7 @@ use std::{fmt, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
 
-use super::free_channels;
+use super::{free_channels, one_channel};
 use crate::{Decision, Scheduler};
 use crate::{
     pick::Picker,
@@ -286,13 +286,7 @@ impl Scheduler for Opt {
         if view.channels.iter().all(|channel| channel.slots == 0) {
             return Decision::Wait;
         }
-        match self.pick(view) {
-            Some((stream, channel)) => Decision::Send {
-                stream,
-                channels: ChannelMask::only(channel),
-            },
-            None => Decision::Wait,
-        }
+        one_channel(self.pick(view))
     }
 
     fn sent(&mut self, view: &View<'_>, stream: usize, channels: ChannelMask, bytes: usize) {

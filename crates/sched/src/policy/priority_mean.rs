@@ -2,7 +2,7 @@
 
 use anabranch_base::StreamId;
 
-use super::{claims::Claims, default, servers::Servers};
+use super::{claims::Claims, default, one_channel, servers::Servers};
 use crate::{Decision, Scheduler};
 use crate::{
     arrival::Outlook,
@@ -50,13 +50,7 @@ impl Scheduler for PriorityMean {
             |stream: usize| default::choose(&by_mean, outlook, stream, &view.streams[stream]);
         let promised = self.claims.pick(&by_mean, choose);
         let picked = promised.or_else(|| self.picker.pick_with(&by_mean, choose));
-        match picked {
-            Some((stream, channel)) => Decision::Send {
-                stream,
-                channels: ChannelMask::only(channel),
-            },
-            None => Decision::Wait,
-        }
+        one_channel(picked)
     }
 
     fn sent(&mut self, view: &View<'_>, stream: usize, _channels: ChannelMask, bytes: usize) {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anabranch_base::{ChannelId, Instant};
+use anabranch_spec::ChannelMask;
 
 use crate::{
     arrival,
@@ -73,11 +74,13 @@ impl Servers {
         })
     }
 
-    /// The channel was given `bytes`.
-    pub(super) fn charge(&mut self, now: Instant, index: usize, bytes: usize) {
-        let server = &mut self.servers[index];
-        let start = server.busy_until_s.max(now.as_secs_f64());
-        server.busy_until_s = start + bytes as f64 / server.rate;
+    /// Each of these channels was given `bytes`.
+    pub(super) fn charge(&mut self, now: Instant, channels: ChannelMask, bytes: usize) {
+        for index in channels.iter() {
+            let server = &mut self.servers[index];
+            let start = server.busy_until_s.max(now.as_secs_f64());
+            server.busy_until_s = start + bytes as f64 / server.rate;
+        }
     }
 
     fn replace(&mut self, view: &View<'_>) {
@@ -140,7 +143,7 @@ mod tests {
         let mut order = Vec::new();
         for _ in 0..6 {
             let next = servers.next_idle(0..2).unwrap();
-            servers.charge(view.now, next, 1000);
+            servers.charge(view.now, ChannelMask::only(next), 1000);
             order.push(next);
         }
         assert_eq!(order, [0, 1, 0, 0, 1, 0]);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anabranch_base::{ChannelId, Instant, StreamId};
 
-use super::{fair::FairQueue, free_channels, servers::Servers};
+use super::{fair::FairQueue, free_channels, one_channel, servers::Servers};
 use crate::view::View;
 use crate::{Decision, Scheduler};
 use anabranch_spec::ChannelMask;
@@ -55,20 +55,12 @@ impl Scheduler for Wfq {
             let usable = |&index: &usize| is_pinned || path.is_none_or(|path| path == index);
             servers.next_idle(free_channels(view, stream).filter(usable))
         });
-        match picked {
-            Some((stream, channel)) => Decision::Send {
-                stream,
-                channels: ChannelMask::only(channel),
-            },
-            None => Decision::Wait,
-        }
+        one_channel(picked)
     }
 
     fn sent(&mut self, view: &View<'_>, stream: usize, channels: ChannelMask, bytes: usize) {
         self.queue.charge(&view.streams[stream], bytes);
-        for channel in channels.iter() {
-            self.servers.charge(view.now, channel, bytes);
-        }
+        self.servers.charge(view.now, channels, bytes);
     }
 
     fn forget(&mut self, stream: StreamId) {
