@@ -39,6 +39,23 @@ pub struct Query<'a> {
     pub limits: Limits<'a>,
 }
 
+impl Query<'_> {
+    /// Panics if a node, or the headroom, is not of this graph.
+    pub(crate) fn check(&self, graph: &Graph) {
+        let nodes = graph.nodes();
+        assert!(
+            self.from.at() < nodes && self.to.at() < nodes,
+            "a node outside of the graph"
+        );
+        assert!(
+            self.limits
+                .headroom
+                .is_none_or(|headroom| headroom.len() == nodes),
+            "headroom needs an entry for each node"
+        );
+    }
+}
+
 /// Limits on a path; by default none.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Limits<'a> {

@@ -47,16 +47,8 @@ pub(super) struct Step {
 
 impl Residual {
     pub(super) fn new(graph: &Graph, query: &Query<'_>) -> Self {
-        let nodes = graph.nodes();
-        assert!(
-            query.from.at() < nodes && query.to.at() < nodes,
-            "a node outside of the graph"
-        );
-        let headroom = query.limits.headroom;
-        assert!(
-            headroom.is_none_or(|headroom| headroom.len() == nodes),
-            "headroom needs an entry for each node"
-        );
+        query.check(graph);
+        let (nodes, headroom) = (graph.nodes(), query.limits.headroom);
         let mut residual = Self {
             from: query.from.0 * 2 + 1,
             to: query.to.0 * 2,

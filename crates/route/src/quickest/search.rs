@@ -50,16 +50,8 @@ pub(crate) struct Search {
 impl Search {
     /// Fills `usable` with the bandwidth that the graph's links and the relays' headroom allow.
     pub(crate) fn prepare(&mut self, graph: &Graph, query: &Query<'_>) {
-        let nodes = graph.nodes();
-        assert!(
-            query.from.at() < nodes && query.to.at() < nodes,
-            "a node outside of the graph"
-        );
+        query.check(graph);
         let headroom = query.limits.headroom;
-        assert!(
-            headroom.is_none_or(|headroom| headroom.len() == nodes),
-            "headroom needs an entry for each node"
-        );
         self.usable.clear();
         let usable = graph.links().iter().zip(0..).map(|(link, index)| {
             if link.to == query.from || link.from == query.to {
@@ -134,17 +126,9 @@ impl Search {
             if label.node == to {
                 return Some((at, label.delay_ns));
             }
-            let settled = &mut self.hops_settled[label.node as usize];
-            // Paths come in the order of their delays: a later one is of use only if it has fewer hops.
-            if label.hops >= *settled || (hops_max.is_none() && *settled != u32::MAX) {
+            let Some(hops) = self.settle(label, hops_max) else {
                 continue;
-            }
-            *settled = label.hops;
-            self.effort.settled += 1;
-            let hops = label.hops + 1;
-            if hops_max.is_some_and(|most| hops > most) {
-                continue;
-            }
+            };
             for arc in graph.leaving(label.node) {
                 let node = arc.node as usize;
                 let to_go = self.delay_to_go[node];
@@ -179,16 +163,9 @@ impl Search {
                 self.keep(at, bandwidth_bps, delay_ns);
                 return true;
             }
-            let settled = &mut self.hops_settled[label.node as usize];
-            if label.hops >= *settled || (hops_max.is_none() && *settled != u32::MAX) {
+            let Some(hops) = self.settle(label, hops_max) else {
                 continue;
-            }
-            *settled = label.hops;
-            self.effort.settled += 1;
-            let hops = label.hops + 1;
-            if hops_max.is_some_and(|most| hops > most) {
-                continue;
-            }
+            };
             for arc in graph.leaving(label.node) {
                 let usable = self.usable[arc.link as usize];
                 if usable == 0 || hops >= self.hops_settled[arc.node as usize] {
@@ -202,6 +179,20 @@ impl Search {
             }
         }
         false
+    }
+
+    /// Settles a node, and returns the hops of a path that goes on from it; `None`: none does, because of the limit or because
+    /// a path that came before has no more hops.
+    fn settle(&mut self, label: Label, hops_max: Option<u32>) -> Option<u32> {
+        let settled = &mut self.hops_settled[label.node as usize];
+        // Paths come in the order of their delays: a later one is of use only if it has fewer hops.
+        if label.hops >= *settled || (hops_max.is_none() && *settled != u32::MAX) {
+            return None;
+        }
+        *settled = label.hops;
+        self.effort.settled += 1;
+        let hops = label.hops + 1;
+        hops_max.is_none_or(|most| hops <= most).then_some(hops)
     }
 
     fn begin(&mut self, nodes: usize, from: u32) {
