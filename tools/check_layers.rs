@@ -113,7 +113,7 @@ const LAYERS: &[Layer] = &[
     guest("visualise", &["node", "hose"]),
     guest("clinic", &["node"]),
     guest("python", &["node", "stats", "hose"]),
-    // It speaks to the control socket of a node, in messages of its own.
+    // It uses the control socket of a node, with messages of its own.
     guest("console", &[]),
 ];
 

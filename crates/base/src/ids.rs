@@ -81,7 +81,7 @@ impl fmt::Display for NodeId {
 }
 
 impl fmt::Debug for NodeId {
-    /// The first ten characters, enough to tell nodes apart in a log.
+    /// The first ten characters, enough to distinguish nodes in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&encode_base32(&self.0)[..10])
     }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn stream_ids_tell_who_opened_them() {
+    fn stream_ids_show_who_opened_them() {
         assert!(StreamId::new(3, true).is_by_initiator());
         assert!(!StreamId::new(3, false).is_by_initiator());
         assert_ne!(StreamId::new(3, true), StreamId::new(3, false));

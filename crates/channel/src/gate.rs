@@ -3,7 +3,7 @@
 //! A handshake costs this node about 60 kB and a signature, and its initiator one packet, whose source address may be
 //! forged. So few handshakes run for addresses that are not proved; beyond the limit, the answer is a Retry packet,
 //! which keeps no state (RFC 9000 §8.1.2). More handshakes of proved addresses are allowed, with a limit for each
-//! address: at the limit, the oldest one gives way after [`GRACE`].
+//! address: at the limit, the oldest one is dropped for a new one after [`GRACE`].
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -80,7 +80,7 @@ impl Forward {
         &self.local
     }
 
-    /// Accepts connections until dropped; those that are open then go on.
+    /// Accepts connections until dropped; those that are open then continue.
     pub async fn run(self, switch: Switch) {
         match &self.listener {
             Listener::Udp(_) => self.datagrams(switch).await,

@@ -6,7 +6,7 @@ use super::{CapReached, Cost, Model, Price};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Period(pub u64);
 
-/// Counts what is used of one channel. It knows no clock: its owner says when a period begins, and keeps
+/// Counts what is used of one channel. It uses no clock: its owner states when a period begins, and keeps
 /// [`Meter::period`] and [`Meter::used_bytes`] where they survive a restart. Key: channel's local link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meter {

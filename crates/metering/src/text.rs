@@ -124,7 +124,7 @@ fn scaled(number: &str, unit: u64) -> Option<u64> {
 }
 
 impl fmt::Display for Model {
-    /// As it can be read again; what is said in several ways comes out in one.
+    /// In the form that is parsed; equal lists have the same text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for step in &self.steps {
             write_amount(f, step.bytes)?;

@@ -1,7 +1,7 @@
 //! Sleep of a thread without a reactor, until an event or a deadline.
 //!
 //! A reactor subscribes to every packet in the kernel, sets a timer and reads it back, and wakes a
-//! task: half a dozen system calls a turn. A thread that serves only a few sockets needs one, which
+//! task: half a dozen system calls each time. A thread that serves only a few sockets needs one, which
 //! specifies the events and the time-out, to the nanosecond.
 
 use std::{

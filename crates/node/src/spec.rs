@@ -60,7 +60,7 @@ pub struct SpecText {
     pub drop: Option<String>,
     /// Path preferences, the first that matches decides: such as `never metered`, `prefer interface=eth*`, `backup any`.
     pub paths: Option<Vec<String>>,
-    /// Every packet goes on every path.
+    /// Every packet is sent on every path.
     pub redundant: Option<bool>,
     /// Number of the only channel that the stream may use.
     pub pinned: Option<u64>,

@@ -48,7 +48,7 @@ pub struct StreamView {
     pub pinned: Option<Option<usize>>,
     /// The channels that it may use, by preference, as indices into [`View::channels`].
     pub choice: ChannelChoice,
-    /// Its packets go on every channel that it may use and that has a slot.
+    /// Its packets are sent on every channel that it may use and that has a slot.
     pub redundant: bool,
     /// Its promise; `None` for elastic streams, and while no promise is in force.
     pub claim: Option<Claim>,

@@ -86,7 +86,7 @@ pub struct StreamStats {
     pub sent_bytes: u64,
     /// ADUs known to be at the peer's node.
     pub acked_adus: u64,
-    /// ADUs lost for good.
+    /// ADUs lost permanently.
     pub lost_adus: u64,
     /// ADUs that outlived their lifetime: those to send that were dropped here and, of unreliable streams, those that took too
     /// long on their way and were dropped on arrival.

@@ -183,7 +183,7 @@ fn caps_and_weights_hold_and_may_change() {
 /// Streams are notified of their max–min rates: the light one of what it could have, the heavy ones of what it leaves,
 /// by weight.
 #[test]
-fn throttle_events_tell_the_shares() {
+fn throttle_events_state_the_shares() {
     let light = live("light", 1_000, |_| ());
     let heavy = bulk("heavy", |spec| spec.weight = 300);
     let other = bulk("other", |_| ());

@@ -75,22 +75,22 @@ pub struct StreamSpec {
     pub pinned: Option<ChannelId>,
     /// The paths that the stream uses first, last, in need, or never.
     pub paths: Preferences,
-    /// Every packet goes on every path that has a slot; for small streams that must not be late, and elastic ones only.
+    /// Every packet is sent on every path that has a slot; for small streams that must not be late, and elastic ones only.
     pub redundant: bool,
     /// The promise demanded for the data that this side sends; `None`: it takes its share of what is there.
     /// On the heap, because most streams have none and idle ones are to be small.
     pub guarantee: Option<Box<Guarantee>>,
     /// A guaranteed stream may be spread over several paths if none alone suffices. Streams with a
-    /// lifetime up to [`LIFETIME_TIGHT`] are not, whatever this says: parts would wait for each other.
+    /// lifetime up to [`LIFETIME_TIGHT`] are not, whatever this value is: parts would wait for each other.
     pub may_split: bool,
     /// The accepting node may send on the stream, too.
     pub duplex: bool,
     /// Of an ADU of which some was lost the receiving application gets the rest, with its gaps marked; what was not sent
     /// yet when some was lost is sent all the same. Unreliable streams only.
     pub partial: bool,
-    /// Report every ADU's fate (`Acked`, `Lost`) to the sender; `Expired` is always reported.
+    /// Report every ADU's outcome (`Acked`, `Lost`) to the sender; `Expired` is always reported.
     pub notify: bool,
-    /// Report what becomes of every fragment, too, as it becomes known (`Fragment`): an event a packet [Horde §3.2].
+    /// Report the outcome of every fragment, too, as it becomes known (`Fragment`): an event per packet [Horde §3.2].
     pub notify_fragments: bool,
     /// Words for people and for the accepting application; at most 128 bytes.
     pub label: String,

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_tell_cause_and_remedy() {
+    fn messages_state_cause_and_remedy() {
         let error = enough("median of the sum", 3, 20).unwrap_err();
         assert_eq!(
             error.to_string(),

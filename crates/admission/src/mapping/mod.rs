@@ -1,8 +1,8 @@
 //! Resource mapping: which path carries how much of which promised stream [IQ-Paths §V-B.2a].
 //!
 //! Streams are taken in order of precedence: the highest probability first, then the smallest bound on late
-//! packets, then the highest window constraint. Each goes on one path when one suffices; on the smallest
-//! number of paths together when it may be divided; else the mapping fails and names the stream.
+//! packets, then the highest window constraint. Each is mapped to one path if one suffices; to the smallest
+//! number of paths together if it may be divided; otherwise the mapping fails and names the stream.
 //!
 //! | file | holds |
 //! |---|---|

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sessions_are_told_from_files() {
+    fn sessions_are_distinguished_from_files() {
         for session in ["0", "session-0", "session-12"] {
             assert!(is_session(session), "{session}");
         }

@@ -113,7 +113,7 @@ pub(super) async fn transfer(
     Ok(())
 }
 
-/// Sends the source; a file or directory again after an interruption, for as long as the flags say.
+/// Sends the source; repeats a file or directory after an interruption, for the time given by the flags.
 async fn send(
     mut attached: Attached,
     arguments: &Arguments,

@@ -17,7 +17,7 @@ use std::{
 
 use harness::{Running, command, configure, free_port, keygen, node, private_folder};
 
-/// A program on PATH or among those for administrators; without it, says so.
+/// A program on PATH or among those for administrators; reports if there is none.
 fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);

@@ -110,7 +110,7 @@ async fn rules_that_stay_keep_their_counters() {
 
 #[tokio::test]
 #[cfg(target_os = "linux")]
-async fn programs_are_told_apart_by_executable_and_group() {
+async fn programs_are_distinguished_by_executable_and_group() {
     let own = std::env::current_exe().unwrap();
     let name = own.file_name().unwrap().to_str().unwrap();
     let text = format!(

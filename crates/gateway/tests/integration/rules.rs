@@ -239,7 +239,7 @@ async fn mirror() -> SocketAddr {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[cfg(target_os = "linux")]
-async fn datagrams_and_programs_are_told_apart() {
+async fn datagrams_and_programs_are_distinguished() {
     use nix::sys::socket::{setsockopt, sockopt};
     within(async {
         let (target, tcp) = (mirror().await, echo().await);

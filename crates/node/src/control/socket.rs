@@ -29,7 +29,7 @@ use crate::{
 const QUESTION_BYTES_MAX: u64 = 3 << 20;
 /// Askers at a time. Of more, the one that has been silent for longest is let go.
 const ASKERS_MAX: usize = 32;
-/// An asker that says nothing for this long, or does not take its answer, is let go.
+/// Time after which a client that sends nothing, or does not read its response, is disconnected.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An open control socket; the file is removed when this is dropped.
@@ -125,7 +125,7 @@ impl Askers {
     }
 }
 
-/// True if the other end is the user who runs this node, or root. The mode of the file says the same; this holds also
+/// True if the other end is the user who runs this node, or root. The mode of the file has the same effect; this check also works
 /// where somebody has changed it, or passes a descriptor on.
 fn is_trusted(stream: &UnixStream) -> bool {
     stream.peer_cred().is_ok_and(|peer| is_owner(peer.uid()))

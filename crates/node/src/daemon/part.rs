@@ -112,7 +112,7 @@ pub struct RuleReport {
     pub action: String,
     /// Flows that it was the first to match.
     pub flows: u64,
-    /// Of these, the ones that were refused because the rule or its limits say so.
+    /// Number of these that were refused by the rule or its limits.
     pub denied: u64,
     /// Flows that are open.
     pub open: u32,

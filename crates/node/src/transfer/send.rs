@@ -84,7 +84,7 @@ where
 }
 
 /// [`send`], with another spec for the stream that carries the data: its priority, path preferences and guarantee, for example. Its
-/// label is [`DATA_LABEL`] whatever the spec says. `Session::explain` reports the performance of a guarantee while the stream is
+/// label is [`DATA_LABEL`] whatever the spec states. `Session::explain` reports the performance of a guarantee while the stream is
 /// open.
 ///
 /// # Errors

@@ -1,9 +1,9 @@
-//! Channels of peers that have not shown their right: how many there may be, and what becomes of them.
+//! Channels of peers that have not shown their right: how many there may be, and which are closed.
 //!
-//! A peer's channel is a *guest* from the end of its handshake until its session is let in: at once where the peer is
-//! listed and introduces the channel, and by the application's word where it is a stranger whose session is on probation.
+//! A peer's channel is a *guest* from the end of its handshake until its session is admitted: at once if the peer is
+//! listed and introduces the channel, and by confirmation of the application if it is a stranger whose session is on probation.
 //! A guest has [`SHOW_MAX`] for all that. Where there is no capacity for one more, the oldest guest of the same key, of the same
-//! subnet or of all gives way. Listed peers have a capacity of their own, which strangers cannot take.
+//! subnet or of all is closed. Listed peers have a capacity of their own, which strangers cannot take.
 
 use std::{collections::BTreeMap, time::Duration};
 

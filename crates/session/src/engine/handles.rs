@@ -202,7 +202,7 @@ impl<'e> SessionMut<'e> {
         self.state().provided()
     }
 
-    /// Begins to keep a journal of what a session sends and of what becomes of it, or ends it. While it is kept,
+    /// Begins or ends a journal of what a session sends, with the outcomes. While it is kept,
     /// each packet costs O(fragments) more; up to a million entries wait for [`SessionMut::take_journal`].
     pub fn keep_journal(&mut self, is_wanted: bool) {
         self.state().keep_journal(is_wanted);
@@ -253,7 +253,7 @@ impl StreamMut<'_> {
     /// Queues an ADU and returns its sequence number in the stream.
     ///
     /// # Errors
-    /// Nothing was queued; [`SendError`] says why and what to do.
+    /// Nothing was queued; [`SendError`] states the cause and the remedy.
     pub fn send(&mut self, now: Instant, data: Bytes) -> Result<u64, SendError> {
         self.session.send(now, self.id, data, 0)
     }

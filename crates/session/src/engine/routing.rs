@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Carries what a channel has to say to its session.
+    /// Passes the events of a channel to its session.
     pub(super) fn advance(&mut self, now: Instant, id: ChannelId) {
         if !self.touched.contains(&id) {
             self.touched.push_back(id);
@@ -198,13 +198,13 @@ impl Engine {
         }
     }
 
-    /// True if a peer has said of this session that another one replaces it. O(sessions).
+    /// True if the peer has announced that another session replaces this one. O(sessions).
     fn is_superseded(&self, peer: NodeId, token: &[u8; TOKEN_BYTES]) -> bool {
         let mut theirs = self.sessions.values().filter(|one| one.peer == peer);
         theirs.any(|session| session.establishment.has_superseded(token))
     }
 
-    /// The first container of an accepted channel says where it belongs: `Join` names the session,
+    /// The first container of an accepted channel names its session: `Join` names the session,
     /// whose first channel derives the same name from its own secret.
     fn introduce(
         &mut self,

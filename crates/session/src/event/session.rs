@@ -33,7 +33,7 @@ pub enum SessionEvent {
         /// Time for which it was suspected.
         silence: Duration,
     },
-    /// A channel is over. The session goes on, and dials again where it was the dialler.
+    /// A channel is over. The session continues, and dials again if it was the dialler.
     ChannelClosed {
         /// The channel.
         channel: ChannelId,

@@ -107,7 +107,7 @@ pub enum Control {
         /// The application's reason.
         code: u32,
     },
-    /// 0x09: the ADU expired at the sender, or part of it is lost for good; do not wait for it.
+    /// 0x09: the ADU expired at the sender, or part of it is lost permanently; do not wait for it.
     Skip {
         /// The stream.
         stream: StreamId,

@@ -71,7 +71,7 @@ fn a_session_survives_the_suspension_of_either_end_or_both() {
 
 /// A node that was killed and started again reports it at once; no peer waits for a time-out.
 #[test]
-fn a_restarted_node_tells_its_peer_that_the_session_is_gone() {
+fn a_restarted_node_notifies_its_peer_that_the_session_is_gone() {
     for seed in 1..=3 {
         let mut world = transfer(seed);
         world.schedule(Duration::from_secs(1), |w| {

@@ -90,7 +90,7 @@ mod tests {
         assert!((calibrator.level(3) - 0.1).abs() < 1e-12);
         calibrator.learn(3, 1.0, 0.3, false);
         assert!(calibrator.level(3) < 0.7 * calibrator.level(4));
-        assert!(calibrator.level(4) < 0.1, "the others hear of it");
+        assert!(calibrator.level(4) < 0.1, "the others learn of it");
         calibrator.learn(3, 1.0, 0.0, false);
         calibrator.learn(3, 1.0, 0.0, false);
         assert!(

@@ -261,7 +261,7 @@ pub(crate) mod tests {
 
     /// Outcomes drawn from the model.
     pub(crate) fn draw(model: GilbertElliott, packets: usize, seed: u64) -> Vec<bool> {
-        let mut random = Seed(seed).stream("fates");
+        let mut random = Seed(seed).stream("outcomes");
         let mut bad = random.chance(model.bad_share());
         (0..packets)
             .map(|_| {

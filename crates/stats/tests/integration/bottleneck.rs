@@ -216,9 +216,9 @@ fn limits() {
         let unknown = shared_share(SECONDS, Config::new(2), false, own());
         let shared = (7000..7040).map(|seed| World::shared_with_own(seed, share));
         let found = shared_share(SECONDS, Config::new(2), true, shared);
-        println!("own bursts of {share} of the rate on one shared link: found {found} told");
+        println!("own bursts of {share} of the rate on one shared link: found {found} known");
         println!(
-            "own bursts of {share} of the rate on both: false alarms {known} told, {unknown} untold"
+            "own bursts of {share} of the rate on both: false alarms {known} known, {unknown} unknown"
         );
     }
     for trend_ms in [200, 500, 1000, 2000] {

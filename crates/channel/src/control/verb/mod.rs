@@ -269,7 +269,7 @@ impl Verb {
             .is_some_and(|at| now.saturating_duration_since(at).as_secs_f64() > timeout)
     }
 
-    fn hear(&mut self, ack: &Ack<'_>) {
+    fn on_round_trip(&mut self, ack: &Ack<'_>) {
         let has_queue = self.has_queue();
         let period = self
             .period
@@ -308,7 +308,7 @@ impl Control for Verb {
         }
         self.acked_at = Some(ack.now);
         if self.deaf_until.is_none_or(|until| ack.sent >= until) {
-            self.hear(ack);
+            self.on_round_trip(ack);
         }
     }
 

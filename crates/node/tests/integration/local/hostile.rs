@@ -20,7 +20,7 @@ use tokio::{
 
 use super::{Pair, duplex, echo};
 
-/// An application that says what it likes.
+/// An application that sends arbitrary frames.
 pub(super) struct Raw {
     pub(super) socket: UnixStream,
     decoder: Decoder,

@@ -39,7 +39,7 @@ async fn applications_of_two_nodes_talk_both_ways() {
     .await;
 }
 
-/// The stop of a stream that this side has finished already may reach the node with any of its news.
+/// The stop of a stream that this side has finished already may reach the node with any of its events.
 #[tokio::test]
 async fn a_stop_of_a_finished_stream_is_always_reported() {
     let pair = Pair::start().await;
