@@ -639,6 +639,13 @@ impl Channel {
         result.ok()
     }
 
+    /// Time for which nothing has been in flight; zero while something is. O(1).
+    pub fn idle_time(&self, now: Instant) -> Duration {
+        let tap = self.tap.lock();
+        let since = tap.acked_at.filter(|_| tap.in_flight == 0);
+        since.map_or(Duration::ZERO, |at| now.since(self.epoch.at(at)))
+    }
+
     /// Measurements of this channel. O(1).
     pub fn stats(&mut self) -> Stats {
         let mtu_bytes = usize::from(self.connection.current_mtu());

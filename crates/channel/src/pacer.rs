@@ -48,7 +48,7 @@ impl Pacer {
         let quantum = match goal {
             _ if is_even => QUANTUM_SHORT,
             QueueGoal::Short | QueueGoal::Steady => QUANTUM_SHORT,
-            QueueGoal::Full => (rtt / 6).clamp(QUANTUM_SHORT, QUANTUM_FULL),
+            QueueGoal::Full | QueueGoal::Within(_) => (rtt / 6).clamp(QUANTUM_SHORT, QUANTUM_FULL),
         };
         self.quantum_s = quantum.as_secs_f64();
     }

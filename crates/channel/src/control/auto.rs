@@ -31,6 +31,9 @@ const RATE_ROUNDS: (f64, f64) = (5.0, 20.0);
 const STEADY_QUEUE_S: f64 = 0.004;
 /// The same in packets; and that of [`QueueGoal::Short`] on a path on which one packet takes far longer than the goal.
 const QUEUE_PACKETS: f64 = 6.0;
+/// Queue that [`QueueGoal::Within`] permits when the rate has fallen, as a fraction of what the path leaves of the
+/// lifetime: if the rate falls to less than half once more, what is in the queue still arrives in time.
+const WITHIN_FRACTION: f64 = 0.4;
 /// Lifetime of a shortest-round-trip sample.
 const RTT_MIN_LIFE: Duration = Duration::from_secs(10);
 /// Window of the round in which the path drains, as a share of the product of rate and shortest round trip: the rate is
@@ -164,7 +167,7 @@ impl Auto {
             QueueGoal::Steady => (self.packets_s())
                 .max(STEADY_QUEUE_S)
                 .max(self.target_short_s),
-            QueueGoal::Full => {
+            QueueGoal::Full | QueueGoal::Within(_) => {
                 (self.rtt_min_s * FULL_QUEUE_FRACTION * self.goal_scale).max(self.target_short_s)
             }
         }
@@ -199,6 +202,26 @@ impl Auto {
         };
         let batch = (self.ack_packets * self.mtu).min(rate * self.ack_delay_s);
         (rate * (self.rtt_min_s + queue) + batch).max(4.0 * self.mtu)
+    }
+
+    /// Window for data that only has to be in time: the model's, as far as what is in flight still arrives in time at the
+    /// rate of the last round trip. It shrinks only when a packet met a queue, and grows while packets meet none.
+    fn follow_rate(&mut self, ack: &Ack<'_>, rtt_s: f64, lifetime: Duration) {
+        let Some(rate) = ack.rate_sample else {
+            return;
+        };
+        let short_s = self.short_s();
+        let queue_s = self.share * (FULL_QUEUE_FRACTION * self.rtt_min_s).max(short_s);
+        let left_s = lifetime.as_secs_f64() - self.rtt_min_s / 2.0;
+        let in_time_s = self.share * (WITHIN_FRACTION * left_s).max(short_s);
+        let target = (self.rate.get() * (self.rtt_min_s + queue_s))
+            .min(rate * (self.rtt_min_s + in_time_s))
+            .max(4.0 * self.mtu);
+        if rtt_s > self.rtt_min_s + queue_s {
+            self.window = self.window.min(target);
+        } else if !ack.app_limited && self.window < target {
+            self.window += ack.bytes as f64;
+        }
     }
 
     fn end_round(&mut self, now: Instant) {
@@ -326,6 +349,10 @@ impl Control for Auto {
                 let grown = self.window + START_GROWTH_MAX * ack.bytes as f64;
                 self.window = grown.min(limit).max(self.window);
             }
+        } else if let QueueGoal::Within(lifetime) = self.goal
+            && !self.draining
+        {
+            self.follow_rate(ack, rtt_s, lifetime);
         } else {
             let model = self.model_window();
             let recovering = self.recovery_since.is_some_and(|since| ack.sent <= since);

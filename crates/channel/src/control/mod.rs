@@ -39,6 +39,9 @@ pub enum QueueGoal {
     Steady,
     /// Keep delay low: latency-sensitive data shares this channel.
     Short,
+    /// Keep the path busy at any delay that leaves data in time: all data on this channel is useless after this lifetime, and no
+    /// better for being earlier.
+    Within(Duration),
 }
 
 /// An acknowledged packet.

@@ -146,6 +146,33 @@ fn a_slow_path_with_a_short_queue_recovers_from_a_slow_beginning() {
     assert!(rtt_s < 0.15, "mean round trip {rtt_s}");
 }
 
+/// A window that the largest rate of the last seconds decides holds far more than arrives in time when the rate falls to a quarter.
+#[test]
+fn data_with_a_lifetime_is_still_in_time_when_the_rate_falls() {
+    let falling = |goal| Path {
+        rate: |t_s| if t_s as u64 % 4 < 2 { 400e3 } else { 100e3 },
+        rtt_s: 0.05,
+        queue_bytes: 200e3,
+        goal,
+        ..path()
+    };
+    let lifetime = std::time::Duration::from_millis(300);
+    let run = |goal| run(Controller::Auto, &falling(goal), 60.0, 1);
+    let [full, within] = [super::QueueGoal::Full, super::QueueGoal::Within(lifetime)].map(run);
+    let late = |out: &super::harness::Outcome| {
+        let late = out.rtt_s.iter().filter(|&&rtt_s| rtt_s - 0.025 > 0.3);
+        late.count() as f64 / out.rtt_s.len() as f64
+    };
+    assert!(
+        late(&within) < 0.25 * late(&full),
+        "{} {}",
+        late(&within),
+        late(&full)
+    );
+    let rates = [&within, &full].map(|out| out.rate(10.0, 60.0));
+    assert!(rates[0] > 0.9 * 250e3, "{rates:?}");
+}
+
 #[test]
 fn a_pause_is_not_taken_for_a_slow_path() {
     for controller in OURS {

@@ -19,7 +19,7 @@ pub fn one_way(channel: &ChannelView) -> Duration {
 }
 
 /// Time that what is in flight takes beyond one shortest round trip; zero while no rate was measured.
-fn queue_in_flight(channel: &ChannelView) -> Duration {
+pub fn queue_in_flight(channel: &ChannelView) -> Duration {
     if channel.rate_bytes_per_s <= 0.0 {
         return Duration::ZERO;
     }

@@ -9,8 +9,9 @@
 //!   transfer without stragglers, keeps a lone message off a slow channel, and is why adding a slow
 //!   channel does no harm. The others count from when a packet would arrive on each: channels that
 //!   would arrive later still are not counted on, so that no two leave a packet to one another.
-//! - Nor is it used by a stream with a deadline, when the packet would miss it there but not by
-//!   waiting.
+//! - A stream with a deadline and more than this packet uses it whenever the packet is expected there in time: waiting for a
+//!   better channel gains nothing, and the channel may be worse by then. It does not use it when the packet would miss the
+//!   deadline there but not by waiting.
 //!
 //! A stream with path preferences uses the first class of channels, preferred, neutral, avoided, that has a free one; a redundant one
 //! uses all that are free. The order of streams is that of [`pick`](crate::pick): priority, fair share, earliest deadline.
@@ -161,18 +162,21 @@ fn choose_within(
     let other = free.min_by_key(|&channel| outlook.one_way(channel))?;
     let here = outlook.one_way(other);
     let here_s = here.as_secs_f64();
+    // What has to be on its way before the last packet of the backlog leaves.
+    let packet = view.channels[other].packet_bytes as u64;
+    let before_last = stream.backlog_bytes.saturating_sub(packet);
     if let Some(deadline) = stream.deadline {
         let left = deadline.since(view.now);
+        if here <= left && before_last > 0 {
+            return Some(other);
+        }
         if here > left && outlook.next_arrival(best) <= left {
             return None;
         }
     }
-    // What has to be on its way before the last packet of the backlog leaves.
-    let packet = view.channels[other].packet_bytes as u64;
-    let before_last = stream.backlog_bytes.saturating_sub(packet) as f64;
     let others = usable().filter(|&channel| channel != other);
     let delivered: f64 = others
         .map(|channel| outlook.delivered_within(channel, here_s))
         .sum();
-    (delivered <= before_last).then_some(other)
+    (delivered <= before_last as f64).then_some(other)
 }

@@ -120,6 +120,8 @@ pub(crate) struct SendStream {
     /// True if an ADU was begun before one in front of it.
     has_overtaken: bool,
     pub sent_at: Option<Instant>,
+    /// Time at which an ADU that waited was last given up.
+    given_up_at: Option<Instant>,
     pub counters: Counters,
 }
 
@@ -157,6 +159,7 @@ impl SendStream {
             touched: false,
             has_overtaken: false,
             sent_at: None,
+            given_up_at: None,
             counters: Counters::default(),
         }
     }
@@ -666,9 +669,14 @@ impl SendStream {
             if !reliable && adu.unsent() == 0 {
                 continue;
             }
-            settled.push(self.give_up(sequence));
+            settled.push(self.give_up(now, sequence));
         }
         self.advance_cursor();
+    }
+
+    /// True if an ADU that waited was given up within this time: the channels carry less than the stream has.
+    pub(crate) fn has_given_up_within(&self, now: Instant, time: Duration) -> bool {
+        self.given_up_at.is_some_and(|at| now.since(at) < time)
     }
 
     /// Drops ADUs that are predicted to miss their deadline, while the youngest would meet its own:
@@ -717,7 +725,7 @@ impl SendStream {
             };
             let unsent = adu.unsent();
             if would_miss(adu, ahead) {
-                settled.push(self.give_up(sequence));
+                settled.push(self.give_up(now, sequence));
                 continue;
             }
             ahead += unsent;
@@ -769,7 +777,7 @@ impl SendStream {
     }
 
     /// Ends an ADU that is late or will be.
-    fn give_up(&mut self, sequence: u64) -> Settled {
+    fn give_up(&mut self, now: Instant, sequence: u64) -> Settled {
         let reliable = self.spec.reliable;
         let adu = self.adu(sequence).expect("only a known ADU is given up");
         // The receiver of an unordered stream waits for nothing, but the credit has to be returned.
@@ -778,6 +786,9 @@ impl SendStream {
         let unsent = adu.unsent() as u64;
         adu.sent = adu.data.len();
         self.backlog -= unsent;
+        if unsent > 0 {
+            self.given_up_at = Some(now);
+        }
         self.counters.expired_adus += 1;
         self.settle(sequence, AduOutcome::Expired { skip })
     }

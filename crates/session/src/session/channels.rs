@@ -6,7 +6,7 @@ use anabranch_base::{ChannelId, Instant, Rate, SocketId};
 use anabranch_channel::{Endpoint, QueueGoal};
 use anabranch_estimate::Estimator;
 
-use super::coupling::Couplings;
+use super::{coupling::Couplings, latency::Traffic};
 use anabranch_metering::{Marginal, Quotas};
 use anabranch_spec::{PathPrice, PathTraits};
 
@@ -249,26 +249,25 @@ impl Channels {
             .min()
     }
 
-    /// Sets the queue goals of channels. While this side sends latency-sensitive data, the channel with the shortest round trip
-    /// keeps its queue short. Channels that carry promised streams keep theirs steady: packets in a queue are late when the path
-    /// slows down.
+    /// Sets the queue goals of channels. Channels that carry promised streams keep their queues steady: packets in a queue are late
+    /// when the path slows down. If all that this side sends has a lifetime, the other channels may use it up; otherwise, while it
+    /// sends latency-sensitive data, the channel with the shortest round trip keeps its queue short.
     pub(super) fn set_queue_goals(
         &mut self,
         endpoint: &mut Endpoint,
-        is_latency_sensitive: bool,
+        traffic: Traffic,
         is_promised: impl Fn(ChannelId) -> bool,
     ) {
-        let nearest = match is_latency_sensitive {
-            true => self.nearest(endpoint),
-            false => None,
+        let nearest = match traffic {
+            Traffic::Urgent => self.nearest(endpoint),
+            Traffic::Live(_) | Traffic::Elastic => None,
         };
         for state in &mut self.states {
-            let goal = if nearest == Some(state.id) {
-                QueueGoal::Short
-            } else if is_promised(state.id) {
-                QueueGoal::Steady
-            } else {
-                QueueGoal::Full
+            let goal = match traffic {
+                _ if nearest == Some(state.id) => QueueGoal::Short,
+                _ if is_promised(state.id) => QueueGoal::Steady,
+                Traffic::Live(lifetime) => QueueGoal::Within(lifetime),
+                Traffic::Urgent | Traffic::Elastic => QueueGoal::Full,
             };
             if goal == state.given.queue_goal {
                 continue;

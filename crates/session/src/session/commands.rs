@@ -86,7 +86,7 @@ impl Session {
         }
         self.pump.is_due = true;
         if send.spec.is_latency_sensitive() {
-            self.latency.note_sent(now);
+            self.latency.note_sent(now, send.spec.lifetime);
         }
         if send.spec.guarantee.is_some() {
             self.scheduling.arrival_periods.note(now, stream);

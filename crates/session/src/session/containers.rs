@@ -201,7 +201,7 @@ impl Session {
             .estimator
             .sent(sent_at, state.id, number, bytes);
         if let Some(journal) = &mut self.journal {
-            let view = channel_view(channel, (state.id, 0, 0));
+            let view = channel_view(run.now, channel, (state.id, 0, 0));
             journal.note_sent(&view, number, &packet);
         }
         state.flight.push(number, packet);

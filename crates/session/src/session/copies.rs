@@ -11,7 +11,7 @@ use anabranch_base::Instant;
 use anabranch_sched::arrival;
 use anabranch_spec::ChannelChoice;
 
-use super::{Session, containers::touch, pump::Run};
+use super::{Session, containers::touch, latency::Traffic, pump::Run};
 use crate::{
     flight::{Item, Packet},
     wire::frame::Place,
@@ -25,6 +25,8 @@ const SCAN_PROMISED_MAX: usize = 1024;
 const STALL: Duration = Duration::from_millis(12);
 /// and the time of so many packets on the other channel: a slow one has no capacity to spare for a small gain.
 const STALL_PACKETS: u32 = 8;
+/// Time after a stream gave up data that waited for which nothing of it is copied: a copy would take the place of more.
+const SHORTAGE: Duration = Duration::from_secs(1);
 /// Copies per run.
 const COPIES_PER_RUN: usize = 32;
 /// Budget at the start, and most that may be saved, in bytes.
@@ -124,6 +126,7 @@ impl Session {
     fn find_candidates(&mut self, run: &mut Run<'_>, idle: bool) -> Vec<Candidate> {
         let mut found = Vec::new();
         let scan = self.scan_max();
+        let is_live = matches!(self.latency.traffic(run.now), Traffic::Live(_));
         for (index, state) in self.channels.states.iter_mut().enumerate() {
             let mut views = run.scratch.channels.iter();
             let Some(own) = views.position(|view| view.id == state.id) else {
@@ -141,6 +144,8 @@ impl Session {
                 continue;
             };
             let packet_s = there.packet_bytes as f64 / there.rate_bytes_per_s.max(1e4);
+            // A copy in a queue makes what follows later, which is useless then if it has a lifetime.
+            let is_loaded = arrival::queue_in_flight(there) > Duration::ZERO;
             let stall = STALL.max(Duration::from_secs_f64(packet_s) * STALL_PACKETS);
             for packet in state.flight.iter_mut().take(scan) {
                 if packet.copied || packet.moved {
@@ -180,6 +185,9 @@ impl Session {
                     let is_promised = send.spec.guarantee.is_some();
                     let is_worth_it = if is_promised && has_stalled {
                         true
+                    } else if is_live && (is_loaded || send.has_given_up_within(run.now, SHORTAGE))
+                    {
+                        false
                     } else if send.spec.is_latency_sensitive() {
                         is_last_call || (is_sooner && (overdue || is_doubtful || idle))
                     } else {

@@ -1,7 +1,7 @@
 //! Views of channels before a run of the pump, and afterwards the report whether
 //! the channels or the application limited it.
 
-use anabranch_base::ChannelId;
+use anabranch_base::{ChannelId, Instant};
 use anabranch_channel::Channel;
 use anabranch_sched::ChannelView;
 
@@ -30,7 +30,7 @@ impl Session {
             };
             let slots = channel.slots(run.now);
             let packet_bytes = capacity.saturating_sub(HEADER_BYTES_MAX + 8);
-            let view = channel_view(channel, (state.id, slots, packet_bytes));
+            let view = channel_view(run.now, channel, (state.id, slots, packet_bytes));
             windows = windows.saturating_add(view.window_bytes as usize);
             run.scratch.places.push((index, capacity));
             run.scratch.channels.push(view);
@@ -94,16 +94,22 @@ impl Session {
 }
 
 /// View of a channel with so many slots for packets of so many application bytes.
+///
+/// The queue that the last round trips met has drained since then, as far as the channel has been idle: without that, a channel whose
+/// queue was long would be avoided, and so would never be measured again.
 pub(super) fn channel_view(
+    now: Instant,
     channel: &mut Channel,
     (id, slots, packet_bytes): (ChannelId, usize, usize),
 ) -> ChannelView {
     let stats = channel.stats();
+    let queue = stats.rtt_smoothed.saturating_sub(stats.rtt_min);
+    let drained = queue.min(channel.idle_time(now));
     ChannelView {
         id,
         slots,
         packet_bytes,
-        rtt_smoothed: stats.rtt_smoothed,
+        rtt_smoothed: stats.rtt_smoothed - drained,
         rtt_min: stats.rtt_min,
         rtt_variation: stats.rtt_variation,
         rate_bytes_per_s: stats.rate_delivered.as_bytes_per_s(),

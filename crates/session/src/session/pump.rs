@@ -140,9 +140,9 @@ impl Session {
 
     /// Sets the channels' queue goals, rates and shares of a flow.
     fn steer_channels(&mut self, run: &mut Run<'_>) {
-        let is_latency_sensitive = self.latency.is_sending(run.now);
+        let traffic = self.latency.traffic(run.now);
         let (channels, promises) = (&mut self.channels, &self.promises);
-        channels.set_queue_goals(run.endpoint, is_latency_sensitive, |id| promises.is_on(id));
+        channels.set_queue_goals(run.endpoint, traffic, |id| promises.is_on(id));
         channels.give_rates(run.endpoint);
         channels.couple(run.now, run.endpoint, self.config.coupling);
         channels.notify_partners(run.now, run.endpoint);
@@ -412,6 +412,9 @@ impl Session {
             };
             self.flow.charge(piece.charge);
             bytes += piece.data.len();
+            if send.spec.lifetime.is_none() {
+                self.latency.note_lasting_sent(run.now);
+            }
             if let Some(cap) = send.spec.cap {
                 self.shares.charge(run.now, stream, cap, piece.data.len());
             }

@@ -203,7 +203,7 @@ fn each_stream_gets_what_its_objective_values() {
         let with = fly(seed, Some(objectives));
         let without = fly(seed, None);
         let both = format!("{with:.3?} {without:.3?}");
-        assert!(with.keys > 0.99 && without.keys < 0.85, "{both}");
+        assert!(with.keys > 0.99 && without.keys < 0.9, "{both}");
         assert!(with.others > without.others - 0.01, "{both}");
         // On LTE, one way takes 20 ms, by satellite 150 ms.
         assert!(with.commands_ms < without.commands_ms.min(27.0), "{both}");

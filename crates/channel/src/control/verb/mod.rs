@@ -101,7 +101,7 @@ impl Verb {
     /// Growth of the round trip that is tolerated, in seconds.
     fn rise_s(&self) -> f64 {
         let part = match self.goal {
-            QueueGoal::Full => 1.0,
+            QueueGoal::Full | QueueGoal::Within(_) => 1.0,
             QueueGoal::Steady => 0.7,
             QueueGoal::Short => 0.5,
         };
