@@ -10,6 +10,7 @@ pub mod coupling;
 pub mod daemons;
 pub mod fgs;
 pub mod horde;
+pub mod live_media;
 pub mod overlay_failures;
 pub mod overlay_scale;
 pub mod pairs;
@@ -53,6 +54,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     assign_gap::EXPERIMENT,
     telemedicine::EXPERIMENT,
     verb::EXPERIMENT,
+    live_media::EXPERIMENT,
     coupling::EXPERIMENT,
     twoflow::RATES,
     twoflow::SESSION,
