@@ -9,7 +9,7 @@
 //! | [`duration`] | parsing and printing of durations with units |
 //! | [`size`] | parsing of sizes in bytes with units |
 //! | [`time`] | [`Instant`]: nanoseconds since the host's epoch |
-//! | [`unit`] | splitting of a number from its unit |
+//! | [`mod@unit`] | splitting of a number from its unit |
 //! | [`text`] | text from a peer, made safe to display |
 //! | [`random`] | [`Seed`] and [`Random`]: one named, reproducible stream per purpose |
 

@@ -53,7 +53,7 @@ pub(crate) struct OfSession {
 }
 
 impl Means {
-    /// What the connections of a session share. Must be called within a runtime.
+    /// Means that the connections of a session share. Must be called within a runtime.
     pub(crate) fn of(&self, session: &Session) -> OfSession {
         OfSession {
             pool: self.pools.of(session.id()),

@@ -53,12 +53,12 @@ impl Treatment {
     }
 }
 
-/// What a byte on a path costs.
+/// Cost of a byte on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PathPrice {
     /// Money or energy.
     pub unit: Unit,
-    /// How much of it.
+    /// Amount for a byte.
     pub price: Price,
 }
 

@@ -63,7 +63,7 @@ impl Common {
     }
 }
 
-/// What it means that the stream was stopped with this code.
+/// Meaning of the code with which a stream was stopped.
 fn refusal(code: u32) -> String {
     let cause = match code {
         CODE_NO_RIGHT => "nobody accepts its label there, or this node has no right to it",

@@ -155,7 +155,7 @@ fn exit_codes_say_what_was_wrong() {
     fails(&["other", "log"], 4, "stopped");
 }
 
-/// What the node test `what_an_application_makes_of_the_data_reaches_the_opener` checks in every order, as an exit code.
+/// The exit code of what the node test `what_an_application_makes_of_the_data_reaches_the_opener` checks in every order.
 #[test]
 fn a_refusal_of_the_application_is_an_exit_code() {
     let folder = tempfile::tempdir().unwrap();

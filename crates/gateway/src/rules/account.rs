@@ -7,7 +7,7 @@ use std::{
 
 use anabranch::{base::Rate, pace::Pace};
 
-/// What the flows of a rule may have, all of them together; `None`: any.
+/// Limits of all flows of a rule together; `None`: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// Open flows.
@@ -45,7 +45,7 @@ pub(crate) enum Exceeded {
     Promises { max: Rate, left: Rate, asked: Rate },
 }
 
-/// What the flows of a rule have.
+/// Use of the limits by the flows of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Used {
     pub(crate) flows: u32,

@@ -42,7 +42,7 @@ fn video(mbps: u64) -> StreamSpec {
     ))
 }
 
-/// What the gateway opens when the promise is refused: the same stream, which waits for it.
+/// Stream that the gateway opens when the promise is refused: the same, which waits for it.
 fn waiting(spec: &StreamSpec) -> StreamSpec {
     let guarantee = spec.guarantee.as_ref().unwrap();
     spec.clone().with_guarantee(guarantee.waiting())
@@ -87,7 +87,7 @@ fn explained(world: &mut World) -> Explanation {
     session.stream(StreamId::new(1, true)).explain().unwrap()
 }
 
-/// What `anabranch flows` shows of the promise.
+/// State of the promise, as `anabranch flows` shows it.
 fn state(world: &mut World) -> PromiseState {
     PromiseState::of(&explained(world))
 }
