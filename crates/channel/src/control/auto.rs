@@ -205,7 +205,8 @@ impl Auto {
     }
 
     /// Window for data that only has to be in time: the model's, as far as what is in flight still arrives in time at the
-    /// rate of the last round trip. It shrinks only when a packet met a queue, and grows while packets meet none.
+    /// rate of the last round trip. It shrinks only when a packet met more than the model's queue (`rtt_s`, its round trip in
+    /// seconds), and grows while packets meet less.
     fn follow_rate(&mut self, ack: &Ack<'_>, rtt_s: f64, lifetime: Duration) {
         let Some(rate) = ack.rate_sample else {
             return;
