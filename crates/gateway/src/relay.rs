@@ -237,8 +237,9 @@ async fn send(
         } else if count < size / 4 {
             size = (size / 2).max(PIECE_BYTES.0);
         }
-        stream.send(bytes).await?;
+        // Before the peer can answer, so that whoever has an answer finds the question counted.
         flow.sent(count);
+        stream.send(bytes).await?;
     }
 }
 
@@ -290,6 +291,7 @@ async fn receive(
             (Message::Credit(limit), Phase::Open) => credit.raise(limit),
             (Message::Data { bytes, is_last }, Phase::Open) if !is_ended => {
                 window.receive(bytes.len())?;
+                flow.received(bytes.len());
                 let (mut began, mut held) = (None, Duration::ZERO);
                 let writing = socket.write_all(&bytes, || {
                     began.get_or_insert_with(Instant::now);
@@ -300,7 +302,6 @@ async fn receive(
                     held = now.saturating_duration_since(began);
                 }
                 let count = bytes.len();
-                flow.received(count);
                 drop(bytes);
                 if let Some(limit) = window.take(count, held, is_last, now) {
                     stream.send(Message::Credit(limit).encode()).await?;
