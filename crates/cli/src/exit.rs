@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use anabranch::base::text::printable_lines;
+use anabranch::{base::text::printable_lines, objectives::ObjectivesFileError};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     flag::register,
@@ -119,6 +119,15 @@ impl From<anabranch::StartError> for Failure {
 impl From<anabranch::ledger::LedgerError> for Failure {
     fn from(error: anabranch::ledger::LedgerError) -> Self {
         Self::file(error)
+    }
+}
+
+impl From<ObjectivesFileError> for Failure {
+    fn from(error: ObjectivesFileError) -> Self {
+        match error {
+            ObjectivesFileError::Read { .. } => Self::file(error),
+            _ => Self::usage(error),
+        }
     }
 }
 

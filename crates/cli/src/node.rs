@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anabranch::{
     config::{ChannelLayer, Layer, NodeConfig, SessionLayer},
     daemon::{Daemon, DaemonError},
-    objectives::{Objectives, ObjectivesFileError},
+    objectives::Objectives,
 };
 
 use anabranch_gateway::{
@@ -84,13 +84,6 @@ fn flags(arguments: Arguments) -> Layer {
     }
 }
 
-fn objectives_failure(error: ObjectivesFileError) -> Failure {
-    match error {
-        ObjectivesFileError::Read { .. } => Failure::file(error),
-        _ => Failure::usage(error),
-    }
-}
-
 /// Reads the node's configuration; flags take precedence over the environment, and both over the file.
 fn read(arguments: &Arguments) -> Result<NodeConfig, Failure> {
     let variable = |name: &str| std::env::var(name).ok();
@@ -133,7 +126,7 @@ async fn reload_on_hangup(daemon: &Daemon, mut hangups: Signal) {
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let config = read(&arguments)?;
     if arguments.check {
-        Objectives::read(&config).map_err(objectives_failure)?;
+        Objectives::read(&config)?;
         Settings::read(&config).map_err(Failure::usage)?;
         return print_line("the configuration is valid");
     }
@@ -145,7 +138,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
                 Failure::file(error)
             }
             DaemonError::Start(error) => error.into(),
-            DaemonError::Objectives(error) => objectives_failure(error),
+            DaemonError::Objectives(error) => error.into(),
             _ => Failure::other(error),
         })?;
     let source = move || read(&arguments).map_err(|failure| failure.message().to_owned());

@@ -63,12 +63,21 @@ pub(crate) fn host(
     } else {
         config.locals = Locals::Fixed(bind.iter().copied().map(Into::into).collect());
     }
+    start(config)
+}
+
+/// Starts a host: on loopback, if no interface is up.
+pub(crate) fn start(config: HostConfig) -> Result<Host, StartError> {
     let host = Host::start(config.clone())?;
-    if host.sockets().is_empty() {
-        let loopback: SocketAddr = ([127, 0, 0, 1], port).into();
-        return Host::start(config.bind([loopback]));
+    if !host.sockets().is_empty() {
+        return Ok(host);
     }
-    Ok(host)
+    let port = match config.locals {
+        Locals::Interfaces { port, .. } => port,
+        Locals::Fixed(_) => 0,
+    };
+    let loopback: SocketAddr = ([127, 0, 0, 1], port).into();
+    Host::start(config.bind([loopback]))
 }
 
 /// Keeps the usage ledger of a host up to date until dropped, if there is one.

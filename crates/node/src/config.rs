@@ -6,8 +6,8 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 use anabranch_base::{NodeId, duration, ids::ParseNodeIdError, size};
-use anabranch_net::{Bind, LocalDescription, Locals, Place};
-use anabranch_session::Config as EngineConfig;
+use anabranch_net::{Bind, HostConfig, LocalDescription, Locals, Place};
+use anabranch_session::{AllowList, Config as EngineConfig, SecretKey};
 use serde::Deserialize;
 
 use crate::{keys, rights::Table, spec::preferences};
@@ -172,6 +172,18 @@ pub struct NodeConfig {
     pub objectives: Option<PathBuf>,
     /// Settings of sessions and channels.
     pub engine: EngineConfig,
+}
+
+impl NodeConfig {
+    /// A host with these sessions, channels and interfaces. Objectives have to be read first, and costs come with a ledger to
+    /// keep ([`Costs::apply`]).
+    pub fn host(&self, key: SecretKey, allowed: AllowList) -> HostConfig {
+        let mut host = HostConfig::new(key, allowed);
+        host.engine = self.engine.clone();
+        host.locals = self.locals.clone();
+        host.descriptions.clone_from(&self.descriptions);
+        host
+    }
 }
 
 /// The configuration is refused.

@@ -7,8 +7,11 @@ use anabranch_gateway::{
 };
 use tokio::{sync::mpsc, task::JoinSet};
 
-use super::{Common, Running, end, refused};
-use crate::exit::{Failure, Outcome, stopped};
+use super::{Common, Running, refused};
+use crate::{
+    exit::{Failure, Outcome, stopped},
+    recv,
+};
 
 /// Pause before listeners are asked for again that the peer refused after an interruption.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -42,6 +45,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let stopped = stopped();
     let Running {
         host,
+        ledger,
         uplink,
         dialler,
         connections,
@@ -102,9 +106,10 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let outcome = tokio::select! {
         biased;
         stopped = stopped => stopped,
+        () = recv::keep(ledger.as_ref(), &host) => Err(Failure::other("the usage ledger is no longer kept")),
         Some(refusal) = failures.recv() => Err(refused(&refusal)),
         result = dialling => result.map_err(Failure::from),
     };
     drop(accepting);
-    end(&host, outcome).await
+    recv::shutdown(ledger.as_ref(), &host, outcome).await
 }

@@ -7,9 +7,10 @@ pub(crate) mod socks;
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use anabranch::{
-    AllowList, Host, HostConfig, Profile, PromiseEvent, Refusal as Unpromised,
+    Host, Locals, Profile, PromiseEvent, Refusal as Unpromised,
     base::Rate,
     keys,
+    ledger::Ledger,
     spec::{ServiceText, SpecText},
 };
 use anabranch_gateway::{
@@ -21,7 +22,7 @@ use serde_json::{Value, json};
 
 use self::peer::PeerArguments;
 use crate::{
-    exit::{Failure, Outcome, note, print_line},
+    exit::{Failure, note, print_line},
     keygen::key_path,
     recv,
 };
@@ -52,6 +53,7 @@ pub(crate) struct Common {
 /// The host of a command, and its sessions with the peer.
 struct Running {
     host: Host,
+    ledger: Option<Ledger>,
     uplink: Arc<Dialled>,
     dialler: Dialler,
     connections: Connections,
@@ -61,21 +63,28 @@ struct Running {
 impl Common {
     fn start(&self) -> Result<Running, Failure> {
         let (node, addresses) = self.peer.resolve()?;
-        let (rules, timeouts) = self.peer.settings(node)?;
+        let settings = self.peer.settings(node)?;
         let mut bind = self.bind.clone();
         if bind.is_empty() && addresses.iter().all(|address| address.ip().is_loopback()) {
             bind.push(SocketAddr::new(addresses[0].ip(), 0));
         }
         let key = keys::load_or_create(&key_path(self.key.as_ref()))?;
-        let host = recv::host(&bind, 0, HostConfig::new(key, AllowList::default()))?;
+        let mut config = settings.host(key);
+        let costs = settings.costs();
+        let ledger = costs.map(|costs| costs.apply(&mut config)).transpose()?;
+        if !bind.is_empty() {
+            config.locals = Locals::Fixed(bind.into_iter().map(Into::into).collect());
+        }
+        let host = recv::start(config)?;
         raise_file_limit();
         let notices = self.notices();
         let connections = Connections::new(notices.clone());
-        connections.rules().replace(rules);
-        connections.timeouts().set(&timeouts);
+        connections.rules().replace(settings.rules);
+        connections.timeouts().set(&settings.timeouts);
         let (uplink, dialler) = Dialled::new(host.clone(), node, addresses, notices.clone());
         Ok(Running {
             host,
+            ledger: ledger.flatten(),
             uplink: Arc::new(uplink),
             dialler,
             connections,
@@ -153,10 +162,4 @@ fn offer(row: &mut Value, refusal: &Unpromised) {
 
 fn refused(refusal: &Refusal) -> Failure {
     Failure::refused(refusal)
-}
-
-/// Ends the sessions of a command.
-async fn end(host: &Host, outcome: Outcome) -> Outcome {
-    host.shutdown().await;
-    outcome
 }

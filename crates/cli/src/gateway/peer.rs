@@ -3,12 +3,14 @@
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use anabranch::{
-    Ticket,
+    AllowList, HostConfig, Locals, SecretKey, Ticket,
     base::NodeId,
-    config::{GatewayConfig, Layer},
+    config::{Costs, GatewayConfig, Layer, NodeConfig},
+    objectives::Objectives,
 };
 use anabranch_gateway::rules::Table;
 
@@ -29,9 +31,45 @@ pub(crate) struct PeerArguments {
     /// File with the ticket in its first line; `-` for standard input.
     #[arg(long, value_name = "FILE")]
     ticket_file: Option<PathBuf>,
-    /// Configuration file of a node, in which the peer is looked up by name; its rules apply to the flows of this command.
+    /// Configuration file of a node, in which the peer is looked up by name. Its rules, objectives, costs and settings of
+    /// sessions apply to this command; its key, ports and sockets do not.
     #[arg(short, long, value_name = "FILE", env = "ANABRANCH_CONFIG")]
     config: Option<PathBuf>,
+}
+
+/// The configuration of a command.
+#[derive(Default)]
+pub(super) struct Settings {
+    /// That of the node, unless there is no file.
+    pub(super) node: Option<NodeConfig>,
+    /// Objectives of its sessions.
+    pub(super) objectives: Option<Arc<str>>,
+    /// Rules of its flows.
+    pub(super) rules: Table,
+    /// Timeouts of its flows.
+    pub(super) timeouts: GatewayConfig,
+}
+
+impl Settings {
+    /// Settings of the command's host. It has ports of its own, because a node may be running with the same file.
+    pub(super) fn host(&self, key: SecretKey) -> HostConfig {
+        let allowed = AllowList::default();
+        let Some(node) = &self.node else {
+            return HostConfig::new(key, allowed);
+        };
+        let mut host = node.host(key, allowed);
+        host.engine.objectives.clone_from(&self.objectives);
+        match &mut host.locals {
+            Locals::Fixed(binds) => binds.iter_mut().for_each(|bind| bind.address.set_port(0)),
+            Locals::Interfaces { port, .. } => *port = 0,
+        }
+        host
+    }
+
+    /// The costs of sending, and the ledger that keeps them.
+    pub(super) fn costs(&self) -> Option<Costs> {
+        Some(self.node.as_ref()?.costs.clone())
+    }
 }
 
 impl PeerArguments {
@@ -67,27 +105,37 @@ impl PeerArguments {
         Ok(Some((path, layer)))
     }
 
-    /// The rules and timeouts of the configuration, for a command with this peer alone.
-    pub(super) fn settings(&self, only: NodeId) -> Result<(Table, GatewayConfig), Failure> {
+    /// The configuration, for a command with this peer alone.
+    pub(super) fn settings(&self, only: NodeId) -> Result<Settings, Failure> {
         let Some((path, layer)) = self.layer()? else {
-            return Ok(Default::default());
+            return Ok(Settings::default());
         };
         let usage = |error: &dyn ToString| {
             Failure::usage(format!("{}: {}", path.display(), error.to_string()))
         };
-        let gateway = layer.gateway.resolve().map_err(|error| usage(&error))?;
+        let names = layer.peer.clone().unwrap_or_default();
         let named = |name: &str| {
-            let mut peers = layer.peer.iter().flatten();
-            let peer = peers.find(|peer| peer.name == name);
+            let peer = names.iter().find(|peer| peer.name == name);
             let node = peer.map_or(name, |peer| &*peer.node);
             match node.parse() {
                 Ok(node) if node == only => Ok(node),
                 _ => Err("this command has another peer, and no other; run `anabranch node` for rules with several".to_owned()),
             }
         };
-        let rules = layer.rule.as_deref().unwrap_or_default();
-        let rules = Table::read(rules, named).map_err(|error| usage(&error))?;
-        Ok((rules, gateway))
+        let variable = |name: &str| std::env::var(name).ok();
+        let config = layer.resolve(variable).map_err(|error| usage(&error))?;
+        let rules = Table::read(&config.rules, named).map_err(|error| usage(&error))?;
+        let objectives = Objectives::read(&config)?;
+        let mut peers = config.peers.iter().zip(objectives.peers);
+        let of_peer = peers.find(|(peer, _)| peer.node == only);
+        Ok(Settings {
+            objectives: of_peer
+                .and_then(|(_, objectives)| objectives)
+                .or(objectives.all),
+            timeouts: config.gateway.clone(),
+            rules,
+            node: Some(config),
+        })
     }
 
     fn named(&self, name: &str) -> Result<(NodeId, Vec<SocketAddr>), Failure> {
@@ -120,7 +168,11 @@ impl PeerArguments {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, time::Duration};
+
     use super::*;
+
+    const OBJECTIVE: &str = include_str!("../../../hose/samples/do_not_send.hose");
 
     #[test]
     fn peers_are_found_by_name_in_a_configuration() {
@@ -131,7 +183,7 @@ mod tests {
             "[[peer]]\nname = \"studio\"\nnode = \"{id}\"\nmay = []\naddresses = [\"192.0.2.7:4433\"]\n\
              [[peer]]\nname = \"caller\"\nnode = \"{id}\"\nmay = []\n"
         );
-        std::fs::write(&path, text).unwrap();
+        fs::write(&path, text).unwrap();
         let find = |peer: &str, config: Option<PathBuf>| {
             let arguments = PeerArguments {
                 peer: Some(peer.to_owned()),
@@ -163,7 +215,7 @@ mod tests {
                 id(1),
                 id(2)
             );
-            std::fs::write(&path, text).unwrap();
+            fs::write(&path, text).unwrap();
             let arguments = PeerArguments {
                 peer: None,
                 ticket_file: None,
@@ -171,6 +223,7 @@ mod tests {
             };
             arguments
                 .settings(id(1))
+                .map(|_| ())
                 .map_err(|failure| failure.message().to_owned())
         };
         assert!(read("").is_ok());
@@ -183,5 +236,49 @@ mod tests {
         );
         let error = read("[[rule]]\nservice = \"fast\"\n").unwrap_err();
         assert!(error.contains("interactive, live"), "{error}");
+    }
+
+    #[test]
+    fn a_configuration_applies_whole_but_for_ports() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("node.toml");
+        let key = |seed| SecretKey::from_seed([seed; 32]);
+        fs::write(folder.path().join("all.hose"), OBJECTIVE).unwrap();
+        let head = "control = \"/run/c\"\n";
+        let read = |text: &str| {
+            fs::write(&path, format!("{head}{text}")).unwrap();
+            let arguments = PeerArguments {
+                peer: None,
+                ticket_file: None,
+                config: Some(path.clone()),
+            };
+            arguments.settings(key(1).node_id())
+        };
+        let objectives = folder.path().join("all.hose");
+        let text = format!(
+            "listen = [\"192.0.2.1:4433\"]\n[session]\ntimeout = \"9 s\"\nobjectives = {objectives:?}\n\
+             [[cost]]\non = \"wwan0\"\nprice = \"5 GB then stop\"\n"
+        );
+        let settings = read(&text).unwrap();
+        assert_eq!(settings.costs().unwrap().tariffs.len(), 1);
+        let host = settings.host(key(2));
+        assert_eq!(host.engine.session_timeout, Duration::from_secs(9));
+        assert_eq!(host.engine.objectives.as_deref(), Some(OBJECTIVE));
+        let Locals::Fixed(binds) = host.locals else {
+            panic!("addresses are given");
+        };
+        assert_eq!(binds[0].address, "192.0.2.1:0".parse().unwrap());
+        for (bad, expected) in [
+            ("[session]\npaths = [\"avoid colour wwan0\"]\n", "paths"),
+            ("[channel]\ncontroller = \"fast\"\n", "channel.controller"),
+            ("[[cost]]\non = \"wwan0\"\nprice = \"dear\"\n", "cost.price"),
+        ] {
+            let failure = read(bad).err().unwrap();
+            assert!(
+                failure.message().contains(expected),
+                "{}",
+                failure.message()
+            );
+        }
     }
 }

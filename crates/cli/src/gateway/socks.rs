@@ -10,8 +10,11 @@ use anabranch_gateway::{
     uplink::OnlyExit,
 };
 
-use super::{Common, Running, end};
-use crate::exit::{Failure, Outcome, stopped};
+use super::{Common, Running};
+use crate::{
+    exit::{Failure, Outcome, stopped},
+    recv,
+};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -62,6 +65,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let login = arguments.login()?;
     let Running {
         host,
+        ledger,
         uplink,
         dialler,
         connections,
@@ -89,12 +93,13 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let outcome = tokio::select! {
         biased;
         stopped = stopped => stopped,
+        () = recv::keep(ledger.as_ref(), &host) => Err(Failure::other("the usage ledger is no longer kept")),
         result = dialler.run(|session| async move { drop(session.closed().await) }) => {
             result.map_err(Failure::from)
         }
         () = socks.run() => unreachable!("it runs until dropped"),
     };
-    end(&host, outcome).await
+    recv::shutdown(ledger.as_ref(), &host, outcome).await
 }
 
 #[cfg(test)]

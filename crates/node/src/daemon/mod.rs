@@ -25,7 +25,7 @@ use std::{
 };
 
 use anabranch_base::NodeId;
-use anabranch_net::{Host, HostConfig, Session, StartError, limited};
+use anabranch_net::{Host, Session, StartError, limited};
 use anabranch_session::{AllowList, SecretKey};
 use tokio::{
     sync::{mpsc, watch},
@@ -161,11 +161,8 @@ impl Daemon {
         let connecting = config.rights.iter().map(|(node, _)| *node);
         let connecting = connecting.filter(|node| config.rights.may_connect(node));
         let allowed = AllowList::of(connecting);
-        let mut host = HostConfig::new(key.clone(), allowed.clone());
-        host.engine = config.engine.clone();
+        let mut host = config.host(key.clone(), allowed.clone());
         host.engine.objectives.clone_from(&objectives.all);
-        host.locals = config.locals.clone();
-        host.descriptions.clone_from(&config.descriptions);
         let ledger = config.costs.clone().apply(&mut host)?;
         let host = Host::start(host)?;
         let (overlay, runner) = match config.overlay.clone() {
