@@ -161,9 +161,17 @@ pub struct Channel {
     awaits_pacer: bool,
     /// Nothing may leave now.
     is_held: bool,
-    /// Bytes of packets that are still accepted; `None`: no limit.
-    input_left: Option<usize>,
+    input: Input,
     events: std::collections::VecDeque<Event>,
+}
+
+/// Packets that arrive on a channel.
+#[derive(Clone, Copy, Debug, Default)]
+struct Input {
+    /// Bytes that are still accepted; `None`: no limit.
+    left: Option<usize>,
+    /// Time at which the last one was accepted.
+    at: Instant,
 }
 
 /// End of a channel.
@@ -219,7 +227,7 @@ impl Channel {
             allowance: None,
             awaits_pacer: false,
             is_held: false,
-            input_left: None,
+            input: Input::default(),
             events: std::collections::VecDeque::new(),
         }
     }
@@ -382,23 +390,31 @@ impl Channel {
     /// `None`: no limit. While none are left, its timers are stopped. For peers that have not shown their right: a
     /// channel that a peer opened begins with [`INPUT_BEFORE_TRUST_BYTES`](crate::gate::INPUT_BEFORE_TRUST_BYTES).
     pub fn limit_input(&mut self, bytes: Option<usize>) {
-        self.input_left = bytes;
+        self.input.left = bytes;
     }
 
     /// True if no packet is accepted: then silence indicates nothing about the path, and whatever waits for an answer
     /// sleeps.
     fn is_deaf(&self) -> bool {
-        self.input_left == Some(0) && self.is_connected()
+        self.input.left == Some(0) && self.is_connected()
     }
 
     /// Accepts or rejects a packet of so many bytes; true if it is accepted.
-    pub(crate) fn takes_in(&mut self, bytes: usize) -> bool {
-        let Some(left) = &mut self.input_left else {
-            return true;
-        };
-        let taken = left.checked_sub(bytes);
-        *left = taken.unwrap_or(0);
-        taken.is_some()
+    pub(crate) fn takes_in(&mut self, now: Instant, bytes: usize) -> bool {
+        if let Some(left) = &mut self.input.left {
+            let taken = left.checked_sub(bytes);
+            *left = taken.unwrap_or(0);
+            if taken.is_none() {
+                return false;
+            }
+        }
+        self.input.at = now;
+        true
+    }
+
+    /// Time at which a packet last arrived; the epoch before the first.
+    pub fn received_at(&self) -> Instant {
+        self.input.at
     }
 
     /// Sets the length of the queue to aim for at this channel's bottleneck.

@@ -238,7 +238,7 @@ impl Endpoint {
                 let Some(channel) = self.channels.get_mut(handle.0).and_then(Option::as_mut) else {
                     return Handled::Ignored;
                 };
-                if !channel.takes_in(bytes) {
+                if !channel.takes_in(now, bytes) {
                     return Handled::Ignored;
                 }
                 channel.handle_event(event);

@@ -1,8 +1,8 @@
 //! Estimator of the paths of one session.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
-use anabranch_base::{ChannelId, Instant, SocketId};
+use anabranch_base::{ChannelId, Instant};
 use anabranch_spec::{Correlation, Slot};
 use anabranch_stats::joint::Cell;
 
@@ -10,7 +10,7 @@ use crate::{
     model::{Choice, Packet, Supply, Technology},
     models::Models,
     order::PacketOrder,
-    paths::Paths,
+    paths::{Ends, Paths, Replaced},
     report::PathReport,
 };
 
@@ -48,12 +48,13 @@ impl Estimator {
         }
     }
 
-    /// Adds a channel that uses the path between `socket` and `remote`; estimates of that path are kept across channels.
-    pub fn join(&mut self, channel: ChannelId, socket: SocketId, remote: SocketAddr) {
+    /// Adds a channel that uses the path with these ends; estimates of that path, or of one whose place it takes, are kept
+    /// ([`Self::take_replaced`]).
+    pub fn join(&mut self, channel: ChannelId, ends: Ends) {
         if self.order(channel).is_none() {
             self.orders.push((channel, PacketOrder::new()));
         }
-        self.paths.join(channel, socket, remote);
+        self.paths.join(channel, ends);
     }
 
     /// Removes a channel that is over; another one may use its path later.
@@ -61,6 +62,11 @@ impl Estimator {
         self.orders.retain(|&(id, _)| id != channel);
         self.paths.leave(channel);
         self.models.close(channel);
+    }
+
+    /// Paths whose places in the rows became those of others since the last call.
+    pub fn take_replaced(&mut self) -> Vec<Replaced> {
+        self.paths.take_replaced()
     }
 
     fn order(&mut self, channel: ChannelId) -> Option<&mut PacketOrder> {

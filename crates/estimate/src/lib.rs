@@ -23,4 +23,5 @@ pub mod report;
 
 pub use estimator::{Acked, Estimator};
 pub use order::{Outcome, PacketOrder, Settled};
+pub use paths::{Ends, Kept, RECENT_WINDOWS, Replaced};
 pub use report::{PathReport, Promise};

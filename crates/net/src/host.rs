@@ -495,13 +495,7 @@ impl Shared {
                 stats: SocketStats::default(),
             });
             state.sockets_new.push(socket);
-            for (&session, entry) in &state.sessions {
-                for link in links::of_socket(id, local, &entry.remotes) {
-                    if let Ok(mut session) = state.engine.session(session) {
-                        session.add_link(now, link);
-                    }
-                }
-            }
+            state.offer_links(now, id, local);
         });
         Ok(id)
     }
@@ -519,6 +513,25 @@ impl Shared {
         };
         let socket = Socket::bind(id, bind)?;
         self.command(|state, _| state.sockets_new.push(socket));
+        self.set_socket_up(id, true);
+        Ok(())
+    }
+
+    /// Opens a lost socket on another address of its interface: what is known of its paths stays, and addresses that come
+    /// and go do not add up.
+    pub(crate) fn move_socket(&self, id: SocketId, bind: Bind) -> Result<(), StartError> {
+        let socket = Socket::bind(id, bind)?;
+        self.command(|state, now| {
+            let interface = socket.bind.interface.as_deref();
+            let description = state.description(socket.bind.address.ip(), interface);
+            state.engine.describe_socket(id, description);
+            if let Some(entry) = state.sockets.iter_mut().find(|entry| entry.id == id) {
+                entry.bind = socket.bind.clone();
+                entry.local = socket.local;
+            }
+            state.offer_links(now, id, socket.local);
+            state.sockets_new.push(socket);
+        });
         self.set_socket_up(id, true);
         Ok(())
     }

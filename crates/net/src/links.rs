@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use anabranch_base::SocketId;
+use anabranch_base::{Instant, SocketId};
 use anabranch_session::Link;
 
-use crate::state::SocketEntry;
+use crate::state::{SocketEntry, State};
 
 /// Links of one session at most, even with several interfaces on both sides. Each is a separate connection
 /// with its own handshake, so that they are not multiplied without need.
@@ -34,6 +34,21 @@ pub(crate) fn of_socket(id: SocketId, local: SocketAddr, remotes: &[SocketAddr])
     let reachable = remotes.iter().filter(|&&remote| can_reach(local, remote));
     let links = reachable.map(|&remote| Link { socket: id, remote });
     links.take(LINKS_MAX).collect()
+}
+
+impl State {
+    /// Adds the links of a socket to the sessions that this node opened.
+    pub(crate) fn offer_links(&mut self, now: Instant, id: SocketId, local: SocketAddr) {
+        for (&session, entry) in &self.sessions {
+            for link in of_socket(id, local, &entry.remotes) {
+                if let Ok(mut session) = self.engine.session(session)
+                    && !session.add_link(now, link)
+                {
+                    tracing::warn!(%local, remote = %link.remote, "not used: the session has all the links that it may have");
+                }
+            }
+        }
+    }
 }
 
 /// True if packets from `local` may arrive at `remote`.

@@ -295,6 +295,26 @@ impl State {
         description
     }
 
+    /// Socket that had an address of the interface of `bind`, has none now, and can have this one; `None`: there is none, or a
+    /// tariff names one of the addresses.
+    pub(crate) fn vacant_socket(&self, bind: &Bind) -> Option<SocketId> {
+        bind.interface.as_ref()?;
+        let has_tariff = |ip: IpAddr| {
+            let mut accounts = self.accounts.iter();
+            accounts.any(|account| account.tariff.place == Place::Address(ip))
+        };
+        let can_move = |entry: &&SocketEntry| {
+            !entry.is_up
+                && entry.bind.interface == bind.interface
+                && entry.local.is_ipv4() == bind.address.is_ipv4()
+                && !has_tariff(entry.local.ip())
+        };
+        let found = self.sockets.iter().rev().find(can_move);
+        found
+            .filter(|_| !has_tariff(bind.address.ip()))
+            .map(|entry| entry.id)
+    }
+
     /// Notes a command. Returns whether the driver has to be woken for it.
     fn calls_driver(&mut self, priority: WakePriority) -> bool {
         let changes = !self.sockets_new.is_empty() || !self.sockets_dead.is_empty();

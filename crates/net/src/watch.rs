@@ -89,7 +89,12 @@ impl Shared {
         }
         for bind in changes.new {
             tracing::info!(?bind, "new address");
-            if let Err(error) = self.add_socket(bind) {
+            let vacant = self.lock().vacant_socket(&bind);
+            let opened = match vacant {
+                Some(id) => self.move_socket(id, bind),
+                None => self.add_socket(bind).map(drop),
+            };
+            if let Err(error) = opened {
                 tracing::warn!(%error, "address not used");
             }
         }

@@ -30,6 +30,8 @@ pub(crate) struct LinkState {
     backoff: Duration,
     /// The local socket is usable.
     pub up: bool,
+    /// Time since which it is not.
+    down_since: Option<Instant>,
 }
 
 impl LinkState {
@@ -40,7 +42,13 @@ impl LinkState {
             dial_at: Some(now),
             backoff: RETRY_MIN,
             up: true,
+            down_since: None,
         }
+    }
+
+    /// Time since which the link cannot be used; `None` if it can, or has a channel still.
+    pub(crate) fn vacant_since(&self) -> Option<Instant> {
+        self.down_since.filter(|_| self.channel.is_none())
     }
 
     /// True to dial now.
@@ -75,6 +83,10 @@ impl LinkState {
     /// The local socket became usable or unusable.
     pub(crate) fn set_up(&mut self, now: Instant, up: bool) {
         self.up = up;
+        self.down_since = match self.down_since {
+            _ if up => None,
+            known => known.or(Some(now)),
+        };
         if up && self.channel.is_none() {
             self.backoff = RETRY_MIN;
             self.dial_at = Some(now);

@@ -28,7 +28,7 @@ pub(super) const ROWS: usize = 500;
 const DURABLE_ROWS: usize = 300;
 /// Windows for which a forecast is calibrated: the term of a renewable promise.
 const TERM_WINDOWS: usize = 10;
-/// Sets of paths with a forecaster of their own.
+/// Sets of several paths with a forecaster of their own; single paths are as many as a session has.
 const SETS_MAX: usize = 24;
 /// Probability of the promises that a path must have kept to be steady enough for a bound on late packets.
 const STEADY_PROBABILITY: f64 = 0.95;
@@ -184,6 +184,11 @@ fn sum(row: &[Cell], set: ChannelMask) -> Option<Sample> {
     })
 }
 
+/// True if a set has more than one path.
+fn is_several(set: ChannelMask) -> bool {
+    set.iter().nth(1).is_some()
+}
+
 impl Known {
     fn new(set: ChannelMask, rows: Option<&JointWindow>) -> Option<Self> {
         let config = Config {
@@ -278,20 +283,26 @@ impl SampleHistory {
         for partial in &mut self.partial {
             self.row.push(partial.take(self.parts));
         }
-        let Some(rows) = &mut self.rows else {
+        if self.row.iter().all(|cell| *cell == Cell::Missing) {
             return;
-        };
-        if self.row.iter().any(|cell| *cell != Cell::Missing) {
+        }
+        // The capacity of single paths is queried at every admission.
+        for path in 0..self.row.len() {
+            if self.row[path] != Cell::Missing {
+                self.know(ChannelMask::only(path));
+            }
+        }
+        if let Some(rows) = &mut self.rows {
             // The row has a cell for every path, and rates are not negative.
             let _ = rows.push(&self.row);
-            for known in &mut self.sets {
-                if let Some(sample) = sum(&self.row, known.set) {
-                    known.forecaster.observe(sample);
-                }
-            }
-            self.durable.clear();
-            self.allowed.clear();
         }
+        for known in &mut self.sets {
+            if let Some(sample) = sum(&self.row, known.set) {
+                known.forecaster.observe(sample);
+            }
+        }
+        self.durable.clear();
+        self.allowed.clear();
     }
 
     /// Adds space for more paths; the samples of earlier paths are kept.
@@ -307,10 +318,19 @@ impl SampleHistory {
             }
         }
         self.rows = rows;
-        // The capacity of single paths is queried at every admission.
-        for path in 0..count {
-            self.know(ChannelMask::only(path));
+    }
+
+    /// Forgets a path in all windows but the last `keep`: its samples are those of another path from now on.
+    pub(crate) fn forget(&mut self, path: usize, keep: usize) {
+        if let Some(partial) = self.partial.get_mut(path) {
+            *partial = Partial::default();
         }
+        if let Some(rows) = self.rows.as_mut().filter(|rows| path < rows.channels()) {
+            rows.forget(path, keep);
+        }
+        self.sets.retain(|known| !known.set.contains(path));
+        self.durable.clear();
+        self.allowed.clear();
     }
 
     /// The forecaster of a set, created from the rows at the first query.
@@ -319,10 +339,10 @@ impl SampleHistory {
         let at = match self.sets.iter().position(|known| known.set == set) {
             Some(at) => at,
             None => {
-                if self.sets.len() >= SETS_MAX {
-                    // Single paths are always queried again.
+                let several = self.sets.iter().filter(|known| is_several(known.set));
+                if is_several(set) && several.count() >= SETS_MAX {
                     let oldest = (0..self.sets.len())
-                        .filter(|&at| self.sets[at].set.iter().count() > 1)
+                        .filter(|&at| is_several(self.sets[at].set))
                         .min_by_key(|&at| self.sets[at].asked_at)?;
                     self.sets.swap_remove(oldest);
                 }
@@ -539,6 +559,48 @@ fn forecast(forecaster: &Forecaster, probability: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_in_place_of_another_is_judged_by_what_stays() {
+        let window = Duration::from_secs(1);
+        let channels: Vec<_> = (0..2).map(|path| Some(ChannelId(path))).collect();
+        let mut history = SampleHistory::new(window, window);
+        for _ in 0..100 {
+            history.push(&[Cell::Exact(8e6), Cell::Exact(2e6)]);
+        }
+        let both = ChannelMask::only(0).with(1);
+        let holds = |history: &mut SampleHistory, set: ChannelMask| {
+            history.view(&channels).holds(set, 0.9, Term::Renewable)
+        };
+        assert!(holds(&mut history, both).unwrap() > 9e6);
+        history.forget(0, 30);
+        assert!(holds(&mut history, ChannelMask::only(0)).unwrap() > 7e6);
+        history.forget(0, 0);
+        assert_eq!(holds(&mut history, ChannelMask::only(0)), None);
+        // What the other path carried alone is the least that both do.
+        let least = holds(&mut history, both).unwrap();
+        assert!((1.9e6..=2e6).contains(&least), "{least}");
+        // A path of which there is no row yet.
+        history.forget(7, 0);
+    }
+
+    #[test]
+    fn forty_paths_and_more_sets_have_forecasts() {
+        let window = Duration::from_secs(1);
+        let channels: Vec<_> = (0..48).map(|path| Some(ChannelId(path))).collect();
+        let mut history = SampleHistory::new(window, window);
+        for _ in 0..60 {
+            history.push(&[Cell::Exact(1e6); 48]);
+        }
+        for path in 0..48 {
+            let set = ChannelMask::only(path);
+            for set in [set, set.with((path + 1) % 48)] {
+                let found = history.view(&channels).holds(set, 0.9, Term::Renewable);
+                assert!(found.is_some(), "{set:?}");
+            }
+        }
+        assert_eq!(history.sets.len(), 48 + SETS_MAX);
+    }
 
     #[test]
     fn between_levels_a_forecast_is_interpolated_on_the_failure_probability() {

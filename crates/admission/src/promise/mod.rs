@@ -245,6 +245,12 @@ impl Promises {
         self.is_changed |= !self.streams.is_empty();
     }
 
+    /// Notes that the samples of a path are those of another one from now on, of whose capacity the latest `windows` of the
+    /// earlier path still tell something.
+    pub fn on_path_replaced(&mut self, path: usize, windows: usize) {
+        self.history.forget(path, windows);
+    }
+
     /// Notes that `bytes` of the stream were acknowledged.
     pub fn acked(&mut self, stream: StreamId, bytes: u64) {
         if let Some(entry) = self.streams.get_mut(&stream) {

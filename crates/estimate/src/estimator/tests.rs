@@ -1,4 +1,4 @@
-use anabranch_base::{Rate, Seed};
+use anabranch_base::{Rate, Seed, SocketId};
 
 use super::*;
 
@@ -6,8 +6,12 @@ const WINDOW: Duration = Duration::from_millis(200);
 const ONE: ChannelId = ChannelId(1);
 const TWO: ChannelId = ChannelId(2);
 
-fn remote(port: u16) -> SocketAddr {
-    ([192, 0, 2, 1], port).into()
+fn ends(port: u16) -> Ends {
+    Ends {
+        socket: SocketId(0),
+        interface: None,
+        remote: ([192, 0, 2, 1], port).into(),
+    }
 }
 
 /// Sends a container of 1000 bytes every 10 ms on each channel for `seconds`; it arrives as `rate_of` specifies.
@@ -43,8 +47,8 @@ fn acked(number: u64, sent_at: Instant, rtt: Duration) -> Acked {
 
 fn estimator() -> Estimator {
     let mut estimator = Estimator::new(WINDOW);
-    estimator.join(ONE, SocketId(0), remote(1));
-    estimator.join(TWO, SocketId(0), remote(2));
+    estimator.join(ONE, ends(1));
+    estimator.join(TWO, ends(2));
     estimator
 }
 
@@ -113,16 +117,16 @@ fn a_channel_that_returns_finds_what_its_path_learned() {
     run(&mut estimator, 1, 10, |_, _| true);
     estimator.leave(ONE);
     assert!(estimator.report(ONE).is_none());
-    estimator.join(ChannelId(7), SocketId(0), remote(1));
+    estimator.join(ChannelId(7), ends(1));
     assert!(estimator.report(ChannelId(7)).unwrap().samples > 40);
 }
 
 #[test]
 fn a_path_that_joins_while_windows_run_is_measured() {
     let mut estimator = Estimator::new(WINDOW);
-    estimator.join(ONE, SocketId(0), remote(1));
+    estimator.join(ONE, ends(1));
     run(&mut estimator, 1, 2, |_, _| true);
-    estimator.join(TWO, SocketId(0), remote(2));
+    estimator.join(TWO, ends(2));
     run(&mut estimator, 3, 10, |_, _| true);
     let report = estimator.report(TWO).unwrap();
     assert!((49..=51).contains(&report.samples), "{}", report.samples);
@@ -151,7 +155,7 @@ fn a_path_that_joins_leaves_what_is_known_of_the_others() {
     let mut estimator = estimator();
     run_together(&mut estimator, &[ONE, TWO], 0..4_000);
     assert_eq!(estimator.report(ONE).unwrap().shares_with, [TWO]);
-    estimator.join(THREE, SocketId(0), remote(3));
+    estimator.join(THREE, ends(3));
     assert_eq!(estimator.report(ONE).unwrap().shares_with, [TWO]);
     // Less than any response takes.
     run_together(&mut estimator, &[ONE, TWO, THREE], 4_000..5_000);

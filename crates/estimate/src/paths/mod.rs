@@ -4,17 +4,19 @@
 //! |---|---|
 //! | `mod` | windows common to all paths, shared bottlenecks |
 //! | `path` | the estimators of one path |
+//! | `table` | places for paths, and what stays known when addresses change |
 //!
 //! A *path* is a pair of local socket and remote address; a channel that is lost and opened again on the
-//! same path inherits the earlier measurements. Bandwidth is counted in windows of equal length that all
+//! same path inherits the earlier measurements, and so does one on a path that takes its place. Bandwidth is counted in windows of equal length that all
 //! paths share, so that one row of samples was measured at one time [DESIGN §5]. Windows run while
 //! anything is sent; idle time is not measured.
 
 mod path;
+mod table;
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
-use anabranch_base::{ChannelId, Instant, SocketId};
+use anabranch_base::{ChannelId, Instant};
 use anabranch_stats::{
     bottleneck::{Detector, Verdict, detector},
     joint::Cell,
@@ -22,6 +24,9 @@ use anabranch_stats::{
 
 use crate::{order::Settled, report::PathReport};
 use path::{Path, RoundTrip};
+use table::Table;
+
+pub use table::{Ends, Kept, RECENT_WINDOWS, Replaced};
 
 /// After a silence of this many windows, counting starts again.
 const IDLE_WINDOWS: u32 = 2;
@@ -38,7 +43,9 @@ pub(crate) struct Paths {
     /// Time at which the current window ends; `None` while nothing is sent.
     ends_at: Option<Instant>,
     used_at: Instant,
-    paths: Vec<Path>,
+    table: Table,
+    /// Paths replaced since they were taken last.
+    replaced: Vec<Replaced>,
     row: Vec<Cell>,
     detector: Option<Detector>,
     advanced_at: Instant,
@@ -51,7 +58,8 @@ impl Paths {
             window,
             ends_at: None,
             used_at: Instant::EPOCH,
-            paths: Vec::new(),
+            table: Table::default(),
+            replaced: Vec::new(),
             row: Vec::new(),
             detector: None,
             advanced_at: Instant::EPOCH,
@@ -59,25 +67,42 @@ impl Paths {
     }
 
     /// Records that `channel` now uses this path.
-    pub(crate) fn join(&mut self, channel: ChannelId, socket: SocketId, remote: SocketAddr) {
-        let known = self.paths.iter_mut().find(|path| path.is(socket, remote));
-        if let Some(path) = known {
-            path.join(channel);
+    pub(crate) fn join(&mut self, channel: ChannelId, ends: Ends) {
+        let count = self.table.paths.len();
+        let Some((path, kept)) = self.table.place(channel, ends) else {
             return;
+        };
+        if path == count {
+            self.widen();
+        } else if kept < Kept::Everything {
+            self.replace(path, kept);
         }
-        let mut path = Path::new(channel, socket, remote);
-        if let Some(ends_at) = self.ends_at {
+        if kept == Kept::Nothing
+            && let Some(ends_at) = self.ends_at
+        {
             // It missed a part of the current window.
+            let path = &mut self.table.paths[path];
             path.begin(ends_at - self.window, self.window);
             path.ran_dry();
         }
-        self.paths.push(path);
-        self.widen();
+    }
+
+    /// The place of a path is that of another one now, or empty.
+    fn replace(&mut self, path: usize, kept: Kept) {
+        if let Some(detector) = &mut self.detector {
+            let _ = detector.forget(path);
+        }
+        self.replaced.push(Replaced { path, kept });
+    }
+
+    /// Paths that were replaced by others since the last call.
+    pub(crate) fn take_replaced(&mut self) -> Vec<Replaced> {
+        std::mem::take(&mut self.replaced)
     }
 
     /// Extends the shared state by one more path.
     fn widen(&mut self) {
-        let count = self.paths.len();
+        let count = self.table.paths.len();
         match &mut self.detector {
             // Beyond the detector's capacity, the new path is not examined.
             Some(detector) => {
@@ -96,13 +121,11 @@ impl Paths {
 
     /// The channel of each path, in the order of the cells of a row; `None` while a path has none.
     pub(crate) fn channels(&self) -> impl Iterator<Item = Option<ChannelId>> {
-        self.paths.iter().map(Path::channel)
+        self.table.paths.iter().map(Path::channel)
     }
 
     fn index(&self, channel: ChannelId) -> Option<usize> {
-        self.paths
-            .iter()
-            .position(|path| path.channel() == Some(channel))
+        self.table.index(channel)
     }
 
     /// Records that a container of `bytes` was sent on `channel`.
@@ -112,7 +135,7 @@ impl Paths {
         };
         if self.ends_at.is_none() {
             self.ends_at = Some(now + self.window);
-            for path in &mut self.paths {
+            for path in &mut self.table.paths {
                 path.begin(now, self.window);
             }
         }
@@ -133,9 +156,9 @@ impl Paths {
         let Some(index) = self.index(channel) else {
             return;
         };
-        self.paths[index].acked(bytes, sent_at, rtt);
+        self.table.paths[index].acked(bytes, sent_at, rtt);
         if let Some(detector) = &mut self.detector
-            && let Some(youngest) = self.paths[index].youngest(RoundTrip { sent_at, rtt })
+            && let Some(youngest) = self.table.paths[index].youngest(RoundTrip { sent_at, rtt })
         {
             let delay_s = youngest.rtt.as_secs_f64();
             let _ = detector.observe_delay(index, youngest.sent_at, delay_s);
@@ -147,7 +170,7 @@ impl Paths {
         let Some(index) = self.index(channel) else {
             return;
         };
-        self.paths[index].lost();
+        self.table.paths[index].lost();
         if let Some(detector) = &mut self.detector {
             let _ = detector.observe_loss(index);
         }
@@ -156,21 +179,21 @@ impl Paths {
     /// Takes packets in the order of sending into the loss statistics.
     pub(crate) fn settle(&mut self, channel: ChannelId, settled: &[Settled]) {
         if let Some(index) = self.index(channel) {
-            self.paths[index].settle(settled);
+            self.table.paths[index].settle(settled);
         }
     }
 
     /// Records that `channel` had capacity and there was nothing to send.
     pub(crate) fn ran_dry(&mut self, channel: ChannelId) {
         if let Some(index) = self.index(channel) {
-            self.paths[index].ran_dry();
+            self.table.paths[index].ran_dry();
         }
     }
 
     /// Records that the channel is over; another one may use its path later.
     pub(crate) fn leave(&mut self, channel: ChannelId) {
-        if let Some(index) = self.index(channel) {
-            self.paths[index].leave();
+        if let Some(emptied) = self.table.leave(channel) {
+            self.replace(emptied, Kept::Nothing);
         }
     }
 
@@ -197,7 +220,7 @@ impl Paths {
 
     fn end_window(&mut self, now: Instant) {
         self.row.clear();
-        for path in &mut self.paths {
+        for path in &mut self.table.paths {
             self.row.push(path.end_window(now));
         }
     }
@@ -215,15 +238,15 @@ impl Paths {
     /// State of the path of `channel`; `None` before anything was measured.
     pub(crate) fn report(&mut self, channel: ChannelId) -> Option<PathReport> {
         let index = self.index(channel)?;
-        let mut report = self.paths[index].report(self.window)?;
+        let mut report = self.table.paths[index].report(self.window)?;
         if let Some(detector) = &self.detector {
             // Each pair by its own evidence: if sharing were transitive, one error would cause several.
             let shares = |other: usize| {
                 other != index && detector.verdict(index, other) == Ok(Verdict::Shared)
             };
-            report.shares_with = (0..self.paths.len())
+            report.shares_with = (0..self.table.paths.len())
                 .filter(|&other| shares(other))
-                .filter_map(|other| self.paths[other].channel())
+                .filter_map(|other| self.table.paths[other].channel())
                 .collect();
         }
         Some(report)

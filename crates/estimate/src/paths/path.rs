@@ -1,8 +1,8 @@
 //! Estimators of one path.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
-use anabranch_base::{ChannelId, Instant, Rate, SocketId};
+use anabranch_base::{ChannelId, Instant, Rate};
 use anabranch_stats::{
     bandwidth::{Sampler, Survival},
     forecast::{Config, Forecaster},
@@ -11,6 +11,7 @@ use anabranch_stats::{
     rtt::{ConditionalRtt, conditional},
 };
 
+use super::table::Ends;
 use crate::order::Settled;
 use crate::report::{PathReport, Promise};
 
@@ -33,9 +34,10 @@ pub(super) struct RoundTrip {
 /// Key: session, local socket, remote address.
 #[derive(Debug)]
 pub(super) struct Path {
-    socket: SocketId,
-    remote: SocketAddr,
+    pub(super) ends: Ends,
     channel: Option<ChannelId>,
+    /// Rank among the channels that left, while it has none.
+    pub(super) left: u64,
     /// Sampler that runs while anything is sent on any path of the session.
     sampler: Option<Sampler>,
     /// True if a packet was sent or acknowledged in the current window, or should have been.
@@ -92,11 +94,11 @@ impl Estimators {
 }
 
 impl Path {
-    pub(super) fn new(channel: ChannelId, socket: SocketId, remote: SocketAddr) -> Self {
+    pub(super) fn new(channel: ChannelId, ends: Ends) -> Self {
         Self {
-            socket,
-            remote,
+            ends,
             channel: Some(channel),
+            left: 0,
             sampler: None,
             is_used: false,
             youngest: None,
@@ -104,22 +106,60 @@ impl Path {
         }
     }
 
-    pub(super) fn is(&self, socket: SocketId, remote: SocketAddr) -> bool {
-        self.socket == socket && self.remote == remote
-    }
-
     pub(super) fn channel(&self) -> Option<ChannelId> {
         self.channel
     }
 
-    pub(super) fn join(&mut self, channel: ChannelId) {
+    /// Windows measured.
+    pub(super) fn samples(&self) -> u64 {
+        let estimators = self.estimators.as_ref();
+        estimators.map_or(0, |estimators| estimators.samples)
+    }
+
+    pub(super) fn is_measured(&self) -> bool {
+        self.samples() > 0
+    }
+
+    /// The path has a channel again, perhaps from another address.
+    pub(super) fn join(&mut self, channel: ChannelId, ends: Ends) {
+        self.ends = ends;
         self.channel = Some(channel);
         // Part of the current window was not measured.
         self.ran_dry();
     }
 
-    pub(super) fn leave(&mut self) {
+    /// Another path of the same interface takes over: round trips and losses are not those of this one.
+    pub(super) fn continue_at(&mut self, channel: ChannelId, ends: Ends) {
+        if let Some(before) = self.estimators.take() {
+            let before = *before;
+            self.estimators = Estimators::new().map(|fresh| {
+                Box::new(Estimators {
+                    distribution: before.distribution,
+                    is_fresh: before.is_fresh,
+                    fastest: before.fastest,
+                    censored: before.censored,
+                    samples: before.samples,
+                    forecaster: before.forecaster,
+                    ..*fresh
+                })
+            });
+        }
+        self.youngest = None;
+        self.join(channel, ends);
+    }
+
+    pub(super) fn leave(&mut self, rank: u64) {
         self.channel = None;
+        self.left = rank;
+        self.ran_dry();
+    }
+
+    /// Forgets everything but the ends, which no channel uses any more.
+    pub(super) fn clear(&mut self) {
+        self.channel = None;
+        self.left = 0;
+        self.youngest = None;
+        self.estimators = None;
         self.ran_dry();
     }
 

@@ -32,6 +32,8 @@ struct Watched {
     arrived: Arc<AtomicU64>,
     /// Local addresses of the sender's channels that carry data, as the last octet of their subnet.
     active: Arc<AtomicU64>,
+    /// Sockets that the sender has or remembers.
+    sockets: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,
     /// The receiver has read everything to the end.
     is_read: Arc<AtomicBool>,
@@ -128,6 +130,8 @@ async fn send_until_over(host: Host, addresses: Vec<SocketAddr>, watched: Watche
         watched
             .active
             .store(active_paths(&host, &session), Ordering::Relaxed);
+        let sockets = host.sockets().len() as u64;
+        watched.sockets.store(sockets, Ordering::Relaxed);
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     stream.finish().unwrap();
@@ -192,6 +196,25 @@ fn a_channel_follows_its_address_away_and_back() {
         watched.goes_on("data over path 2");
         b.ip("address add 10.91.1.2/24 dev eth1");
         watched.paths(&[1, 2], "path 1 again after the peer's address came back");
+    });
+}
+
+/// A modem that gets another address each time that it connects: no address is new for ever.
+#[test]
+fn an_interface_whose_address_changes_keeps_its_socket() {
+    let Some([a, b]) = two_cables() else { return };
+    session(&a, &b, |watched| {
+        let mut address = "10.91.2.1/24".to_owned();
+        for number in 0..40 {
+            watched.paths(&[1, 2], &format!("both paths before change {number}"));
+            a.ip(&format!("address del {address} dev eth2"));
+            watched.paths(&[1], &format!("path 1 alone in change {number}"));
+            address = format!("10.91.2.{}/24", 10 + number);
+            a.ip(&format!("address add {address} dev eth2"));
+        }
+        watched.paths(&[1, 2], "both paths after all changes");
+        watched.goes_on("data over both");
+        assert_eq!(watched.sockets.load(Ordering::Relaxed), 2);
     });
 }
 

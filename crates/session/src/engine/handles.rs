@@ -84,12 +84,21 @@ impl<'e> SessionMut<'e> {
         }
     }
 
-    /// Opens one more channel for a session of ours, now and whenever it is lost.
-    pub fn add_link(&mut self, now: Instant, link: Link) {
+    /// Opens one more channel for a session of ours, now and whenever it is lost. A session has 32 links at most: a new one
+    /// takes the place of the one whose local socket has been down for longest. Returns false if all of them can be used.
+    pub fn add_link(&mut self, now: Instant, link: Link) -> bool {
         let is_spent = self.engine.quotas.is_spent(link.socket);
         let links = &mut self.state().channels.links;
-        if links.iter().any(|known| known.link == link) || links.len() >= CHANNELS_MAX {
-            return;
+        if links.iter().any(|known| known.link == link) {
+            return true;
+        }
+        if links.len() >= CHANNELS_MAX {
+            let vacant = links.iter().enumerate();
+            let vacant = vacant.filter_map(|(index, link)| Some((link.vacant_since()?, index)));
+            let Some((_, oldest)) = vacant.min() else {
+                return false;
+            };
+            links.remove(oldest);
         }
         let mut new = LinkState::new(now, link);
         if is_spent {
@@ -97,6 +106,7 @@ impl<'e> SessionMut<'e> {
         }
         links.push(new);
         self.engine.dial(now, self.id);
+        true
     }
 
     /// Closes the channel of a link and does not dial it again.

@@ -1,5 +1,7 @@
 //! Events carried from channels to sessions and back.
 
+use std::time::Duration;
+
 use anabranch_base::{ChannelId, Instant, NodeId, SessionId};
 use anabranch_channel::{self as channel, Access, CloseReason};
 use bytes::Bytes;
@@ -17,6 +19,9 @@ use crate::{
     token::Token,
     wire::{self, Control, Frame, Reader, frame::TOKEN_BYTES},
 };
+
+/// A channel on which nothing has arrived for so long may be closed in favour of a new one.
+const SILENT_FOR: Duration = Duration::from_secs(1);
 
 impl Engine {
     /// Passes the events of a channel to its session.
@@ -134,8 +139,8 @@ impl Engine {
         let Some(session) = self.sessions.get_mut(&session_id) else {
             return;
         };
-        session.on_connected(id, (socket, remote), false);
         session.describe_channel(id, self.descriptions.get(&socket).cloned());
+        session.on_connected(id, (socket, remote), false);
         self.settle_initial_channel(now, session_id);
         self.events.push_back(Event::Session {
             session: session_id,
@@ -242,7 +247,6 @@ impl Engine {
         let session_id = if let Some(known) = known {
             let state = &self.sessions[&known];
             let belongs = state.peer == peer
-                && state.channels.states.len() < CHANNELS_MAX
                 && state
                     .establishment
                     .token
@@ -250,6 +254,10 @@ impl Engine {
                     .is_some_and(|token| token.accepts(channel, &proof));
             if !belongs {
                 return Err(ProtocolError::Rule("a join with a wrong token"));
+            }
+            if !self.make_space(now, known) {
+                self.close_unknown(now, id, CODE_BUSY, "too many channels of this session");
+                return Ok(None);
             }
             known
         } else if let Some(token) =
@@ -295,8 +303,8 @@ impl Engine {
         }
         if let Some(state) = self.sessions.get_mut(&session_id) {
             state.add_channel(now, id);
-            state.on_connected(id, (socket, remote), true);
             state.describe_channel(id, self.descriptions.get(&socket).cloned());
+            state.on_connected(id, (socket, remote), true);
         }
         self.events.push_back(Event::Session {
             session: session_id,
@@ -307,6 +315,22 @@ impl Engine {
             },
         });
         Ok(Some(session_id))
+    }
+
+    /// True if a session can have one more channel. If it has as many as it may, the one on which nothing has arrived for longest
+    /// is closed: a peer whose address changed cannot close those on its earlier addresses.
+    fn make_space(&mut self, now: Instant, session: SessionId) -> bool {
+        let channels = &self.sessions[&session].channels.states;
+        if channels.len() < CHANNELS_MAX {
+            return true;
+        }
+        let received_at = |id: ChannelId| Some((self.endpoint.peek(id)?.received_at(), id));
+        let oldest = channels.iter().filter_map(|state| received_at(state.id));
+        let silent = oldest.min().filter(|(at, _)| now.since(*at) >= SILENT_FOR);
+        if let Some((_, id)) = silent {
+            self.close_channel(now, id);
+        }
+        silent.is_some()
     }
 
     /// Takes the `Closed` event of a channel that was just closed.

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, Rate, SocketId};
 use anabranch_channel::{Endpoint, QueueGoal};
-use anabranch_estimate::Estimator;
+use anabranch_estimate::{Ends, Estimator};
 
 use super::{coupling::Couplings, latency::Traffic};
 use anabranch_metering::{Marginal, Quotas};
@@ -194,7 +194,15 @@ impl Channels {
 
     /// Measures the path of a channel from now on.
     pub(super) fn measure(&mut self, id: ChannelId, socket: SocketId, remote: SocketAddr) {
-        self.estimator.join(id, socket, remote);
+        let interface = self
+            .get(id)
+            .and_then(|state| state.description.name.clone());
+        let ends = Ends {
+            socket,
+            interface,
+            remote,
+        };
+        self.estimator.join(id, ends);
     }
 
     /// Channel of each measured path, in the order of the measurements.

@@ -204,6 +204,15 @@ impl Session {
     /// Measures the path of a channel from now on.
     pub(crate) fn measure(&mut self, id: ChannelId, socket: SocketId, remote: SocketAddr) {
         self.channels.measure(id, socket, remote);
+        self.on_paths_changed();
+    }
+
+    /// Notes that a path has another channel, or none, or that its place is that of another path now.
+    fn on_paths_changed(&mut self) {
+        for replaced in self.channels.estimator.take_replaced() {
+            let windows = replaced.windows_kept();
+            self.promises.on_path_replaced(replaced.path, windows);
+        }
         self.promises.on_channels_changed();
     }
 
@@ -263,7 +272,7 @@ impl Session {
     /// Handles the end of a channel; all outcomes of its packets are known.
     pub(crate) fn on_channel_closed(&mut self, now: Instant, id: ChannelId) {
         self.channels.on_closed(now, id);
-        self.promises.on_channels_changed();
+        self.on_paths_changed();
         self.pump.is_due = true;
     }
 

@@ -258,6 +258,21 @@ impl CoherenceMatrix {
         Ok(())
     }
 
+    /// Forgets one channel, which from now on stands for another path. What is known of the others stays.
+    ///
+    /// # Panics
+    /// There is no such channel.
+    pub fn forget(&mut self, channel: usize) {
+        let channels = self.channels.len();
+        self.channels[channel] = Channel::new(self.config.memory_lags);
+        let width = 2 * self.config.lag_max + 1;
+        for other in (0..channels).filter(|&other| other != channel) {
+            let at = pair_index(channels, other.min(channel), other.max(channel)) * width;
+            self.products[at..at + width].fill(0.0);
+            self.weights[at..at + width].fill(0.0);
+        }
+    }
+
     /// Standard deviation of what is compared of a channel's delay, before it is scaled; 0 before the
     /// first bin.
     ///

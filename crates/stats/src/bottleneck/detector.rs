@@ -246,6 +246,26 @@ impl Detector {
         Ok(())
     }
 
+    /// Forgets one channel, which from now on stands for another path. What is known of the others stays.
+    ///
+    /// # Errors
+    /// No such channel.
+    pub fn forget(&mut self, channel: usize) -> Result<(), EstimateError> {
+        self.check(channel)?;
+        let channels = self.config.channels;
+        self.flows[channel] = FlowStats::new(self.config.parameters)?;
+        self.matrix.forget(channel);
+        self.first_bin[channel] = None;
+        for row in self.open.chunks_mut(channels) {
+            row[channel] = Bin::default();
+        }
+        for other in (0..channels).filter(|&other| other != channel) {
+            let pair = self.pair(channel, other)?;
+            self.pairs[pair] = Pair::default();
+        }
+        Ok(())
+    }
+
     /// Takes the delay of a packet of `channel` that was sent at `sent`.
     ///
     /// A packet further ahead than the horizon closes the oldest bins; one older than the last closed

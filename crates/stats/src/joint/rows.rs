@@ -92,6 +92,19 @@ impl JointWindow {
         Ok(())
     }
 
+    /// Forgets what was measured of one channel in all rows but the last `keep`. O(rows).
+    ///
+    /// # Panics
+    /// There is no such channel.
+    pub fn forget(&mut self, channel: usize, keep: usize) {
+        assert!(channel < self.channels, "the channel has a column");
+        let oldest = (self.next + self.capacity - self.rows) % self.capacity;
+        for offset in 0..self.rows.saturating_sub(keep) {
+            let row = (oldest + offset) % self.capacity;
+            self.cells[row * self.channels + channel] = Cell::Missing;
+        }
+    }
+
     /// Rows in the window.
     pub fn rows(&self) -> usize {
         self.rows
@@ -304,6 +317,28 @@ mod tests {
         let mut window = JointWindow::new(2, rows.len().max(1)).unwrap();
         rows.iter().for_each(|row| window.push(row).unwrap());
         window
+    }
+
+    #[test]
+    fn a_forgotten_channel_leaves_its_latest_samples() {
+        let mut window = JointWindow::new(2, 4).unwrap();
+        for number in 0..6 {
+            let cell = Cell::Exact(f64::from(number));
+            window.push(&[cell, cell]).unwrap();
+        }
+        window.forget(1, 3);
+        let exact = Cell::Exact;
+        let expected = [
+            [exact(2.0), Cell::Missing],
+            [exact(3.0), exact(3.0)],
+            [exact(4.0), exact(4.0)],
+            [exact(5.0), exact(5.0)],
+        ];
+        assert!(window.iter().eq(expected.iter().map(|row| &row[..])));
+        window.forget(1, 9);
+        assert!(window.iter().eq(expected.iter().map(|row| &row[..])));
+        window.forget(0, 0);
+        assert!(window.iter().all(|row| row[0] == Cell::Missing));
     }
 
     /// Two channels that never dip together, and the same two dipping together: equal single quantiles,

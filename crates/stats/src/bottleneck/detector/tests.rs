@@ -126,6 +126,34 @@ fn one_more_channel_changes_nothing_for_the_others() {
     assert_eq!(wide.verdict(0, 4).unwrap(), Verdict::Shared);
 }
 
+#[test]
+fn a_forgotten_channel_starts_anew_and_the_others_do_not() {
+    let mut detector = Detector::new(Config::new(4)).unwrap();
+    run(&mut detector, 0, 60_000, true);
+    let mut forgetful = detector.clone();
+    forgetful.forget(1).unwrap();
+    assert!(forgetful.forget(4).is_err());
+    for other in [0, 2, 3] {
+        assert_eq!(forgetful.verdict(1, other).unwrap(), Verdict::Unknown);
+        assert!(
+            forgetful.coherence(1, other).is_err(),
+            "nothing was measured"
+        );
+    }
+    assert!(forgetful.summary(1).is_err());
+    run(&mut detector, 60_000, 61_000, true);
+    run(&mut forgetful, 60_000, 61_000, true);
+    assert_eq!(forgetful.verdict(0, 1).unwrap(), Verdict::Unknown);
+    for (first, second) in [(0, 2), (0, 3), (2, 3)] {
+        assert_eq!(
+            forgetful.coherence(first, second).unwrap(),
+            detector.coherence(first, second).unwrap()
+        );
+    }
+    run(&mut forgetful, 61_000, 120_000, true);
+    assert_eq!(forgetful.verdict(0, 1).unwrap(), Verdict::Shared);
+}
+
 /// Two separate queues that were filled once at the same time, as by a session that starts.
 #[test]
 fn one_moment_does_not_make_the_answer() {
