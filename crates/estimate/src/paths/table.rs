@@ -24,6 +24,9 @@ const PATHS_MAX: usize = 48;
 /// Windows kept of a path that continues as another one of the same interface.
 pub const RECENT_WINDOWS: usize = 60;
 
+/// A path with less than one in so many of another's windows is hardly known beside it.
+const HARDLY: u64 = 4;
+
 /// Ends of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ends {
@@ -107,10 +110,12 @@ impl Table {
             paths.filter(|(_, path)| path.channel().is_none())
         };
         // A channel may still be open when the next one on the same path is.
-        let same = self
-            .paths
-            .iter()
-            .position(|path| path.ends.socket == ends.socket && path.ends.remote == ends.remote);
+        let is_same =
+            |path: &Path| path.ends.socket == ends.socket && path.ends.remote == ends.remote;
+        let same = self.paths.iter().enumerate();
+        let same = same.filter(|(_, path)| is_same(path));
+        let same = same.max_by_key(|(_, path)| path.samples());
+        let same = same.map(|(index, _)| index);
         let like = vacant()
             .map(|(index, path)| (path.ends.shared_with(&ends), path.left, index))
             .max()
@@ -144,7 +149,8 @@ impl Table {
         leaving.leave(self.left);
         let (ends, known) = (leaving.ends.clone(), leaving.samples());
         let heirs = self.paths.iter().enumerate();
-        let heirs = heirs.filter(|(_, path)| path.channel().is_some() && path.samples() < known);
+        let heirs =
+            heirs.filter(|(_, path)| path.channel().is_some() && HARDLY * path.samples() < known);
         let of_interface = heirs.filter(|(_, path)| {
             path.ends.interface.is_some() && path.ends.shared_with(&ends) == Kept::Everything
         });

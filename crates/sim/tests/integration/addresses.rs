@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use anabranch_base::Instant;
-use anabranch_sim::{
-    World,
-    apps::{Load, Receiver, Sender},
-};
+use anabranch_sim::apps::{Load, Receiver, Sender};
 
 use crate::common::{link, world};
 
