@@ -29,7 +29,7 @@ pub(crate) struct Flags {
     /// Term of a renewable promise, from one window to '10 s' [default: 10 s].
     #[arg(long, value_name = "DURATION")]
     term: Option<String>,
-    /// Grade of the promise: durable (until the stream closes), renewable (for a term, then renewed), or best, the
+    /// Grade of the promise: durable (until the stream closes, or a warning has stood for a minute), renewable (for a term, then renewed), or best, the
     /// better of the two that is available [default: best].
     #[arg(long, value_name = "GRADE")]
     grade: Option<String>,

@@ -6,7 +6,7 @@ use crate::mapping::{Offer, Placement, Term};
 use anabranch_base::{ChannelId, Instant, Rate, StreamId};
 use anabranch_spec::Guarantee;
 
-use super::{Channels, history::ROWS};
+use super::{Channels, PROMISED_MAX, history::ROWS};
 
 /// A promise.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,12 +102,17 @@ pub enum Reason {
     },
     /// This stream, which has a promise, would lose it.
     Displaces(StreamId),
+    /// As many streams of the session as may have a promise, or wait for one ([`PROMISED_MAX`](super::PROMISED_MAX)).
+    TooMany,
 }
 
 impl Reason {
     /// True if it may change with time.
     pub(super) fn may_pass(&self) -> bool {
-        !matches!(self, Self::NoGuarantee | Self::TooSure { .. })
+        !matches!(
+            self,
+            Self::NoGuarantee | Self::TooSure { .. } | Self::TooMany
+        )
     }
 }
 
@@ -209,6 +214,11 @@ impl fmt::Display for Reason {
             Self::Displaces(stream) => {
                 write!(f, "{stream}, which has a promise, would lose it")
             }
+            Self::TooMany => write!(
+                f,
+                "{PROMISED_MAX} streams of the session have a promise or wait for one, which is the most; close some, or open this \
+                 one without a guarantee"
+            ),
         }
     }
 }

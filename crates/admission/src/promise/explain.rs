@@ -6,7 +6,7 @@ use anabranch_spec::Guarantee;
 
 use super::{
     Channels,
-    stream::{Account, Note, Promised, State},
+    stream::{Account, Note, Promised},
 };
 
 /// The state of one stream's promise, and the decisions that led to it.
@@ -20,7 +20,8 @@ pub struct Explanation {
     pub wanted: Option<Guarantee>,
     /// The grade of the promise in force; `None`: there is none.
     pub term: Option<Term>,
-    /// Time at which a renewable promise lapses unless it is renewed.
+    /// Time at which the promise lapses: unless a renewable one is renewed, or a durable one can be kept again, of which its owner
+    /// was warned.
     pub until: Option<Instant>,
     /// True if its owner was warned and the reason persists.
     pub is_warned: bool,
@@ -43,13 +44,6 @@ impl Explanation {
         channels: Channels<'_>,
         windows_known: usize,
     ) -> Self {
-        let (term, until, is_warned) = match entry.state {
-            State::None => (None, None, false),
-            State::Durable { is_warned } => (Some(Term::Durable), None, is_warned),
-            State::Renewable { until, is_warned } => {
-                (Some(Term::Renewable), Some(until), is_warned)
-            }
-        };
         let share = |&(path, rate): &(usize, f64)| {
             Some((channels.get(path).copied()??, Rate::from_bps(rate as u64)))
         };
@@ -60,9 +54,9 @@ impl Explanation {
                 .wanted
                 .as_ref()
                 .and_then(|spec| spec.guarantee.as_deref().copied()),
-            term,
-            until,
-            is_warned,
+            term: entry.is_in_force().then(|| entry.term()),
+            until: entry.lapses_at(),
+            is_warned: entry.is_warned(),
             rank: entry.rank,
             shares: entry.placement.shares.iter().filter_map(share).collect(),
             account: entry.account,

@@ -13,10 +13,11 @@
 //!
 //! A stream is admitted when it can be mapped together with all existing promises
 //! ([`crate::mapping`]). A *durable* promise is made with a margin on paths that do not drift, and
-//! holds until the stream closes. A *renewable* one holds for its term; two seconds before the end it is
-//! renewed from the forecast at that time, or its owner is notified that it will lapse. Streams of lower probability
-//! yield first, because the others are mapped before them. A stream without a promise in force (it waits, or
-//! lost it) is still served before elastic ones, up to the rate it demanded, after all promised streams.
+//! holds until the stream closes; if it cannot be kept any more, its owner is notified, and a minute later it lapses. A
+//! *renewable* one holds for its term; two seconds before the end it is renewed from the forecast at that time, or its owner is
+//! notified that it will lapse. Streams of lower probability yield first, because the others are mapped before them. A stream
+//! without a promise in force (it waits, or lost it) is still served before elastic ones, up to the rate it demanded, after all
+//! promised streams.
 
 mod answer;
 mod controller;
@@ -47,6 +48,8 @@ pub use self::{
     stream::{Account, Note},
 };
 
+/// Streams of a session that have a promise or wait for one, at most: each window maps them all again.
+pub const PROMISED_MAX: usize = 128;
 /// Time before its end at which a promise is renewed, or its owner notified that it cannot be.
 pub const NOTICE: Duration = Duration::from_secs(2);
 /// Overhead of headers, as a factor of a stream's bytes.
@@ -134,6 +137,7 @@ impl Promises {
         let Some(guarantee) = spec.guarantee.as_deref().copied() else {
             return Err(Refusal::bare(Reason::NoGuarantee));
         };
+        self.has_place(NEW)?;
         self.place(now, NEW, &guarantee, (spec, permitted), channels)
             .map(|(grant, _)| grant)
     }
@@ -149,6 +153,7 @@ impl Promises {
         let Some(guarantee) = spec.guarantee.as_deref().copied() else {
             return Ok(None);
         };
+        self.has_place(stream)?;
         let answer = self.place(now, stream, &guarantee, (spec, permitted), channels);
         let mut entry = Promised::new(guarantee, spec, permitted);
         let notice = match answer {
@@ -182,6 +187,7 @@ impl Promises {
             self.close(stream);
             return Ok(None);
         };
+        self.has_place(stream)?;
         match self.place(now, stream, &guarantee, (spec, permitted), channels) {
             Ok((grant, placements)) => Ok(Some(self.exchange(
                 now,
@@ -208,6 +214,14 @@ impl Promises {
             }
             Err(refusal) => Err(refusal),
         }
+    }
+
+    /// Refuses one stream more than are mapped, even if it would wait.
+    fn has_place(&self, stream: StreamId) -> Result<(), Refusal> {
+        if self.streams.len() < PROMISED_MAX || self.streams.contains_key(&stream) {
+            return Ok(());
+        }
+        Err(Refusal::bare(Reason::TooMany))
     }
 
     /// Gives a stream the promise of `spec`, for which a placement was found.

@@ -12,6 +12,8 @@ use super::{
     own::Own,
 };
 
+/// Time for which a durable promise stays in force that cannot be kept any more, as far as can be foreseen.
+const DURABLE_NOTICE: Duration = Duration::from_secs(60);
 /// Notes kept for an explanation.
 const NOTES_MAX: usize = 16;
 /// A window is kept when this share of the bytes it needs has arrived: the missing part is less than a packet
@@ -24,7 +26,8 @@ pub(crate) enum State {
     /// It waits for one, or has lost it.
     None,
     Durable {
-        is_warned: bool,
+        /// Time since which there has been no placement for it.
+        warned_at: Option<Instant>,
     },
     Renewable {
         until: Instant,
@@ -139,12 +142,13 @@ impl Promised {
     pub(super) fn is_warned(&self) -> bool {
         match self.state {
             State::None => false,
-            State::Durable { is_warned } | State::Renewable { is_warned, .. } => is_warned,
+            State::Durable { warned_at } => warned_at.is_some(),
+            State::Renewable { is_warned, .. } => is_warned,
         }
     }
 
     /// The term of its promise, or else of the one that it demands.
-    fn term(&self) -> Term {
+    pub(super) fn term(&self) -> Term {
         match self.state {
             State::Durable { .. } => Term::Durable,
             State::None if self.guarantee.grade == Grade::Durable => Term::Durable,
@@ -186,7 +190,7 @@ impl Promised {
     pub(super) fn grant(&mut self, now: Instant, term: Term, grant: &Grant) {
         let was = self.state;
         self.state = match term {
-            Term::Durable => State::Durable { is_warned: false },
+            Term::Durable => State::Durable { warned_at: None },
             Term::Renewable => State::Renewable {
                 until: now + self.guarantee.term,
                 is_warned: false,
@@ -215,7 +219,10 @@ impl Promised {
     pub(super) fn warn(&mut self, now: Instant, refusal: &Refusal) {
         match &mut self.state {
             State::None => {}
-            State::Durable { is_warned } | State::Renewable { is_warned, .. } => *is_warned = true,
+            State::Durable { warned_at } => {
+                warned_at.get_or_insert(now);
+            }
+            State::Renewable { is_warned, .. } => *is_warned = true,
         }
         self.note(now, format!("warned: {refusal}"));
     }
@@ -233,8 +240,8 @@ impl Promised {
         let term = self.term();
         match &mut self.state {
             State::None => Some(term),
-            State::Durable { is_warned } => {
-                *is_warned = false;
+            State::Durable { warned_at } => {
+                *warned_at = None;
                 None
             }
             State::Renewable { until, is_warned } => {
@@ -258,9 +265,18 @@ impl Promised {
             }
     }
 
+    /// Time at which the promise is over unless there is a placement for it again.
+    pub(super) fn lapses_at(&self) -> Option<Instant> {
+        match self.state {
+            State::None => None,
+            State::Durable { warned_at } => warned_at.map(|at| at + DURABLE_NOTICE),
+            State::Renewable { until, .. } => Some(until),
+        }
+    }
+
     /// True if a promise that has no placement any more is over now.
     pub(super) fn is_due(&self, now: Instant) -> bool {
-        matches!(self.state, State::Renewable { until, .. } if until <= now)
+        self.lapses_at().is_some_and(|at| at <= now)
     }
 
     /// Ends a window of capacity; if it also ends one of the stream's own windows, that is judged.

@@ -5,7 +5,7 @@ use anabranch_base::{ChannelId, Instant, Rate, StreamId};
 use anabranch_spec::{ChannelMask, Demand, Grade, Guarantee, StreamSpec};
 use anabranch_stats::joint::Cell;
 
-use super::{AdmissionController, Notice, Promises, Reason};
+use super::{AdmissionController, Notice, PROMISED_MAX, Promises, Reason};
 
 const STREAM: StreamId = StreamId(1);
 
@@ -205,6 +205,68 @@ fn a_path_that_falls_is_no_ground_for_a_durable_promise() {
     let wanted = with(guarantee(100, 0.95), Grade::Durable);
     let refusal = controller.admit(&spec(wanted)).unwrap_err();
     assert_eq!(refusal.reason, Reason::Unsteady { windows: 400 });
+}
+
+#[test]
+fn ten_thousand_demands_are_answered_and_most_are_refused() {
+    let mut controller = known(60, 4e6);
+    let small = spec(guarantee(10, 0.9).waiting());
+    let mut refused = 0;
+    for number in 0..10_000 {
+        if let Err(refusal) = controller.open(StreamId(number), &small) {
+            assert_eq!(refusal.reason, Reason::TooMany);
+            refused += 1;
+        }
+    }
+    assert_eq!(refused, 10_000 - PROMISED_MAX);
+    let refusal = controller.admit(&small).expect_err("there is no place");
+    assert!(refusal.to_string().contains("128 streams"), "{refusal}");
+    // A demand is changed within its place, and a stream that closes leaves one.
+    assert!(
+        controller
+            .change(StreamId(5), &spec(guarantee(20, 0.9)))
+            .is_ok()
+    );
+    controller.close(StreamId(6));
+    assert!(controller.open(StreamId(10_001), &small).is_ok());
+}
+
+/// A durable promise on a path that falls for good is in force for a minute after the warning, and then waits.
+#[test]
+fn a_durable_promise_lapses_when_a_warning_stands() {
+    let durable = spec(with(guarantee(2_000, 0.9), Grade::Durable).waiting());
+    let opened = |recovers_after: usize| {
+        let mut controller = known(320, 4e6);
+        let grant = controller.open(STREAM, &durable).expect("it waits");
+        assert_eq!(grant.map(|grant| grant.term), Some(Term::Durable));
+        let mut warned_at = None;
+        let mut lapsed_after = Vec::new();
+        for window in 0..400 {
+            let bps = if window < recovers_after { 5e5 } else { 4e6 };
+            for notice in controller.end_window(&[bps], |_| bps < 2e6) {
+                match notice {
+                    Notice::Warned(..) => warned_at = warned_at.or(Some(window)),
+                    Notice::Withdrawn(..) => {
+                        lapsed_after.push(window - warned_at.expect("warned before"));
+                    }
+                    Notice::Promised(..) => {}
+                }
+            }
+        }
+        let explained = controller.explain(STREAM).expect("it asked");
+        (warned_at.expect("the path fell"), lapsed_after, explained)
+    };
+    let (warned_at, lapsed_after, explained) = opened(400);
+    assert!(warned_at < 100, "{warned_at}");
+    assert_eq!((lapsed_after, explained.term), (vec![60], None));
+    assert_eq!((explained.until, explained.is_warned), (None, false));
+    // If the path recovers soon enough, the promise stays.
+    let (_, lapsed_after, explained) = opened(warned_at + 3);
+    assert_eq!(
+        (lapsed_after, explained.term),
+        (vec![], Some(Term::Durable))
+    );
+    assert!(!explained.is_warned);
 }
 
 #[test]

@@ -155,6 +155,7 @@ pub enum ReasonBody {
     Displaces {
         stream: u64,
     },
+    TooMany,
 }
 
 impl RefusalBody {
@@ -189,6 +190,7 @@ impl RefusalBody {
                 probability: *probability,
             },
             Reason::Displaces(stream) => ReasonBody::Displaces { stream: stream.0 },
+            Reason::TooMany => ReasonBody::TooMany,
             // A reason of a later version gets a place here with it.
             _ => ReasonBody::NoGuarantee,
         };
@@ -242,6 +244,7 @@ impl RefusalBody {
                 probability,
             },
             ReasonBody::Displaces { stream } => Reason::Displaces(StreamId(stream)),
+            ReasonBody::TooMany => Reason::TooMany,
         };
         let offer = &self.offer;
         let reduction = offer.reduce_stream.map(|stream| Reduction {
@@ -377,6 +380,7 @@ mod tests {
                 probability: None,
             },
             Reason::Displaces(StreamId(6)),
+            Reason::TooMany,
         ];
         for reason in reasons {
             let refusal = Refusal {
