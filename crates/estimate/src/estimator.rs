@@ -123,6 +123,11 @@ impl Estimator {
         self.paths.ran_dry(channel);
     }
 
+    /// Records that data waits which no path takes: that they carry nothing is measured, too.
+    pub fn waits(&mut self, now: Instant) {
+        self.paths.measure(now);
+    }
+
     /// Time at which [`Self::advance`] is due; `None` while nothing is sent.
     pub fn due(&self) -> Option<Instant> {
         self.paths.due()

@@ -9,7 +9,7 @@
 //! A *path* is a pair of local socket and remote address; a channel that is lost and opened again on the
 //! same path inherits the earlier measurements, and so does one on a path that takes its place. Bandwidth is counted in windows of equal length that all
 //! paths share, so that one row of samples was measured at one time [DESIGN §5]. Windows run while
-//! anything is sent; idle time is not measured.
+//! anything is sent, or waits for a path; idle time is not measured.
 
 mod path;
 mod table;
@@ -30,6 +30,8 @@ pub use table::{Ends, Kept, RECENT_WINDOWS, Replaced};
 
 /// After a silence of this many windows, counting starts again.
 const IDLE_WINDOWS: u32 = 2;
+/// A host that evaluates windows so much later was suspended, or its clock jumped.
+const STALLED: Duration = Duration::from_secs(2);
 /// Noise that delayed acknowledgements (4 ms at most, unless configured) leave in the mean round-trip time
 /// of a few packets: its deviation is 0.5 ms.
 const NOISE: Duration = Duration::from_millis(1);
@@ -133,6 +135,14 @@ impl Paths {
         let Some(index) = self.index(channel) else {
             return;
         };
+        self.measure(now);
+        if let Some(detector) = &mut self.detector {
+            let _ = detector.observe_sent(index, now, u32::try_from(bytes).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// Measures the current window, even if nothing is sent in it: data waits, and no path takes it.
+    pub(crate) fn measure(&mut self, now: Instant) {
         if self.ends_at.is_none() {
             self.ends_at = Some(now + self.window);
             for path in &mut self.table.paths {
@@ -140,9 +150,6 @@ impl Paths {
             }
         }
         self.used_at = now;
-        if let Some(detector) = &mut self.detector {
-            let _ = detector.observe_sent(index, now, u32::try_from(bytes).unwrap_or(u32::MAX));
-        }
     }
 
     /// Records that a container of `bytes`, sent at `sent_at`, was acknowledged after `rtt`.
@@ -204,6 +211,10 @@ impl Paths {
 
     /// Evaluates the windows that have ended by `now`, and passes the row of each to `row`.
     pub(crate) fn advance(&mut self, now: Instant, mut row: impl FnMut(&[Cell])) {
+        if self.ends_at.is_some_and(|at| now.since(at) >= STALLED) {
+            // What happened meanwhile was not observed.
+            self.ends_at = None;
+        }
         while let Some(ends_at) = self.ends_at.filter(|&at| at <= now) {
             self.end_window(ends_at);
             row(&self.row);

@@ -5,7 +5,7 @@
 //! engine.session(id)?.stream(stream).send(now, data)?
 //! ```
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use anabranch_base::{ChannelId, Instant, Rate, SessionId, StreamId};
 use anabranch_hose::{Provided, Tally};
@@ -245,6 +245,11 @@ impl<'e> SessionMut<'e> {
     /// The open streams of a session.
     pub fn stream_stats(&mut self) -> Vec<StreamStats> {
         self.state().stream_stats()
+    }
+
+    /// The promises of the session's streams and the demands that wait, with the specifications of the streams.
+    pub fn promises(&mut self) -> Vec<(Arc<StreamSpec>, Explanation)> {
+        self.state().explain_all()
     }
 
     /// Ends a session at once; the peer learns `code` and `reason`. What was not delivered is lost:

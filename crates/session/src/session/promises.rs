@@ -101,7 +101,31 @@ impl Session {
         self.promises.explain(stream, &self.channels.of_paths())
     }
 
+    /// Promised streams, and those that wait for a promise, with their specifications.
+    pub(crate) fn explain_all(&self) -> Vec<(Arc<StreamSpec>, Explanation)> {
+        let channels = self.channels.of_paths();
+        let explained = |stream: StreamId| {
+            let spec = self.streams.send.get(&stream)?.spec.clone();
+            Some((spec, self.promises.explain(stream, &channels)?))
+        };
+        self.promises.streams().filter_map(explained).collect()
+    }
+
+    /// True if data of a promised stream waits, and no channel can carry it. Its windows must not go uncounted.
+    fn is_cut_off(&self) -> bool {
+        let waits = |stream: StreamId| {
+            let send = self.streams.send.get(&stream);
+            send.is_some_and(|send| send.oldest_at().is_some())
+        };
+        !self.promises.is_empty()
+            && self.channels.usable().next().is_none()
+            && self.promises.streams().any(waits)
+    }
+
     pub(super) fn advance_estimates(&mut self, now: Instant, events: &mut VecDeque<Event>) {
+        if self.is_cut_off() {
+            self.channels.estimator.waits(now);
+        }
         let (estimator, promises) = (&mut self.channels.estimator, &mut self.promises);
         let (mut is_over, mut is_part_over) = (false, false);
         estimator.advance(now, |row| {
