@@ -3,7 +3,7 @@
 //! A seed decides everything: paths (one wire, or two with a relay between them), streams in both directions and opened
 //! by both nodes, windows, policy, controller, caps and budgets, other senders on the same wires, a series of faults
 //! (cuts, rate drops, loss, longer delays), readers that pause, streams that are reset or stopped, a node that is
-//! restarted or suspended, and a hostile third node that sends any legal and illegal frame to the responder. Then all
+//! restarted or suspended, streams that demand a promise, and a hostile third node that sends any legal and illegal frame to the responder. Then all
 //! faults are repaired, and every [`Invariant`] is checked, ADU by ADU.
 //!
 //! [`Tamper`] shows that each check can fail: a deliberate fault for each of them.
@@ -108,6 +108,10 @@ pub struct Reach {
     pub budget: f64,
     /// Share of the memory that the process may hold.
     pub memory: f64,
+    /// Share of the highest rate of a path that was promised on it.
+    pub promised: f64,
+    /// Windows of promised streams that were judged.
+    pub windows_judged: u64,
     /// Number of containers that a hostile peer sent.
     pub hostile_containers: u32,
 }
@@ -124,6 +128,8 @@ impl Reach {
             cap: self.cap.max(other.cap),
             budget: self.budget.max(other.budget),
             memory: self.memory.max(other.memory),
+            promised: self.promised.max(other.promised),
+            windows_judged: self.windows_judged.max(other.windows_judged),
             hostile_containers: self.hostile_containers.max(other.hostile_containers),
         }
     }
@@ -144,7 +150,7 @@ pub fn run(seed: u64, options: Options) -> Report {
         world.record();
     }
     let links = lay(&mut world, &plan, &shared, options.tamper);
-    let clear_at = weather::schedule(&mut world, &plan.faults, &plan.neighbours);
+    let clear_at = weather::schedule(&mut world, &plan);
     for upset in &plan.upsets {
         schedule_upset(&mut world, &shared, *upset, &links);
     }
@@ -303,6 +309,8 @@ fn reach(world: &mut World, plan: &Plan, ledger: &Ledger) -> Reach {
         cap: most(|gauges| gauges.cap),
         budget,
         memory: ledger.memory.share,
+        promised: most(|gauges| gauges.promised),
+        windows_judged: ledger.windows_judged,
         hostile_containers: if plan.is_hostile {
             world.app::<Hostile>(HOSTILE).containers()
         } else {

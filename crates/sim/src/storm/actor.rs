@@ -1,6 +1,7 @@
 //! Application of a storm: sends its loads, reads its streams, and records both in the [`Ledger`].
 
 mod meddling;
+mod promises;
 mod receiving;
 mod sending;
 mod watch;
@@ -15,7 +16,7 @@ use std::{
 use anabranch_base::{Instant, NodeId, SessionId, StreamId};
 use anabranch_session::{Event, Link, StreamEvent};
 
-use self::{sending::Outgoing, watch::Watch};
+use self::{promises::Promises, sending::Outgoing, watch::Watch};
 use super::{
     ledger::{AduOutcome, Closed, Flow, Ledger},
     plan::Plan,
@@ -52,6 +53,7 @@ pub(super) struct Actor {
     unread: BTreeSet<StreamId>,
     is_paused: bool,
     watch: Watch,
+    promises: Promises,
     tick_at: Instant,
     pub tampering: Tampering,
 }
@@ -71,6 +73,7 @@ impl Actor {
             unread: BTreeSet::new(),
             is_paused: false,
             watch: Watch::default(),
+            promises: Promises::default(),
             tick_at: Instant::EPOCH,
             tampering,
         }
@@ -111,6 +114,7 @@ impl Actor {
         self.life = self.shared.ledger.borrow_mut().new_life();
         self.session = Some(session);
         self.watch = Watch::default();
+        self.promises = Promises::default();
         let loads = &self.shared.plan.loads[self.side];
         self.outgoing = loads
             .iter()
@@ -195,6 +199,7 @@ impl Actor {
             Event::Writable { stream, .. } => self.on_writable(stream),
             Event::Delivered { stream, .. } => self.on_delivered(stream),
             Event::Stopped { stream, code, .. } => self.on_stopped(stream, code),
+            Event::Promise { stream, event, .. } => self.promises.on_event(stream, &event),
             Event::Stream {
                 stream,
                 event: StreamEvent::Acked { adu, .. },
@@ -273,6 +278,7 @@ fn session_of(event: &Event) -> Option<SessionId> {
         | Event::Finished { session, .. }
         | Event::Remainder { session, .. }
         | Event::Delivered { session, .. }
+        | Event::Promise { session, .. }
         | Event::Reset { session, .. }
         | Event::Stopped { session, .. } => Some(*session),
         _ => None,
@@ -322,6 +328,7 @@ impl App for Actor {
         if self.has_time_passed(now) {
             self.tick_at = now + TICK;
             self.look_closely(context);
+            self.look_at_promises(context);
             self.meddle(context);
         }
     }

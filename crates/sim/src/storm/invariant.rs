@@ -43,6 +43,12 @@ pub enum Invariant {
     Copies,
     /// Capped streams stay within their caps.
     Cap,
+    /// No more is promised on a path than it can carry.
+    Promised,
+    /// The account of a promise agrees with what was acknowledged.
+    PromiseAccount,
+    /// The state of a promise is that of its last event.
+    PromiseState,
     /// A metered path carries no byte beyond its cap.
     Budget,
     /// The network accounts for every packet, and keeps order where it promises to.
@@ -53,7 +59,7 @@ pub enum Invariant {
 
 impl Invariant {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 26] = [
         Self::Intact,
         Self::Once,
         Self::Order,
@@ -74,6 +80,9 @@ impl Invariant {
         Self::StreamWindow,
         Self::Copies,
         Self::Cap,
+        Self::Promised,
+        Self::PromiseAccount,
+        Self::PromiseState,
         Self::Budget,
         Self::Network,
         Self::Memory,

@@ -9,6 +9,8 @@ use std::{
 use anabranch_base::{Instant, SessionId};
 use anabranch_session::{Missing, SessionCloseReason};
 
+use super::invariant::Invariant;
+
 /// One direction of a stream in one life of its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Flow {
@@ -182,6 +184,8 @@ pub(super) struct Gauges {
     pub stream_window: Gauge,
     pub copies: Gauge,
     pub cap: Gauge,
+    /// Rates promised on a path, in bits per second, against the highest that it may have.
+    pub promised: Gauge,
 }
 
 /// All records of a storm.
@@ -196,6 +200,10 @@ pub(super) struct Ledger {
     pub send_buffer_max: [u64; 2],
     /// Bytes held by the process beyond those at the start, against the bound.
     pub memory: Gauge,
+    /// Windows of promised streams that were judged.
+    pub windows_judged: u64,
+    /// Contradictions between the state of a promise and its events or what arrived.
+    pub contradictions: Vec<(Invariant, String)>,
     /// Sessions that the hostile peer had with its victim.
     pub hostile_sessions: u64,
     lives: u32,

@@ -6,13 +6,19 @@ use anabranch_base::{Instant, Random, Rate, Seed};
 use anabranch_link::{
     Config as LinkConfig, Jitter, Loss, Queue, RateSource, Traffic, duplex::Configs, source::Walk,
 };
-use anabranch_session::{Config, Controller, DropOrder, Order, Policy, Priority, StreamSpec};
+use anabranch_session::{
+    Config, Controller, DropOrder, Guarantee, Order, Policy, Priority, StreamSpec,
+};
 
 use super::{adu::ADU_BYTES_MIN, weather};
 use crate::network::Hop;
 
 /// Largest ADU of any load.
 const ADU_BYTES_MAX: usize = 200_000;
+/// Factor by which faults are spread over more time in storms with promises, which need evidence.
+const PROMISED_STRETCH: u32 = 6;
+/// ADUs of a promised load, several a second.
+const PROMISED_ADUS: u64 = 400;
 /// Windows that are small enough to be used up while a reader pauses.
 const STREAM_WINDOWS: [u64; 3] = [256 << 10, 384 << 10, 640 << 10];
 const SESSION_WINDOWS: [u64; 3] = [1 << 20, 5 << 18, 2 << 20];
@@ -81,6 +87,8 @@ pub(super) struct Plan {
     pub loads: [Vec<Load>; 2],
     pub config: Config,
     pub faults: Vec<weather::Fault>,
+    /// Time of the last fault; then everything is repaired.
+    pub weather: Duration,
     /// Cross-traffic by wire and direction, until the faults are repaired.
     pub neighbours: Vec<(Hop, Traffic)>,
     /// Intervals in which each node's application does not read.
@@ -116,6 +124,7 @@ impl Plan {
             loads,
             config,
             faults,
+            weather: weather::WEATHER,
             neighbours,
             pauses: [0, 1].map(|side| any_pauses(&mut seed.stream(&format!("pauses {side}")))),
             upsets,
@@ -123,12 +132,45 @@ impl Plan {
             is_hostile,
             paths,
         };
+        let mut random = seed.stream("promises");
+        if random.chance(0.25) {
+            plan.add_promises(&mut random);
+        }
         let mut random = seed.stream("budget");
         // A restarted node would begin a new account.
         if plan.paths.len() > 1 && !restarts && random.chance(0.4) {
             plan.set_budget(&mut random);
         }
         plan
+    }
+
+    /// Adds promised loads of either node, and spreads the faults over the time in which they send.
+    fn add_promises(&mut self, random: &mut Random) {
+        for side in [0, 0, 1] {
+            if random.chance(0.6) {
+                self.loads[side].push(promised_load(random));
+            }
+        }
+        self.weather *= PROMISED_STRETCH;
+        for fault in &mut self.faults {
+            fault.stretch(PROMISED_STRETCH);
+        }
+    }
+
+    /// The highest rate that a path may ever have in either direction, faults included.
+    pub(super) fn rate_max(&self, path: usize) -> Rate {
+        let of_trunk = |(trunk, wire): (&Configs, usize)| {
+            let own = match &trunk.forward.rate {
+                RateSource::Walk(walk) => walk.base * (1.0 + walk.spread),
+                source => source.mean().unwrap_or_default(),
+            };
+            let faults = self.faults.iter();
+            faults
+                .filter_map(|fault| fault.rate_of(wire))
+                .fold(own, Rate::max)
+        };
+        let trunks = self.paths[path].trunks.iter().zip(self.wires(path));
+        trunks.map(of_trunk).min().unwrap_or_default()
     }
 
     fn set_budget(&mut self, random: &mut Random) {
@@ -372,6 +414,27 @@ fn any_load(random: &mut Random, is_fast: bool) -> Load {
         adus,
         start: Instant::from_millis(random.below(3000)),
         back,
+    }
+}
+
+/// A load that demands a share of its rate, and waits for the promise.
+fn promised_load(random: &mut Random) -> Load {
+    let every = Duration::from_millis(random.between(100, 250));
+    let adu_bytes = random.between(200, 3_000);
+    let rate = Rate::from_bytes_per(adu_bytes, every) * random.uniform(0.3, 0.9);
+    let probability = [0.5, 0.75, 0.9, 0.95][random.below(4) as usize];
+    Load {
+        spec: StreamSpec {
+            notify: true,
+            guarantee: Some(Box::new(Guarantee::rate(rate, probability).waiting())),
+            ..StreamSpec::default()
+        },
+        adu_bytes: adu_bytes as usize,
+        every: Some(every),
+        adus: PROMISED_ADUS,
+        start: Instant::from_millis(random.below(3000)),
+        ending: Ending::Finish,
+        back: None,
     }
 }
 

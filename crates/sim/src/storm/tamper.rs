@@ -55,6 +55,12 @@ pub enum Tamper {
     InflateCopies,
     /// Capped streams send a megabyte more each second.
     InflateRate,
+    /// A hundred times as much is promised.
+    InflatePromise,
+    /// Windows are judged the other way round.
+    MisjudgeWindow,
+    /// The sender is not notified of a promise.
+    SwallowPromise,
     /// A metered path carries twice its cap.
     Overspend,
     /// A packet that no node sent is put on a wire.
@@ -65,7 +71,7 @@ pub enum Tamper {
 
 impl Tamper {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 28] = [
         Self::Corrupt,
         Self::Duplicate,
         Self::Swap,
@@ -88,6 +94,9 @@ impl Tamper {
         Self::InflateStreamHeld,
         Self::InflateCopies,
         Self::InflateRate,
+        Self::InflatePromise,
+        Self::MisjudgeWindow,
+        Self::SwallowPromise,
         Self::Overspend,
         Self::Smuggle,
         Self::Leak,
@@ -116,6 +125,9 @@ impl Tamper {
             Self::InflateStreamHeld => Invariant::StreamWindow,
             Self::InflateCopies => Invariant::Copies,
             Self::InflateRate => Invariant::Cap,
+            Self::InflatePromise => Invariant::Promised,
+            Self::MisjudgeWindow => Invariant::PromiseAccount,
+            Self::SwallowPromise => Invariant::PromiseState,
             Self::Overspend => Invariant::Budget,
             Self::Smuggle => Invariant::Network,
             Self::Leak => Invariant::Memory,
@@ -207,6 +219,7 @@ impl Tampering {
     pub(super) fn of_event(&mut self, event: Event) -> Vec<Event> {
         match event {
             Event::Finished { .. } if self.once(Tamper::SwallowEnd) => Vec::new(),
+            Event::Promise { .. } if self.once(Tamper::SwallowPromise) => Vec::new(),
             Event::Stream {
                 event: StreamEvent::Acked { .. },
                 ..

@@ -9,10 +9,11 @@ use anabranch_link::{
     traffic::{ParetoOnOff, Sizes},
 };
 
+use super::plan::Plan;
 use crate::{network::Hop, world::World};
 
-/// Time of the last fault; then everything is repaired.
-const WEATHER: Duration = Duration::from_secs(12);
+/// Time of the last fault in most storms; then everything is repaired.
+pub(super) const WEATHER: Duration = Duration::from_secs(12);
 
 /// A fault of one wire.
 #[derive(Debug, Clone)]
@@ -29,6 +30,22 @@ enum Kind {
     Rate(u64),
     Loss(f64),
     Delay(u64),
+}
+
+impl Fault {
+    /// Begins so many times later, and lasts so much longer.
+    pub(super) fn stretch(&mut self, times: u32) {
+        self.from *= times;
+        self.to *= times;
+    }
+
+    /// The rate that it gives a wire.
+    pub(super) fn rate_of(&self, wire: usize) -> Option<Rate> {
+        match self.kind {
+            Kind::Rate(kbps) if self.wire == wire => Some(Rate::from_kbps(kbps)),
+            _ => None,
+        }
+    }
 }
 
 /// Draws the faults of a storm.
@@ -82,17 +99,16 @@ pub(super) fn neighbours(random: &mut Random, wires: &[Configs]) -> Vec<(Hop, Tr
     drawn
 }
 
-/// Schedules the faults and the other senders in the world; returns the time at which all faults are repaired.
-pub(super) fn schedule(
-    world: &mut World,
-    faults: &[Fault],
-    neighbours: &[(Hop, Traffic)],
-) -> Instant {
-    for (hop, traffic) in neighbours {
+/// Schedules the faults and the other senders of a plan in the world; returns the time at which all faults are repaired.
+pub(super) fn schedule(world: &mut World, plan: &Plan) -> Instant {
+    let Plan {
+        faults, weather, ..
+    } = plan;
+    for (hop, traffic) in &plan.neighbours {
         let cross = world
             .add_cross_traffic(&[*hop], traffic)
             .expect("a valid plan");
-        world.schedule(WEATHER, move |world| world.stop_cross_traffic(cross));
+        world.schedule(*weather, move |world| world.stop_cross_traffic(cross));
     }
     for fault in faults {
         let (wire, kind) = (fault.wire, fault.kind);
@@ -104,9 +120,9 @@ pub(super) fn schedule(
     let wires: Vec<_> = faults.iter().map(|fault| fault.wire).collect();
     for wire in wires {
         let original = world.wire(wire).duplex.forward.config().clone();
-        world.schedule(WEATHER, move |world| repair(world, wire, &original));
+        world.schedule(*weather, move |world| repair(world, wire, &original));
     }
-    Instant::EPOCH + WEATHER
+    Instant::EPOCH + *weather
 }
 
 fn strike(world: &mut World, wire: usize, kind: Kind) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anabranch_base::{Instant, Rate, StreamId};
-use anabranch_session::{SendError, StreamSpec};
+use anabranch_session::{Guarantee, SendError, StreamSpec};
 
 use super::Actor;
 use crate::{
@@ -79,6 +79,10 @@ impl Outgoing {
 
     pub(super) fn cap(&self) -> Option<Rate> {
         self.spec.cap.filter(|_| !self.flow.is_back)
+    }
+
+    pub(super) fn guarantee(&self) -> Option<&Guarantee> {
+        self.spec.guarantee.as_deref()
     }
 
     pub(super) fn is_open(&self) -> bool {

@@ -19,4 +19,14 @@ pub(super) fn check(ledger: &Ledger, findings: &mut Findings) {
         judge(Invariant::Cap, &whose, gauges.cap);
     }
     judge(Invariant::Memory, "the process", ledger.memory);
+    for (side, gauges) in ledger.gauges.iter().enumerate() {
+        let Gauge { value, bound, .. } = gauges.promised;
+        if value > bound {
+            let words = format!("node {side}: {value} bit/s promised on a path of {bound}");
+            findings.report(Invariant::Promised, words);
+        }
+    }
+    for (invariant, words) in &ledger.contradictions {
+        findings.report(*invariant, words);
+    }
 }
