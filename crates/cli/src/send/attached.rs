@@ -14,7 +14,7 @@ use anabranch::{
 };
 use tokio::{task::JoinSet, time};
 
-use super::{Arguments, account, fresh_notes, sent};
+use super::{Arguments, account, fresh_notes, sent, standstill};
 use crate::{
     attach,
     exit::{Failure, Outcome, note, print_line},
@@ -92,6 +92,10 @@ pub(super) async fn transfer(
 ) -> Outcome {
     let progress = Progress::default();
     let explained = Arc::new(Mutex::new(None));
+    let moved = || {
+        let now = progress.snapshot();
+        (now.bytes_done, now.files_done)
+    };
     let sending = send(attached, arguments, data, source, &progress, &explained);
     let done = if arguments.quiet {
         sending.await?
@@ -99,6 +103,7 @@ pub(super) async fn transfer(
         tokio::select! {
             done = sending => done?,
             () = meter::show_total(&progress) => unreachable!("it is shown until dropped"),
+            () = standstill::watch(moved, note) => unreachable!("it is watched until dropped"),
         }
     };
     if arguments.quiet {

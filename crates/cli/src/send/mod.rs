@@ -1,6 +1,7 @@
 //! `anabranch send`: sends a file, a directory or standard input, from a node of its own or, in `attached`, through a running one.
 
 mod attached;
+mod standstill;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
