@@ -121,6 +121,19 @@ pub struct SessionReport {
     pub promises: Vec<Explanation>,
 }
 
+/// A stream that has a promise, or waits for one.
+#[derive(Clone, Debug)]
+pub struct PromiseReport {
+    /// Its session.
+    pub session: SessionId,
+    /// The peer of the session.
+    pub peer: NodeId,
+    /// Its specification.
+    pub spec: Arc<StreamSpec>,
+    /// State of the promise, and the decisions about it.
+    pub explanation: Explanation,
+}
+
 /// A running node. Clones share it; when the last handle (sessions and streams included) is dropped,
 /// the node closes.
 #[derive(Clone, Debug)]
@@ -348,6 +361,34 @@ impl Host {
             })
         };
         ids.into_iter().filter_map(&mut report).collect()
+    }
+
+    /// The promises of all sessions, and the demands that wait.
+    pub fn promises(&self) -> Vec<PromiseReport> {
+        let mut state = self.inner.shared.lock();
+        let engine = &mut state.engine;
+        let mut reports = Vec::new();
+        for session in engine.session_ids() {
+            let Ok(mut handle) = engine.session(session) else {
+                continue;
+            };
+            let promises = handle.promises();
+            if promises.is_empty() {
+                continue;
+            }
+            let peer = handle.stats().peer;
+            reports.extend(
+                promises
+                    .into_iter()
+                    .map(|(spec, explanation)| PromiseReport {
+                        session,
+                        peer,
+                        spec,
+                        explanation,
+                    }),
+            );
+        }
+        reports
     }
 
     /// The budgets of places with a tariff, and the bytes used of them.

@@ -68,7 +68,7 @@ pub use anabranch_session::LocalDescription;
 pub use anabranch_session::{PromiseEvent, SessionEvent, StreamEvent};
 pub use clock::Clock;
 pub use error::{Closed, ConnectError, StartError, StreamFailure};
-pub use host::{Host, HostConfig, Locals, SessionReport, SocketReport};
+pub use host::{Host, HostConfig, Locals, PromiseReport, SessionReport, SocketReport};
 pub use outgoing::{Field, Outgoing};
 pub use place::{ParsePlaceError, Place};
 pub use session_events::SessionEvents;

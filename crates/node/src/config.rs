@@ -69,6 +69,8 @@ pub struct Layer {
     pub currency: Option<String>,
     /// Usage ledger file.
     pub ledger: Option<PathBuf>,
+    /// File of the record of promises; empty: none.
+    pub promise_record: Option<PathBuf>,
     /// Other nodes, and their rights here.
     pub peer: Option<Vec<PeerLayer>>,
     /// The overlay that the node takes part in.
@@ -154,6 +156,8 @@ pub struct NodeConfig {
     pub receive: Option<PathBuf>,
     /// Cost of sending.
     pub costs: Costs,
+    /// File of the record of promises; `None`: there is none.
+    pub promise_record: Option<PathBuf>,
     /// Descriptions of interfaces.
     pub descriptions: Vec<(Place, LocalDescription)>,
     /// Nodes to keep a session with.
@@ -276,6 +280,7 @@ impl Layer {
             interface: None,
             currency: get("CURRENCY"),
             ledger: get("LEDGER").map(Into::into),
+            promise_record: None,
             peer: None,
             forward: None,
             stream: None,
@@ -317,6 +322,7 @@ impl Layer {
             interface: self.interface.or(below.interface),
             currency: self.currency.or(below.currency),
             ledger: self.ledger.or(below.ledger),
+            promise_record: self.promise_record.or(below.promise_record),
             peer: self.peer.or(below.peer),
             overlay: self.overlay.over(below.overlay),
             forward: self.forward.or(below.forward),
@@ -398,6 +404,11 @@ impl Layer {
             token: self.local_token,
         };
         let local = LocalConfig::resolve(local, &control)?;
+        let promise_record = match self.promise_record {
+            Some(none) if none == PathBuf::new() => None,
+            Some(path) => Some(path),
+            None => default_record(&variable),
+        };
         Ok(NodeConfig {
             local,
             overlay,
@@ -409,6 +420,7 @@ impl Layer {
             receive: self.receive,
             objectives: self.session.objectives,
             costs,
+            promise_record,
             descriptions,
             peers: peers.dialled,
             forwards,
@@ -630,6 +642,14 @@ pub(crate) fn address(key: &str, text: &str) -> Result<SocketAddr, ConfigError> 
 pub(crate) fn node(key: &str, text: &str) -> Result<NodeId, ConfigError> {
     let parsed: Result<NodeId, ParseNodeIdError> = text.parse();
     parsed.map_err(|error| refused(key, text, error.to_string()))
+}
+
+/// Default location of the record of promises: beside the ledger; `None` for a user without a home.
+fn default_record(variable: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    let ledger = default_ledger(variable);
+    ledger
+        .is_absolute()
+        .then(|| ledger.with_file_name("promises"))
 }
 
 #[cfg(test)]

@@ -92,6 +92,7 @@ pub mod objectives;
 pub mod outcome;
 pub mod overlay;
 pub mod pace;
+pub mod record;
 pub mod rights;
 pub mod service;
 mod socket_file;

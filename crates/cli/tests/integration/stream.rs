@@ -233,3 +233,50 @@ fn files_go_through_the_running_node_to_a_peer_that_it_knows() {
         assert!(errors.contains(word), "{errors}");
     }
 }
+
+/// The record of promises has what happened to a stream, and outlives the node.
+#[test]
+fn the_record_of_promises_outlives_the_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (near_port, far_port) = (free_port().port(), free_port().port());
+    let dials = format!("may = []\naddresses = [\"127.0.0.1:{far_port}\"]");
+    let serves = r#"may = ["call", { right = "use-service", services = ["log"] }]"#;
+    let _far = node(folder, 2, far_port, 1, serves);
+    let state = [("XDG_STATE_HOME", folder.to_str().unwrap())];
+    let near = node_with(folder, 1, near_port, 2, &dials, &state);
+    let _log = accept(folder, &["log"]);
+    let history = |more: &[&str]| {
+        let asked = ["explain", "--history", "--control", "1.sock"];
+        let all = [&asked[..], more].concat();
+        let output = anabranch(folder, &all).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(history(&[]).contains("no promise was asked for"));
+    let demand = ["--rate", "1 Mbit/s", "--probability", "95 %", "--wait"];
+    let open = ["stream", "open", "other", "log", "--local", "1.local"];
+    let mut open = anabranch(folder, &[&open[..], &demand].concat())
+        .spawn()
+        .unwrap();
+    let input = open.stdin.take().unwrap();
+    let until = |words: &str| {
+        for _ in 0..300 {
+            if history(&["log"]).contains(words) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        panic!("never '{words}': {}", history(&[]));
+    };
+    until("waits");
+    drop(input);
+    assert!(open.wait().unwrap().success());
+    until("closed");
+    drop(near);
+    let _near = node_with(folder, 1, near_port, 2, &dials, &state);
+    let text = history(&["--last", "1 h"]);
+    assert!(text.contains("waits") && text.contains("closed"), "{text}");
+    assert!(text.contains("stream-") && text.contains("'log'"), "{text}");
+    assert!(history(&["another"]).contains("no promise was asked for"));
+}

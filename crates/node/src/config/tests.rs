@@ -60,6 +60,7 @@ fn every_key_of_the_example_shows_its_default() {
         "receive",
         "currency",
         "ledger",
+        "promise_record",
         "on",
         "price",
         "day",

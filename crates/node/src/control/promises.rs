@@ -7,8 +7,15 @@ use anabranch_session::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{NAME_CHARS, ms};
-use crate::spec::{SpecText, words};
+use super::{NAME_CHARS, ROWS_MAX, ms};
+use crate::{
+    daemon::Core,
+    record::{Entry, PromiseRecord, unix_ms},
+    spec::{SpecText, words},
+};
+
+/// Characters of a decision that are shown.
+const TEXT_CHARS: usize = 400;
 
 /// Sessions that a question is about: all, or the one named.
 pub(super) fn sessions(host: &Host, named: Option<&str>) -> Result<Vec<SessionReport>, String> {
@@ -89,6 +96,7 @@ fn refused(report: &SessionReport, guarantee: &Guarantee, refusal: &Refusal) -> 
         Reason::TooSure { .. } => ("too_sure", &[][..]),
         Reason::TooLittle { channels, .. } => ("too_little", &channels[..]),
         Reason::Displaces(_) => ("displaces", &[][..]),
+        Reason::TooMany => ("too_many", &[][..]),
         _ => ("other", &[][..]),
     };
     let names: Vec<String> = channels.iter().map(ChannelId::to_string).collect();
@@ -232,6 +240,45 @@ fn promise(
         "withdrawn": explanation.account.withdrawn,
         "windows_known": explanation.windows_known,
     })
+}
+
+/// Events of promises from the record of the node.
+pub(super) async fn history(
+    node: Option<&Core>,
+    label: Option<&str>,
+    last_ms: Option<u64>,
+) -> Result<Vec<Value>, String> {
+    let record = node.and_then(Core::record);
+    let record = record
+        .ok_or("no record of promises is kept here; see `promise_record` in node.example.toml")?;
+    let (path, label) = (record.path().to_owned(), label.map(ToOwned::to_owned));
+    let now_ms = unix_ms();
+    let from_ms = last_ms.map_or(0, |last| now_ms.saturating_sub(last));
+    let reading = tokio::task::spawn_blocking(move || {
+        PromiseRecord::read(&path, ROWS_MAX, |entry| {
+            entry.unix_ms >= from_ms && label.as_ref().is_none_or(|label| *label == entry.label)
+        })
+        .map_err(|error| format!("{}: {error}", path.display()))
+    });
+    let entries = reading.await.map_err(|error| error.to_string())??;
+    let row = |entry: &Entry| {
+        json!({
+            "kind": "promise_event",
+            "unix_ms": entry.unix_ms,
+            "ago_ms": now_ms.saturating_sub(entry.unix_ms),
+            "peer": printable(&entry.peer, NAME_CHARS),
+            "session": entry.session,
+            "stream": entry.stream,
+            "label": printable(&entry.label, NAME_CHARS),
+            "asked": entry.asked,
+            "event": entry.kind,
+            "text": printable(&entry.text, TEXT_CHARS),
+            "windows_kept": entry.windows_kept,
+            "windows_broken": entry.windows_broken,
+            "withdrawn": entry.withdrawn,
+        })
+    };
+    Ok(entries.iter().map(row).collect())
 }
 
 /// Fields of the stream's promise in a row of `streams`; null where it asked for none.

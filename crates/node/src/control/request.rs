@@ -40,6 +40,15 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<String>,
     },
+    /// Events of promises over the last weeks, oldest first.
+    PromiseHistory {
+        /// Only of streams with this label.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        label: Option<String>,
+        /// Only the last so many milliseconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        last_ms: Option<u64>,
+    },
     /// Objectives in force.
     Objectives {
         /// See [`Request`].
@@ -111,6 +120,7 @@ impl Request {
             Self::Reload {} => "reload",
             Self::Admit { .. } => "admit",
             Self::Explain { .. } => "explain",
+            Self::PromiseHistory { .. } => "promise_history",
             Self::Objectives { .. } => "objectives",
             Self::Provided { .. } => "provided",
             Self::ObjectiveAdd { .. } => "objective_add",
@@ -143,6 +153,10 @@ mod tests {
             Request::Explain {
                 stream: "4".to_owned(),
                 session: session(),
+            },
+            Request::PromiseHistory {
+                label: Some("video".to_owned()),
+                last_ms: None,
             },
             Request::Objectives { session: None },
             Request::Provided { session: session() },

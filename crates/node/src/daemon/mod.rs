@@ -53,6 +53,7 @@ use crate::{
     local::{LocalError, LocalServer},
     objectives::{Objectives, ObjectivesFileError},
     overlay::{Overlay, OverlayError, Runner},
+    record::PromiseRecord,
     rights::Rights,
     service::Services,
     ticket::Ticket,
@@ -116,6 +117,8 @@ pub(crate) struct Core {
     allowed: AllowList,
     rights: Rights,
     key: SecretKey,
+    /// The record of promises, unless the configuration has none.
+    record: Option<PromiseRecord>,
     receivers: Mutex<Receivers>,
     services: Services,
     parts: Mutex<Vec<Arc<dyn Part>>>,
@@ -129,6 +132,11 @@ impl Core {
     /// The rights in force.
     pub(crate) fn rights(&self) -> &Rights {
         &self.rights
+    }
+
+    /// The record of promises, unless the configuration has none.
+    pub(crate) fn record(&self) -> Option<&PromiseRecord> {
+        self.record.as_ref()
     }
 
     /// Name of a node in the configuration; its id if it has none.
@@ -183,6 +191,7 @@ impl Daemon {
             services: Services::default(),
             parts: Mutex::default(),
             sessions,
+            record: config.promise_record.clone().map(PromiseRecord::new),
             calls: watch::Sender::new(Arc::new(reload::calls(&config, objectives))),
             names: Mutex::new(config.names.clone()),
             started: tokio::sync::Mutex::new(Started {
@@ -302,8 +311,13 @@ impl Daemon {
                 local.serve(&self.handle()).await;
             }
         };
+        let recording = async {
+            if let Some(record) = &core.record {
+                record.keep(&core.host, |node| core.name(node)).await;
+            }
+        };
         tokio::join!(
-            accepting, lingering, calling, keeping, relaying, serving, attaching
+            accepting, lingering, calling, keeping, relaying, serving, attaching, recording
         );
     }
 
@@ -312,6 +326,10 @@ impl Daemon {
     /// # Errors
     /// The ledger cannot be written; it then holds a little more than was used.
     pub async fn shutdown(&self) -> Result<(), LedgerError> {
+        if let Some(record) = &self.core.record {
+            let core = &self.core;
+            record.close(&core.host, |node| core.name(node));
+        }
         self.core.host.shutdown().await;
         match &self.ledger {
             Some(ledger) => ledger.close(&self.core.host),

@@ -210,6 +210,11 @@ impl Started {
                 text(&now.costs),
             ),
             (
+                "promise_record",
+                text(&before.promise_record),
+                text(&now.promise_record),
+            ),
+            (
                 "interface",
                 text(&before.descriptions),
                 text(&now.descriptions),
