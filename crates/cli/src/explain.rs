@@ -91,13 +91,14 @@ fn lines(row: &Value) -> Vec<String> {
             )]
         }
         "decision" => vec![format!("  {} ago: {}", time("ago_ms"), text("text"))],
-        "promise_event" => vec![event(row, text)],
+        "promise_event" => vec![event(row)],
         _ => Vec::new(),
     }
 }
 
-/// An event of the record.
-fn event<'a>(row: &Value, text: impl Fn(&str) -> &'a str) -> String {
+/// An event of the record, in a line.
+pub(crate) fn event(row: &Value) -> String {
+    let text = |key: &str| row[key].as_str().unwrap_or("-");
     let count = |key: &str| row[key].as_u64().unwrap_or_default();
     let ago = coarse(Duration::from_millis(count("ago_ms")));
     let mut line = format!("{ago} ago, {} to {}", text("stream"), text("peer"));

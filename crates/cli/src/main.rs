@@ -31,6 +31,7 @@ mod send;
 mod stream;
 mod ticket;
 mod video;
+mod watch;
 
 use anabranch::control::Request;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -78,6 +79,8 @@ enum Command {
     Admit(admit::Arguments),
     /// Explain a stream's promise, and count the intervals that met the guarantee.
     Explain(explain::Arguments),
+    /// Show promises, warnings and withdrawals of a running node as they happen.
+    Watch(watch::Arguments),
     /// Add, list or remove the objectives of a running node.
     Objective(objective::Arguments),
     /// Show the overlay of a running node: members, links, paths and circuits.
@@ -144,6 +147,7 @@ async fn run(command: Command) -> Outcome {
         Command::Reload(arguments) => control::run(&Request::Reload {}, &arguments).await,
         Command::Admit(arguments) => admit::run(arguments).await,
         Command::Explain(arguments) => explain::run(arguments).await,
+        Command::Watch(arguments) => watch::run(arguments).await,
         Command::Objective(arguments) => objective::run(arguments).await,
         Command::Overlay(arguments) => overlay::run(&arguments).await,
         Command::DemoOverlay(arguments) => demo::overlay::run(arguments).await,

@@ -18,6 +18,7 @@
 //! | `admit` with `spec` (a [`SpecText`](crate::spec::SpecText)) | for each session `answer`, and the `path`s of a grant |
 //! | `explain` with `stream` | `promise`, `path`, `decision` |
 //! | `promise_history` | `promise_event`, oldest first; with `label` of streams with that label, with `last_ms` of the last so many |
+//! | `promise_events` with `from` (a number) | `promise_event` from that number on, and `position`: the number `next` to ask for, and how many were `missed` |
 //! | `objectives` | for each session, one per objective, with what it did in the last minute |
 //! | `provided` | for each session, one per `label`, `field`, `technology` or `attribute` that objectives can refer to |
 //! | `objective_add` with `text` (HOSE) | for each session `added`, one per objective |
@@ -25,7 +26,7 @@
 //! | `overlay_paths` with `paths` (a [`PathsQuery`]) | `path`, with the address to send to |
 //! | `objective_remove` with `objective` (its number) | `removed` |
 //!
-//! All from `admit` on, except `promise_history`, `overlay` and `overlay_paths`, also take `session`; without it, they apply to every session.
+//! All from `admit` on, except `promise_history`, `promise_events`, `overlay` and `overlay_paths`, also take `session`; without it, they apply to every session.
 
 mod budgets;
 mod error;
@@ -121,6 +122,7 @@ async fn answer_rows(context: &Context, request: &Request) -> Result<Vec<Value>,
         Request::PromiseHistory { label, last_ms } => {
             promises::history(context.node.as_deref(), label.as_deref(), *last_ms).await
         }
+        Request::PromiseEvents { from } => promises::events(context.node.as_deref(), *from),
         Request::Objectives { session } => objectives::list(host, session.as_deref()),
         Request::Provided { session } => objectives::provided(host, session.as_deref()),
         Request::ObjectiveAdd { text, session } => objectives::add(host, text, session.as_deref()),

@@ -280,3 +280,49 @@ fn the_record_of_promises_outlives_the_node() {
     assert!(text.contains("stream-") && text.contains("'log'"), "{text}");
     assert!(history(&["another"]).contains("no promise was asked for"));
 }
+
+/// Events of promises are shown as they happen, until the node ends.
+#[test]
+fn events_of_promises_are_watched() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (near_port, far_port) = (free_port().port(), free_port().port());
+    let dials = format!("may = []\naddresses = [\"127.0.0.1:{far_port}\"]");
+    let serves = r#"may = ["call", { right = "use-service", services = ["log"] }]"#;
+    let _far = node(folder, 2, far_port, 1, serves);
+    let near = node(folder, 1, near_port, 2, &dials);
+    let _log = accept(folder, &["log"]);
+    let watch = |more: &[&str]| {
+        let asked = [&["watch", "--control", "1.sock"], more].concat();
+        let mut watch = anabranch(folder, &asked).spawn().unwrap();
+        let lines = std::io::BufReader::new(watch.stdout.take().unwrap()).lines();
+        (watch, lines.map(Result::unwrap))
+    };
+    let (mut all, mut of_all) = watch(&["--json"]);
+    let (mut other, mut of_other) = watch(&["another"]);
+    // A watcher shows what happens from its first answer on.
+    let mut shown = None;
+    let demand = ["--rate", "1 Mbit/s", "--probability", "95 %", "--wait"];
+    let open = ["stream", "open", "other", "log", "--local", "1.local"];
+    let open = [&open[..], &demand].concat();
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| of_all.next());
+        while !first.is_finished() {
+            let mut open = anabranch(folder, &open).spawn().unwrap();
+            // The node looks at its promises once a second.
+            std::thread::sleep(std::time::Duration::from_millis(1_500));
+            drop(open.stdin.take());
+            assert!(open.wait().unwrap().success());
+        }
+        shown = first.join().unwrap();
+    });
+    let event: serde_json::Value = serde_json::from_str(&shown.unwrap()).unwrap();
+    assert_eq!(event["kind"], "promise_event");
+    assert_eq!(event["label"], "log");
+    assert!(event["peer"] == "other", "{event}");
+    drop(near);
+    for watch in [&mut all, &mut other] {
+        assert_eq!(watch.wait().unwrap().code(), Some(3));
+    }
+    assert_eq!(of_other.next(), None);
+}

@@ -248,10 +248,10 @@ pub(super) async fn history(
     label: Option<&str>,
     last_ms: Option<u64>,
 ) -> Result<Vec<Value>, String> {
-    let record = node.and_then(Core::record);
-    let record = record
+    let path = node.and_then(|node| node.record().path());
+    let path = path
         .ok_or("no record of promises is kept here; see `promise_record` in node.example.toml")?;
-    let (path, label) = (record.path().to_owned(), label.map(ToOwned::to_owned));
+    let (path, label) = (path.to_owned(), label.map(ToOwned::to_owned));
     let now_ms = unix_ms();
     let from_ms = last_ms.map_or(0, |last| now_ms.saturating_sub(last));
     let reading = tokio::task::spawn_blocking(move || {
@@ -261,24 +261,34 @@ pub(super) async fn history(
         .map_err(|error| format!("{}: {error}", path.display()))
     });
     let entries = reading.await.map_err(|error| error.to_string())??;
-    let row = |entry: &Entry| {
-        json!({
-            "kind": "promise_event",
-            "unix_ms": entry.unix_ms,
-            "ago_ms": now_ms.saturating_sub(entry.unix_ms),
-            "peer": printable(&entry.peer, NAME_CHARS),
-            "session": entry.session,
-            "stream": entry.stream,
-            "label": printable(&entry.label, NAME_CHARS),
-            "asked": entry.asked,
-            "event": entry.kind,
-            "text": printable(&entry.text, TEXT_CHARS),
-            "windows_kept": entry.windows_kept,
-            "windows_broken": entry.windows_broken,
-            "withdrawn": entry.withdrawn,
-        })
-    };
-    Ok(entries.iter().map(row).collect())
+    Ok(entries.iter().map(|entry| event(entry, now_ms)).collect())
+}
+
+/// Events of promises since an earlier answer.
+pub(super) fn events(node: Option<&Core>, from: Option<u64>) -> Result<Vec<Value>, String> {
+    let node = node.ok_or("promises are followed by `anabranch node` only")?;
+    let (since, now_ms) = (node.record().since(from), unix_ms());
+    let position = json!({ "kind": "position", "next": since.next, "missed": since.missed });
+    let events = since.entries.iter().map(|entry| event(entry, now_ms));
+    Ok(std::iter::once(position).chain(events).collect())
+}
+
+fn event(entry: &Entry, now_ms: u64) -> Value {
+    json!({
+        "kind": "promise_event",
+        "unix_ms": entry.unix_ms,
+        "ago_ms": now_ms.saturating_sub(entry.unix_ms),
+        "peer": printable(&entry.peer, NAME_CHARS),
+        "session": entry.session,
+        "stream": entry.stream,
+        "label": printable(&entry.label, NAME_CHARS),
+        "asked": entry.asked,
+        "event": entry.kind,
+        "text": printable(&entry.text, TEXT_CHARS),
+        "windows_kept": entry.windows_kept,
+        "windows_broken": entry.windows_broken,
+        "withdrawn": entry.withdrawn,
+    })
 }
 
 /// Fields of the stream's promise in a row of `streams`; null where it asked for none.

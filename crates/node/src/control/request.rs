@@ -49,6 +49,12 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         last_ms: Option<u64>,
     },
+    /// Events of promises from a number on.
+    PromiseEvents {
+        /// The first number, from the answer before; without it, none are returned but the number to begin with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<u64>,
+    },
     /// Objectives in force.
     Objectives {
         /// See [`Request`].
@@ -121,6 +127,7 @@ impl Request {
             Self::Admit { .. } => "admit",
             Self::Explain { .. } => "explain",
             Self::PromiseHistory { .. } => "promise_history",
+            Self::PromiseEvents { .. } => "promise_events",
             Self::Objectives { .. } => "objectives",
             Self::Provided { .. } => "provided",
             Self::ObjectiveAdd { .. } => "objective_add",
@@ -158,6 +165,7 @@ mod tests {
                 label: Some("video".to_owned()),
                 last_ms: None,
             },
+            Request::PromiseEvents { from: Some(7) },
             Request::Objectives { session: None },
             Request::Provided { session: session() },
             Request::ObjectiveAdd {

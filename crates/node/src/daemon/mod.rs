@@ -117,8 +117,8 @@ pub(crate) struct Core {
     allowed: AllowList,
     rights: Rights,
     key: SecretKey,
-    /// The record of promises, unless the configuration has none.
-    record: Option<PromiseRecord>,
+    /// The record of promises.
+    record: PromiseRecord,
     receivers: Mutex<Receivers>,
     services: Services,
     parts: Mutex<Vec<Arc<dyn Part>>>,
@@ -134,9 +134,9 @@ impl Core {
         &self.rights
     }
 
-    /// The record of promises, unless the configuration has none.
-    pub(crate) fn record(&self) -> Option<&PromiseRecord> {
-        self.record.as_ref()
+    /// The record of promises.
+    pub(crate) fn record(&self) -> &PromiseRecord {
+        &self.record
     }
 
     /// Name of a node in the configuration; its id if it has none.
@@ -191,7 +191,7 @@ impl Daemon {
             services: Services::default(),
             parts: Mutex::default(),
             sessions,
-            record: config.promise_record.clone().map(PromiseRecord::new),
+            record: PromiseRecord::new(config.promise_record.clone()),
             calls: watch::Sender::new(Arc::new(reload::calls(&config, objectives))),
             names: Mutex::new(config.names.clone()),
             started: tokio::sync::Mutex::new(Started {
@@ -311,11 +311,7 @@ impl Daemon {
                 local.serve(&self.handle()).await;
             }
         };
-        let recording = async {
-            if let Some(record) = &core.record {
-                record.keep(&core.host, |node| core.name(node)).await;
-            }
-        };
+        let recording = core.record.keep(&core.host, |node| core.name(node));
         tokio::join!(
             accepting, lingering, calling, keeping, relaying, serving, attaching, recording
         );
@@ -326,10 +322,8 @@ impl Daemon {
     /// # Errors
     /// The ledger cannot be written; it then holds a little more than was used.
     pub async fn shutdown(&self) -> Result<(), LedgerError> {
-        if let Some(record) = &self.core.record {
-            let core = &self.core;
-            record.close(&core.host, |node| core.name(node));
-        }
+        let core = &self.core;
+        core.record.close(&core.host, |node| core.name(node));
         self.core.host.shutdown().await;
         match &self.ledger {
             Some(ledger) => ledger.close(&self.core.host),

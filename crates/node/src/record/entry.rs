@@ -136,6 +136,24 @@ fn closed(entry: Entry, unix_ms: u64) -> Entry {
     Entry { unix_ms, ..entry }
 }
 
+/// An entry for tests.
+#[cfg(test)]
+pub(super) fn sample(unix_ms: u64) -> Entry {
+    Entry {
+        unix_ms,
+        peer: "far".to_owned(),
+        session: "session-0".to_owned(),
+        stream: "stream-4".to_owned(),
+        label: "video".to_owned(),
+        asked: "6 Mbit/s".to_owned(),
+        kind: Kind::Promised,
+        text: "renewable".to_owned(),
+        windows_kept: 5,
+        windows_broken: 1,
+        withdrawn: 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

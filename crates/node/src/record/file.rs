@@ -71,23 +71,7 @@ pub(super) fn read(path: &Path) -> io::Result<Vec<Entry>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Kind, *};
-
-    fn entry(unix_ms: u64) -> Entry {
-        Entry {
-            unix_ms,
-            peer: "far".to_owned(),
-            session: "session-0".to_owned(),
-            stream: "stream-4".to_owned(),
-            label: "video".to_owned(),
-            asked: "6 Mbit/s".to_owned(),
-            kind: Kind::Promised,
-            text: "renewable".to_owned(),
-            windows_kept: 5,
-            windows_broken: 1,
-            withdrawn: 0,
-        }
-    }
+    use super::{super::entry::sample as entry, *};
 
     #[test]
     fn what_is_written_is_read_and_damage_is_left_out() {

@@ -6,9 +6,11 @@
 //! | `mod` | [`PromiseRecord`]: follows the promises of a host |
 //! | `entry` | an [`Entry`], and those that follow from the promises at one time |
 //! | `file` | the file: lines of JSON, two files of bounded size |
+//! | `recent` | the latest entries with numbers, for those who watch |
 
 mod entry;
 mod file;
+mod recent;
 
 use std::{
     collections::BTreeMap,
@@ -23,29 +25,39 @@ use anabranch_net::Host;
 use entry::Follower;
 pub use entry::{Entry, Kind};
 pub use file::BYTES_MAX;
+use recent::Recent;
+pub use recent::Since;
 
 /// Interval between two looks at the promises. A stream keeps more decisions than it makes meanwhile; one that is shorter may be missed.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The record of a node. Its file is created with the first promise that is asked for.
+/// The record of a node. Its file, if it has one, is created with the first promise that is asked for.
 #[derive(Debug)]
 pub struct PromiseRecord {
-    path: PathBuf,
+    path: Option<PathBuf>,
     follower: Mutex<Follower>,
+    recent: Mutex<Recent>,
 }
 
 impl PromiseRecord {
-    /// A record in this file.
-    pub fn new(path: PathBuf) -> Self {
+    /// A record in this file, or of the latest entries only.
+    pub fn new(path: Option<PathBuf>) -> Self {
         Self {
             path,
             follower: Mutex::default(),
+            recent: Mutex::default(),
         }
     }
 
     /// The file.
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// The entries with numbers from `number` on, as far as they are kept; without one, none, but the next number.
+    pub fn since(&self, number: Option<u64>) -> Since {
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.since(number)
     }
 
     /// Follows the promises of `host` until dropped. `names` returns the name of a peer.
@@ -57,13 +69,15 @@ impl PromiseRecord {
             if entries.is_empty() {
                 continue;
             }
-            let path = self.path.clone();
+            let Some(path) = self.path.clone() else {
+                continue;
+            };
+            let shown = path.display().to_string();
             let written = tokio::task::spawn_blocking(move || file::append(&path, &entries)).await;
             match written {
                 Ok(Ok(())) => has_failed = false,
                 Ok(Err(error)) if !std::mem::replace(&mut has_failed, true) => {
-                    let path = self.path.display();
-                    tracing::warn!("promises are not recorded: {path}: {error}");
+                    tracing::warn!("promises are not recorded: {shown}: {error}");
                 }
                 _ => {}
             }
@@ -75,10 +89,10 @@ impl PromiseRecord {
         let mut entries = self.look(host, &names);
         let mut follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
         entries.extend(follower.close_all(unix_ms()));
-        if !entries.is_empty()
-            && let Err(error) = file::append(&self.path, &entries)
+        if let Some(path) = self.path.as_deref().filter(|_| !entries.is_empty())
+            && let Err(error) = file::append(path, &entries)
         {
-            let path = self.path.display();
+            let path = path.display();
             tracing::warn!("promises are not recorded: {path}: {error}");
         }
     }
@@ -90,7 +104,10 @@ impl PromiseRecord {
             .map(|promise| (promise.peer, names(&promise.peer)))
             .collect();
         let mut follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
-        follower.follow(unix_ms(), host.clock().now(), &promises, &peers)
+        let entries = follower.follow(unix_ms(), host.clock().now(), &promises, &peers);
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.extend(&entries);
+        entries
     }
 
     /// The entries of a file, oldest first: the last `most` that `is_wanted`. What is damaged is left out.
