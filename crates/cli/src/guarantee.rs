@@ -23,6 +23,10 @@ pub(crate) struct Flags {
     /// Instead of a probability: mean number of packets that may miss their window; needs --rate and --packet-bytes.
     #[arg(long, value_name = "PACKETS")]
     late: Option<f64>,
+    /// Another rate at which the source can send, such as '6 Mbit/s'; may be repeated. The highest of these and --rate that can be
+    /// promised is; the command shows changes, at most one in 30 s.
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    level: Vec<String>,
     /// Scheduling window, '1 s' to '10 s' in whole seconds [default: 1 s].
     #[arg(long, value_name = "DURATION")]
     window: Option<String>,
@@ -49,6 +53,7 @@ impl Flags {
             term: flags.term,
             grade: flags.grade,
             waits: None,
+            levels: (!flags.level.is_empty()).then_some(flags.level),
         };
         (text != GuaranteeText::default()).then_some(text)
     }
@@ -58,6 +63,7 @@ impl Flags {
 pub(crate) fn flag(key: &str) -> String {
     match key {
         "late_packets" => "--late".to_owned(),
+        "levels" => "--level".to_owned(),
         key => format!("--{}", key.replace('_', "-")),
     }
 }

@@ -101,6 +101,8 @@ pub struct GuaranteeText {
     pub grade: Option<String>,
     /// The stream opens even if the guarantee cannot be promised yet.
     pub waits: Option<bool>,
+    /// Other rates at which the source can send, such as `["6 Mbit/s", "1 Mbit/s"]`: the highest of all that can be promised is.
+    pub levels: Option<Vec<String>>,
 }
 
 impl SpecText {
@@ -230,6 +232,9 @@ impl GuaranteeText {
             waits: Some(guarantee.waits),
             ..Self::default()
         };
+        let own = guarantee.required();
+        let others = guarantee.levels.into_iter().filter(|rate| *rate != own);
+        text.levels = (!guarantee.levels.is_empty()).then(|| others.map(bits).collect());
         let share = |probability: f64| Some(format!("{} %", probability * 100.0));
         match guarantee.demand {
             Demand::Rate { rate, probability } => {
@@ -269,6 +274,14 @@ impl GuaranteeText {
         set(&mut guarantee.term, &name("term"), &self.term, time)?;
         set(&mut guarantee.grade, &name("grade"), &self.grade, grade)?;
         guarantee.waits = self.waits.unwrap_or(false);
+        if let Some(texts) = &self.levels {
+            let key = name("levels");
+            let read = |text: &String| parsed(text).map_err(|why| refused(&key, text, why));
+            let levels: Vec<Rate> = texts.iter().map(read).collect::<Result<_, _>>()?;
+            guarantee = guarantee
+                .with_levels(levels)
+                .map_err(|error| refused(&key, &texts.join(", "), error.to_string()))?;
+        }
         guarantee.validate().map_err(|error| {
             let (key, value) = match error {
                 GuaranteeError::Rate if self.packets.is_some() => ("packets", &self.packets),
@@ -287,6 +300,7 @@ impl GuaranteeText {
                 }
                 GuaranteeError::Window(_) => ("window", &self.window),
                 GuaranteeError::Term(_) => ("term", &self.term),
+                GuaranteeError::Levels(_) => ("rate", &self.rate),
             };
             refused(&name(key), &text_of(value), error.to_string())
         })?;
@@ -369,7 +383,7 @@ impl GuaranteeText {
 /// A guarantee in words, such as `22.0 Mbit/s in 95 % of all windows of 1 s`.
 pub fn words(guarantee: &Guarantee) -> String {
     let window = format!("{} s", guarantee.window.as_secs_f64());
-    match guarantee.demand {
+    let words = match guarantee.demand {
         Demand::Rate { rate, probability } => {
             let percent = percent_of(probability);
             format!("{rate} in {percent} of all windows of {window}")
@@ -392,6 +406,15 @@ pub fn words(guarantee: &Guarantee) -> String {
         } => format!(
             "{rate} with at most {late_packets} packets of {packet_bytes} bytes late in a window of {window} on average"
         ),
+    };
+    let levels: Vec<String> = guarantee
+        .levels
+        .into_iter()
+        .map(|rate| rate.to_string())
+        .collect();
+    match levels.is_empty() {
+        true => words,
+        false => format!("{words}, of levels {}", levels.join(", ")),
     }
 }
 

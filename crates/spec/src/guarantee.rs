@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anabranch_base::Rate;
 
-use crate::ADU_BYTES_MAX;
+use crate::{ADU_BYTES_MAX, Levels, LevelsError};
 
 /// The longest window over which a guarantee is stated.
 const WINDOW_MAX: Duration = Duration::from_secs(10);
@@ -74,6 +74,9 @@ pub struct Guarantee {
     /// True if, while it cannot be promised yet, the stream opens all the same and is promised it as soon as it can be.
     /// Otherwise it does not open.
     pub waits: bool,
+    /// Rates at which the source can send, that of the demand among them: the highest that can be promised is. None: only that of
+    /// the demand is of use.
+    pub levels: Levels,
 }
 
 /// A guarantee that nothing could give.
@@ -111,6 +114,9 @@ pub enum GuaranteeError {
     /// A term that is too short or too long.
     #[error("a term of {0:?}; it must be from one window to 10 s, as far as forecasts reach")]
     Term(Duration),
+    /// Levels that no source has, or that do not fit the demand.
+    #[error(transparent)]
+    Levels(#[from] LevelsError),
 }
 
 impl Guarantee {
@@ -127,6 +133,7 @@ impl Guarantee {
             grade: Grade::Best,
             term: Self::TERM,
             waits: false,
+            levels: Levels::NONE,
         }
     }
 
@@ -142,6 +149,39 @@ impl Guarantee {
             waits: true,
             ..self
         }
+    }
+
+    /// The same for a source that can also send at these rates, as a layered or adaptive one can.
+    ///
+    /// # Errors
+    /// There are more than [`Levels::MAX`], or one is 0; the demand has no rate.
+    pub fn with_levels(
+        self,
+        others: impl IntoIterator<Item = Rate>,
+    ) -> Result<Self, GuaranteeError> {
+        let (Demand::Rate { rate, .. } | Demand::Late { rate, .. }) = self.demand else {
+            return Err(LevelsError::Demand.into());
+        };
+        let levels = Levels::new(rate, others)?;
+        Ok(Self { levels, ..self })
+    }
+
+    /// The same at `rate`. A window constraint stays as it is.
+    #[must_use]
+    pub fn at(mut self, new: Rate) -> Self {
+        if let Demand::Rate { rate, .. } | Demand::Late { rate, .. } = &mut self.demand {
+            *rate = new;
+        }
+        self
+    }
+
+    /// The guarantee at each of its levels, the highest first; itself, if it has none.
+    pub fn by_level(&self) -> impl Iterator<Item = Self> + use<> {
+        let own = self.levels.is_empty().then_some(*self);
+        let this = *self;
+        let levels = self.levels;
+        own.into_iter()
+            .chain(levels.into_iter().map(move |rate| this.at(rate)))
     }
 
     /// The rate that each window needs: that of the packets to be served, for a window constraint.
@@ -209,6 +249,14 @@ impl Guarantee {
         }
         if !(self.window..=TERM_MAX).contains(&self.term) {
             return Err(GuaranteeError::Term(self.term));
+        }
+        let rate = match self.demand {
+            Demand::Rate { rate, .. } | Demand::Late { rate, .. } => Some(rate),
+            Demand::Packets { .. } => None,
+        };
+        let mut levels = self.levels.into_iter();
+        if !self.levels.is_empty() && levels.all(|level| Some(level) != rate) {
+            return Err(LevelsError::Demand.into());
         }
         Ok(())
     }
@@ -278,6 +326,36 @@ mod tests {
         assert_eq!(
             with(|g| g.term = Duration::from_millis(500)),
             Err(GuaranteeError::Term(below_window))
+        );
+    }
+
+    #[test]
+    fn a_guarantee_has_levels() {
+        let mbps = Rate::from_mbps;
+        let plain = Guarantee::rate(mbps(3), 0.95);
+        assert!(plain.by_level().eq([plain]));
+        let layered = plain.with_levels([mbps(1), mbps(6)]).unwrap();
+        let rates: Vec<Rate> = layered.by_level().map(|at| at.required()).collect();
+        assert_eq!(rates, [mbps(6), mbps(3), mbps(1)]);
+        assert!(layered.by_level().all(|at| at.validate() == Ok(())));
+        let lost = Guarantee {
+            levels: layered.levels,
+            ..Guarantee::rate(mbps(2), 0.95)
+        };
+        assert_eq!(lost.validate(), Err(LevelsError::Demand.into()));
+        assert_eq!(
+            plain.with_levels([Rate::ZERO]),
+            Err(LevelsError::Zero.into())
+        );
+        let packets = Guarantee::new(Demand::Packets {
+            serve: 8,
+            of: 10,
+            packet_bytes: 1200,
+            probability: 0.9,
+        });
+        assert_eq!(
+            packets.with_levels([mbps(1)]),
+            Err(LevelsError::Demand.into())
         );
     }
 

@@ -20,6 +20,7 @@ mod channel_mask;
 pub mod correlation;
 mod drop;
 pub mod guarantee;
+mod levels;
 pub mod plan;
 pub mod preference;
 pub mod profile;
@@ -30,6 +31,7 @@ pub use channel_mask::ChannelMask;
 pub use correlation::Correlation;
 pub use drop::DropOrder;
 pub use guarantee::{Demand, Grade, Guarantee, GuaranteeError};
+pub use levels::{Levels, LevelsError};
 pub use plan::{Assignment, Claim, Plan};
 pub use preference::{
     ChannelChoice, PathPrice, PathRule, PathTraits, Preferences, Selector, Treatment,

@@ -253,7 +253,8 @@ impl StreamSpec {
         }
         if let Some(guarantee) = &self.guarantee {
             guarantee.validate()?;
-            let guaranteed = guarantee.required();
+            let highest = guarantee.by_level().next();
+            let guaranteed = highest.unwrap_or(**guarantee).required();
             if let Some(cap) = self.cap.filter(|&cap| cap < guaranteed) {
                 return Err(SpecError::CapBelowGuarantee { cap, guaranteed });
             }

@@ -8,6 +8,7 @@
 //! | `own` | the caution with which a stream's promise is judged, from its own windows |
 //! | `stream` | the state of one promised stream, and the statistics of its windows |
 //! | `controller` | [`AdmissionController`]: the same without a session, for experiments |
+//! | `levels` | the highest rate of a layered or adaptive source that can be promised |
 //! | `review` | renewal, warning, withdrawal, during and after windows |
 //! | `mod` | admission |
 //!
@@ -23,6 +24,7 @@ mod answer;
 mod controller;
 mod explain;
 mod history;
+mod levels;
 mod own;
 mod review;
 mod stream;
@@ -155,9 +157,10 @@ impl Promises {
         };
         self.has_place(stream)?;
         let answer = self.place(now, stream, &guarantee, (spec, permitted), channels);
-        let mut entry = Promised::new(guarantee, spec, permitted);
+        let mut entry = Promised::new(first(&guarantee), spec, permitted);
         let notice = match answer {
             Ok((grant, placements)) => {
+                entry.guarantee = grant.guarantee;
                 entry.grant(now, grant.term, &grant);
                 self.streams.insert(stream, entry);
                 self.settle(placements);
@@ -207,7 +210,7 @@ impl Promises {
                     entry.wanted = Some(Box::new(spec.clone()));
                     return Ok(None);
                 }
-                let mut entry = Promised::new(guarantee, spec, permitted);
+                let mut entry = Promised::new(first(&guarantee), spec, permitted);
                 entry.note(now, format!("waits: {refusal}"));
                 self.replace(stream, entry);
                 Ok(None)
@@ -339,7 +342,8 @@ impl Promises {
             .collect()
     }
 
-    /// Finds a placement for a stream beside all existing promises.
+    /// Finds a placement for a stream beside all existing promises, at the highest of its levels for which there is one. The
+    /// reason why there is none is that of the lowest.
     fn place(
         &mut self,
         now: Instant,
@@ -349,11 +353,24 @@ impl Promises {
         channels: Channels<'_>,
     ) -> Result<(Grant, Vec<(StreamId, Placement)>), Refusal> {
         let found = self.find(now, stream, guarantee, (spec, permitted), channels);
-        found.ok_or_else(|| self.refuse(stream, guarantee, (spec, permitted), channels))
+        let lowest = guarantee.by_level().last().unwrap_or(*guarantee);
+        found.ok_or_else(|| self.refuse(stream, &lowest, (spec, permitted), channels))
     }
 
     /// The same without a reason, which costs more than the placement.
     fn find(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        guarantee: &Guarantee,
+        demand: (&StreamSpec, ChannelMask),
+        channels: Channels<'_>,
+    ) -> Option<(Grant, Vec<(StreamId, Placement)>)> {
+        let mut levels = guarantee.by_level();
+        levels.find_map(|level| self.find_level(now, stream, &level, demand, channels))
+    }
+
+    fn find_level(
         &mut self,
         now: Instant,
         stream: StreamId,
@@ -463,6 +480,11 @@ fn terms(grade: Grade) -> &'static [Term] {
         Grade::Durable => &[Term::Durable],
         Grade::Renewable => &[Term::Renewable],
     }
+}
+
+/// The level of a guarantee that is tried first.
+fn first(guarantee: &Guarantee) -> Guarantee {
+    guarantee.by_level().next().unwrap_or(*guarantee)
 }
 
 /// True if a guarantee of this probability is ever given for `term`.

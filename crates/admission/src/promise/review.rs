@@ -9,7 +9,7 @@ use anabranch_spec::{ChannelMask, StreamSpec};
 use super::{
     Channels, Notice, OVERHEAD, Promises, WINDOW,
     answer::Grant,
-    is_within_reach, refusal,
+    first, is_within_reach, refusal,
     stream::{Promised, Running, Window},
 };
 
@@ -104,6 +104,7 @@ impl Promises {
         }
         self.review_promises(now, channels, notices);
         self.review_wishes(now, channels, notices);
+        self.review_levels(now, channels, notices);
     }
 
     fn review_promises(&mut self, now: Instant, channels: Channels<'_>, notices: &mut Vec<Notice>) {
@@ -134,6 +135,13 @@ impl Promises {
                     self.confirm(now, stream, channels, notices);
                 }
                 Err(shortage) => {
+                    if let Some((all, placements)) = self.step_down(now, stream, &kept, channels) {
+                        kept = all;
+                        let placed = kept.iter().map(|request| request.stream);
+                        self.settle(placed.zip(placements).collect());
+                        self.change_level(now, stream, channels, notices);
+                        continue;
+                    }
                     let Some(entry) = self.streams.get_mut(&stream) else {
                         continue;
                     };
@@ -175,7 +183,7 @@ impl Promises {
                 && !entry.is_in_force()
             {
                 // The promise kept meanwhile has lapsed: from now on the stream waits for its new demand.
-                self.replace(stream, Promised::new(guarantee, &spec, permitted));
+                self.replace(stream, Promised::new(first(&guarantee), &spec, permitted));
                 self.is_changed = true;
             }
         }

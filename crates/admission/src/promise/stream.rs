@@ -9,6 +9,7 @@ use anabranch_spec::{ChannelMask, Grade, Guarantee, StreamSpec};
 use super::{
     Channels, NOTICE,
     answer::{Grant, Refusal},
+    levels::Pace,
     own::Own,
 };
 
@@ -90,7 +91,9 @@ struct Outcome {
 /// Key: stream.
 #[derive(Debug)]
 pub(crate) struct Promised {
+    /// What it is promised, or waits for: of several levels, the one that can be had, or was tried last.
     pub(crate) guarantee: Guarantee,
+    pub(super) pace: Pace,
     pub(crate) is_divisible: bool,
     pinned: Option<ChannelId>,
     /// Paths that its preferences permit.
@@ -118,6 +121,7 @@ impl Promised {
     pub(super) fn new(guarantee: Guarantee, spec: &StreamSpec, permitted: ChannelMask) -> Self {
         Self {
             guarantee,
+            pace: Pace::default(),
             is_divisible: spec.is_divisible(),
             pinned: spec.pinned,
             permitted,
@@ -211,6 +215,7 @@ impl Promised {
             self.notes.pop_front();
         }
         self.account = before.account;
+        self.pace = before.pace;
         if self.guarantee.demand == before.guarantee.demand {
             self.own = before.own;
         }

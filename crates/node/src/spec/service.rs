@@ -23,7 +23,7 @@ use serde_json::Value;
 use super::{GuaranteeText, SpecText};
 
 /// Keys of a [`GuaranteeText`].
-const PROMISE: [&str; 9] = [
+const PROMISE: [&str; 10] = [
     "rate",
     "probability",
     "packets",
@@ -33,6 +33,7 @@ const PROMISE: [&str; 9] = [
     "term",
     "grade",
     "waits",
+    "levels",
 ];
 
 /// A service for flows: a profile's name, or a [`SpecText`] in which the keys of the guarantee may stand beside the others.

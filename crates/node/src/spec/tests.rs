@@ -128,6 +128,29 @@ fn all_three_demands_can_be_written() {
     };
     assert_eq!(rate, expected);
     assert_eq!(words(&rate), "3.00 Mbit/s in 99.5 % of all windows of 2 s");
+    let layered = "rate = \"3 Mbit/s\"\nprobability = \"90 %\"\nlevels = ";
+    let levels = guarantee(&format!("{layered}[\"1 Mbit/s\", \"6 Mbit/s\"]")).unwrap();
+    assert_eq!(
+        words(&levels),
+        "3.00 Mbit/s in 90 % of all windows of 1 s, of levels 6.00 Mbit/s, 3.00 Mbit/s, 1.00 Mbit/s"
+    );
+    assert!(
+        levels.by_level().all(|level| {
+            GuaranteeText::of(&level).resolve(str::to_owned).as_ref() == Ok(&level)
+        })
+    );
+    for (wrong, says) in [
+        (
+            "[\"0 bit/s\"]",
+            "guarantee.levels = \"0 bit/s\": a level of 0",
+        ),
+        ("[\"fast\"]", "guarantee.levels = \"fast\": "),
+    ] {
+        let error = guarantee(&format!("{layered}{wrong}"))
+            .unwrap_err()
+            .to_string();
+        assert!(error.starts_with(says), "{error}");
+    }
     let packets =
         guarantee("packets = \"80/100\"\npacket_bytes = 1200\nprobability = \"95%\"").unwrap();
     assert_eq!(

@@ -54,7 +54,8 @@ impl From<Exceeded> for ErrorBody {
 
 /// Rate that a guarantee takes of what may be promised, in bit/s.
 fn required(guarantee: Option<&Guarantee>) -> u64 {
-    guarantee.map_or(0, |guarantee| guarantee.required().as_bps())
+    let highest = guarantee.and_then(|guarantee| guarantee.by_level().next());
+    highest.map_or(0, |guarantee| guarantee.required().as_bps())
 }
 
 impl Used {
