@@ -91,7 +91,7 @@ struct Outcome {
 /// Key: stream.
 #[derive(Debug)]
 pub(crate) struct Promised {
-    /// What it is promised, or waits for: of several levels, the one that can be had, or was tried last.
+    /// The guarantee that it is promised or waits for: of several levels, the one that can be had, or was tried last.
     pub(crate) guarantee: Guarantee,
     pub(super) pace: Pace,
     pub(crate) is_divisible: bool,
