@@ -174,6 +174,7 @@ fn contradiction(
             "kept with {most} of {needed} bytes, the oldest of the rest for {waits:?}"
         ));
     }
-    (broken == 1 && least >= needed)
+    // Of the first ADU acknowledged in it, parts may have been acknowledged before.
+    (broken == 1 && least >= needed + adu_bytes)
         .then(|| format!("broken with {least} bytes of {needed} acknowledged"))
 }
