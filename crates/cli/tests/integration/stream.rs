@@ -234,17 +234,40 @@ fn files_go_through_the_running_node_to_a_peer_that_it_knows() {
     }
 }
 
+/// A stream to the log of node 2 that waits for a promise.
+const OPEN_PROMISED: [&str; 11] = [
+    "stream",
+    "open",
+    "other",
+    "log",
+    "--local",
+    "1.local",
+    "--rate",
+    "1 Mbit/s",
+    "--probability",
+    "95 %",
+    "--wait",
+];
+
+/// Starts node 2, which serves a log; and what starts node 1, which calls it, with environment variables.
+fn near_of_a_log(folder: &Path) -> (Terminated, impl Fn(&[(&str, &str)]) -> Terminated) {
+    let (near_port, far_port) = (free_port().port(), free_port().port());
+    let dials = format!("may = []\naddresses = [\"127.0.0.1:{far_port}\"]");
+    let serves = r#"may = ["call", { right = "use-service", services = ["log"] }]"#;
+    let far = node(folder, 2, far_port, 1, serves);
+    let near =
+        move |variables: &[(&str, &str)]| node_with(folder, 1, near_port, 2, &dials, variables);
+    (far, near)
+}
+
 /// The record of promises has what happened to a stream, and outlives the node.
 #[test]
 fn the_record_of_promises_outlives_the_node() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let (near_port, far_port) = (free_port().port(), free_port().port());
-    let dials = format!("may = []\naddresses = [\"127.0.0.1:{far_port}\"]");
-    let serves = r#"may = ["call", { right = "use-service", services = ["log"] }]"#;
-    let _far = node(folder, 2, far_port, 1, serves);
+    let (_far, start_near) = near_of_a_log(folder);
     let state = [("XDG_STATE_HOME", folder.to_str().unwrap())];
-    let near = node_with(folder, 1, near_port, 2, &dials, &state);
+    let near = start_near(&state);
     let _log = accept(folder, &["log"]);
     let history = |more: &[&str]| {
         let asked = ["explain", "--history", "--control", "1.sock"];
@@ -254,11 +277,7 @@ fn the_record_of_promises_outlives_the_node() {
         String::from_utf8(output.stdout).unwrap()
     };
     assert!(history(&[]).contains("no promise was asked for"));
-    let demand = ["--rate", "1 Mbit/s", "--probability", "95 %", "--wait"];
-    let open = ["stream", "open", "other", "log", "--local", "1.local"];
-    let mut open = anabranch(folder, &[&open[..], &demand].concat())
-        .spawn()
-        .unwrap();
+    let mut open = anabranch(folder, &OPEN_PROMISED).spawn().unwrap();
     let input = open.stdin.take().unwrap();
     let until = |words: &str| {
         for _ in 0..300 {
@@ -274,7 +293,7 @@ fn the_record_of_promises_outlives_the_node() {
     assert!(open.wait().unwrap().success());
     until("closed");
     drop(near);
-    let _near = node_with(folder, 1, near_port, 2, &dials, &state);
+    let _near = start_near(&state);
     let text = history(&["--last", "1 h"]);
     assert!(text.contains("waits") && text.contains("closed"), "{text}");
     assert!(text.contains("stream-") && text.contains("'log'"), "{text}");
@@ -286,11 +305,8 @@ fn the_record_of_promises_outlives_the_node() {
 fn events_of_promises_are_watched() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let (near_port, far_port) = (free_port().port(), free_port().port());
-    let dials = format!("may = []\naddresses = [\"127.0.0.1:{far_port}\"]");
-    let serves = r#"may = ["call", { right = "use-service", services = ["log"] }]"#;
-    let _far = node(folder, 2, far_port, 1, serves);
-    let near = node(folder, 1, near_port, 2, &dials);
+    let (_far, start_near) = near_of_a_log(folder);
+    let near = start_near(&[]);
     let _log = accept(folder, &["log"]);
     let watch = |more: &[&str]| {
         let asked = [&["watch", "--control", "1.sock"], more].concat();
@@ -302,13 +318,10 @@ fn events_of_promises_are_watched() {
     let (mut other, mut of_other) = watch(&["another"]);
     // A watcher shows what happens from its first answer on.
     let mut shown = None;
-    let demand = ["--rate", "1 Mbit/s", "--probability", "95 %", "--wait"];
-    let open = ["stream", "open", "other", "log", "--local", "1.local"];
-    let open = [&open[..], &demand].concat();
     std::thread::scope(|scope| {
         let first = scope.spawn(|| of_all.next());
         while !first.is_finished() {
-            let mut open = anabranch(folder, &open).spawn().unwrap();
+            let mut open = anabranch(folder, &OPEN_PROMISED).spawn().unwrap();
             // The node looks at its promises once a second.
             std::thread::sleep(std::time::Duration::from_millis(1_500));
             drop(open.stdin.take());
