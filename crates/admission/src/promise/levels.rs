@@ -20,9 +20,8 @@ const APART: Duration = Duration::from_secs(30);
 const STEADY: Duration = Duration::from_secs(20);
 /// Capacity that a lower level must find, of its rate: paths that fall usually fall further.
 const FALLING: f64 = 1.25;
-
 /// Longest time before a level is tried again.
-const PATIENCE: Duration = Duration::from_secs(480);
+const BACKOFF_MAX: Duration = Duration::from_secs(480);
 
 /// Changes of a stream's level.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +33,7 @@ pub(super) struct Pace {
     /// Time since which a higher level has been possible.
     higher_since: Option<Instant>,
     /// Time after a change before a higher level is tried.
-    patience: Duration,
+    backoff: Duration,
 }
 
 impl Default for Pace {
@@ -43,7 +42,7 @@ impl Default for Pace {
             changed_at: None,
             raised_at: None,
             higher_since: None,
-            patience: APART,
+            backoff: APART,
         }
     }
 }
@@ -57,9 +56,10 @@ impl Pace {
     /// True if a higher level may be tried.
     fn may_rise(&self, now: Instant) -> bool {
         self.changed_at
-            .is_none_or(|at| now.since(at) >= self.patience)
+            .is_none_or(|at| now.since(at) >= self.backoff)
     }
 
+    /// Notes a change to a higher level.
     fn rises(&mut self, now: Instant) {
         *self = Self {
             changed_at: Some(now),
@@ -69,10 +69,11 @@ impl Pace {
         };
     }
 
+    /// Notes a change to a lower level; after one soon after a rise, the next rise is tried later.
     fn falls(&mut self, now: Instant) {
-        self.patience = match self.raised_at {
-            Some(at) if now.since(at) < 2 * self.patience => (2 * self.patience).min(PATIENCE),
-            _ => (self.patience / 2).max(APART),
+        self.backoff = match self.raised_at {
+            Some(at) if now.since(at) < 2 * self.backoff => (2 * self.backoff).min(BACKOFF_MAX),
+            _ => (self.backoff / 2).max(APART),
         };
         *self = Self {
             changed_at: Some(now),
