@@ -332,8 +332,7 @@ impl Channel {
     /// Time at which the pacer will have released another slot although none exists now; `None` if the window, and not
     /// the pacer, is the limit.
     pub fn next_slot_at(&self) -> Option<Instant> {
-        let is_closed = self.allowance == Some(0);
-        if !self.is_connected() || !self.liveness.is_active() || is_closed {
+        if !self.is_connected() || !self.liveness.is_active() || self.is_out_of_allowance() {
             return None;
         }
         let packet = u64::from(self.connection.current_mtu());
@@ -373,6 +372,11 @@ impl Channel {
     /// channels with a quota.
     pub fn set_allowance(&mut self, slots: Option<usize>) {
         self.allowance = slots;
+    }
+
+    /// True if the last [`Channel::set_allowance`] left no slot: none comes before the next call, whatever is acknowledged.
+    pub fn is_out_of_allowance(&self) -> bool {
+        self.allowance == Some(0)
     }
 
     /// Forbids (true) even packets outside the slots, because the quota is used up. The flag changes nothing here: the

@@ -46,7 +46,7 @@ pub struct StreamView {
     /// The only channel it may use, as an index into [`View::channels`]; `Some(None)` when that
     /// channel is not there.
     pub pinned: Option<Option<usize>>,
-    /// The channels that it may use, by preference, as indices into [`View::channels`].
+    /// The channels that it may use, by preference, as indices into [`View::channels`]; none whose quota is used up.
     pub choice: ChannelChoice,
     /// Its packets are sent on every channel that it may use and that has a slot.
     pub redundant: bool,

@@ -73,6 +73,8 @@ pub struct PathTraits {
     pub is_metered: bool,
     /// The price of the next byte; `None`: it has none, as what is left of a quota.
     pub price: Option<PathPrice>,
+    /// Its quota is used up: it carries no data before the next period, or the next grant.
+    pub is_used_up: bool,
 }
 
 /// Paths that a rule is about.
@@ -288,13 +290,18 @@ impl Default for ChannelChoice {
 
 impl ChannelChoice {
     /// The choice of a stream with this spec among `paths`, at most 64, in their order; `node`: the preferences of its node.
+    /// Paths whose quotas are used up are in none of the sets.
     pub fn of<'a>(
         spec: &StreamSpec,
         node: &Preferences,
         paths: impl Iterator<Item = &'a PathTraits> + Clone,
     ) -> Self {
         let has_rules = !spec.paths.rules().is_empty() || !node.rules().is_empty();
-        if !has_rules && !paths.clone().any(|path| path.price.is_some()) {
+        if !has_rules
+            && !paths
+                .clone()
+                .any(|path| path.price.is_some() || path.is_used_up)
+        {
             return Self::default();
         }
         let mut choice = Self {
@@ -302,7 +309,9 @@ impl ChannelChoice {
             ..Self::default()
         };
         let mut backup = ChannelMask::NONE;
-        for (place, path) in paths.enumerate() {
+        // A stream that waited for a path whose quota is used up might wait for good.
+        let open = (paths.enumerate()).filter(|(_, path)| !path.is_used_up);
+        for (place, path) in open {
             let treatment = spec.paths.treatment(path);
             let treatment = treatment.or_else(|| node.treatment(path));
             match treatment.unwrap_or_else(|| by_cost(spec, path)) {
@@ -370,6 +379,7 @@ mod tests {
             ),
             is_metered,
             price: is_metered.then(|| price("0.01/MB")),
+            is_used_up: false,
         }
     }
 
@@ -470,6 +480,21 @@ mod tests {
             choice(&with(&["neutral any"]), &["never any"], &paths),
             [mask(&[]), mask(&[0, 1, 2]), mask(&[])]
         );
+    }
+
+    #[test]
+    fn a_path_whose_quota_is_used_up_is_in_no_class() {
+        let used_up = PathTraits {
+            is_used_up: true,
+            ..path("wlan0", false)
+        };
+        let paths = [path("eth0", false), used_up, path("wwan0", false)];
+        let of = |spec: &[&str]| choice(&with(spec), &[], &paths);
+        assert_eq!(of(&[]), [mask(&[]), mask(&[0, 2]), mask(&[])]);
+        assert_eq!(of(&["prefer interface=wlan0"])[0], mask(&[]));
+        // The backup takes over, as it does when the other paths are lost.
+        let spec = with(&["backup interface=wwan0", "never interface=eth0"]);
+        assert_eq!(choice(&spec, &[], &paths)[1], mask(&[2]));
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub(crate) struct ChannelState {
     pub(super) congestion_reported: Option<u64>,
     /// Cost of the next byte.
     pub(super) marginal: Marginal,
+    /// No slot is left of its quota.
+    pub(super) is_used_up: bool,
     pub(super) collector: Collector,
     pub(super) peer_report: Option<Control>,
     pub(super) timestamp_at: Instant,
@@ -76,6 +78,7 @@ impl ChannelState {
             own_rate: None,
             congestion_reported: None,
             marginal: Marginal::FREE,
+            is_used_up: false,
             collector: Collector::new(now),
             peer_report: None,
             timestamp_at: Instant::EPOCH,
@@ -91,22 +94,28 @@ impl ChannelState {
         self.connected && !self.suspected
     }
 
-    /// True if it is metered, and the price of the next byte, if it has one.
-    pub(super) fn cost(&self) -> (bool, Option<PathPrice>) {
+    /// Price of the next byte, if it has one.
+    fn price(&self) -> Option<PathPrice> {
         let unit = self.marginal.unit;
         let price = self.marginal.price.filter(|price| !price.is_free());
-        let price = price.map(|price| PathPrice { unit, price });
-        (self.marginal.is_metered, price)
+        price.map(|price| PathPrice { unit, price })
+    }
+
+    /// True if `traits` are still those of its path.
+    pub(super) fn has_traits(&self, traits: &PathTraits) -> bool {
+        self.marginal.is_metered == traits.is_metered
+            && self.is_used_up == traits.is_used_up
+            && self.price() == traits.price
     }
 
     /// Properties of its path that preferences select by.
     pub(super) fn traits(&self) -> PathTraits {
-        let (is_metered, price) = self.cost();
         PathTraits {
             interface: self.description.name.clone(),
             technology: self.description.technology.clone(),
-            is_metered,
-            price,
+            is_metered: self.marginal.is_metered,
+            price: self.price(),
+            is_used_up: self.is_used_up,
         }
     }
 

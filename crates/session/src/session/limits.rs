@@ -17,7 +17,7 @@ impl Session {
         run.scratch.channels.clear();
         run.scratch.places.clear();
         let mut windows = 0_usize;
-        for (index, state) in self.channels.states.iter().enumerate() {
+        for (index, state) in self.channels.states.iter_mut().enumerate() {
             let usable = state.is_usable() && self.establishment.permits(state.id);
             if !usable || run.scratch.channels.len() >= 64 {
                 continue;
@@ -28,6 +28,7 @@ impl Session {
             let Some(capacity) = channel.container_bytes_max() else {
                 continue;
             };
+            state.is_used_up = channel.is_out_of_allowance();
             let slots = channel.slots(run.now);
             let packet_bytes = capacity.saturating_sub(HEADER_BYTES_MAX + 8);
             let view = channel_view(run.now, channel, (state.id, slots, packet_bytes));
@@ -37,13 +38,10 @@ impl Session {
         }
         let ids = || run.scratch.channels.iter().map(|channel| channel.id);
         let states = || (run.scratch.places.iter()).map(|&(index, _)| &self.channels.states[index]);
-        let before = run
-            .scratch
-            .traits
-            .iter()
-            .map(|path| (path.is_metered, path.price));
         let is_same = ids().eq(run.scratch.channels_before.iter().copied())
-            && states().map(ChannelState::cost).eq(before);
+            && states()
+                .zip(&run.scratch.traits)
+                .all(|(state, traits)| state.has_traits(traits));
         if !is_same {
             run.scratch.channels_before = ids().collect();
             run.scratch.traits = states().map(ChannelState::traits).collect();

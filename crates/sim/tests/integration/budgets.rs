@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anabranch_base::{Instant, Seed};
 use anabranch_session::{
-    AllowList, Config,
+    AllowList, Config, Policy,
     metering::{Meter, Model, Period},
 };
 use anabranch_sim::{
@@ -14,7 +14,7 @@ use anabranch_sim::{
     apps::{Load, Receiver, Sender},
 };
 
-use common::{link, world};
+use common::{link, world, world_with};
 
 const SENDER: usize = 0;
 const RECEIVER: usize = 1;
@@ -23,7 +23,12 @@ const BYTES: u64 = 8_000_000;
 /// A bulk transfer of 8 MB over some links, with a tariff at the sender for the first.
 fn metered(seed: u64, links: usize, price: &str, used_bytes: u64) -> World {
     let all = [link(20, 20), link(10, 60)];
-    let mut world = world(seed, all.into_iter().take(links), vec![Load::bulk(BYTES)]);
+    let world = world(seed, all.into_iter().take(links), vec![Load::bulk(BYTES)]);
+    with_tariff(world, price, used_bytes)
+}
+
+/// Gives the sender's first link a tariff.
+fn with_tariff(mut world: World, price: &str, used_bytes: u64) -> World {
     let socket = world.link(SENDER, 0).socket;
     let model: Model = price.parse().expect("a price list");
     let (now, meter) = (world.now(), Meter::new(model, Period(1), used_bytes));
@@ -106,6 +111,31 @@ fn no_cap_is_exceeded_and_the_rest_goes_elsewhere() {
             cap < 500_000 || used > cap * 9 / 10,
             "seed {seed}: {used} of {cap}"
         );
+    }
+}
+
+/// A link for which no more is granted stays open, is the nearest, and has room in its window: no policy waits for it.
+#[test]
+fn no_policy_waits_for_a_link_that_may_send_nothing() {
+    let bytes = 66_000;
+    for policy in Policy::ALL.into_iter().filter(|one| *one != Policy::Pinned) {
+        let config = Config {
+            policy,
+            ..Config::default()
+        };
+        let mut world = world_with(
+            12,
+            config,
+            [link(20, 20), link(2, 400)],
+            vec![Load::bulk(bytes)],
+        );
+        world = with_tariff(world, "20 MB then stop", 0);
+        let socket = world.link(SENDER, 0).socket;
+        world.engine(SENDER).grant(socket, Period(1), 60_000);
+        assert!(run(&mut world, Instant::from_secs(30)), "{policy}");
+        let record = world.app::<Receiver>(RECEIVER).record("bulk");
+        let expected = bytes.div_ceil(64 << 10) as usize;
+        assert_eq!(record.numbers.len(), expected, "{policy}");
     }
 }
 

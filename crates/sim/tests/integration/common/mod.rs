@@ -29,9 +29,20 @@ pub(crate) fn world(
     links: impl IntoIterator<Item = Configs>,
     loads: Vec<Load>,
 ) -> World {
+    world_with(seed, Config::default(), links, loads)
+}
+
+/// As [`world`], with a configuration of the sender.
+#[allow(dead_code)] // As above.
+pub(crate) fn world_with(
+    seed: u64,
+    config: Config,
+    links: impl IntoIterator<Item = Configs>,
+    loads: Vec<Load>,
+) -> World {
     let mut world = World::new(Seed(seed));
     let sender = Sender::new(World::node_id(1), loads);
-    let a = world.add_node(Config::default(), AllowList::default(), sender);
+    let a = world.add_node(config, AllowList::default(), sender);
     let allowed = AllowList::of([World::node_id(0)]);
     let b = world.add_node(Config::default(), allowed, Receiver::new());
     let links = links
