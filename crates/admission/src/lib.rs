@@ -16,5 +16,6 @@ pub mod promise;
 
 pub use mapping::{Offer, Reduction, Term};
 pub use promise::{
-    Account, AdmissionController, Candidate, Explanation, Grant, Notice, Promises, Reason, Refusal,
+    Account, AdmissionController, Candidate, Explanation, Grant, LATE, LateAfter, Notice, Promises,
+    Reason, Refusal,
 };

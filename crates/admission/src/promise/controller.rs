@@ -116,10 +116,10 @@ impl AdmissionController {
         self.now += WINDOW;
         // A stream that is behind has been since the window began.
         let since = |stream| is_behind(stream).then_some(began);
-        let late = WINDOW / 2;
+        let late = vec![Some(WINDOW / 2); rates_bps.len()];
         let notices = self
             .promises
-            .end_window(self.now, &self.channels, late, since);
+            .end_window(self.now, &self.channels, &late, since);
         self.hand_over();
         notices
     }

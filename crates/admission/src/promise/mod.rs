@@ -85,6 +85,12 @@ pub enum Notice {
 /// The channel on each path; `None`: there is none.
 pub type Channels<'a> = &'a [Option<ChannelId>];
 
+/// Time after which a byte that was sent on each path, and has not arrived, is late; `None`: nothing travels there.
+pub type LateAfter<'a> = &'a [Option<Duration>];
+
+/// The part of it that does not depend on the path.
+pub const LATE: Duration = Duration::from_millis(50);
+
 impl Promises {
     /// Creates promises over capacity that is measured in parts of `measured`, which divides a second.
     pub fn new(measured: Duration) -> Self {

@@ -1,26 +1,24 @@
 //! Review of promises during and after windows.
 
-use std::time::Duration;
-
 use crate::mapping::{self, Request, Term};
 use anabranch_base::{Instant, StreamId};
 use anabranch_spec::{ChannelMask, StreamSpec};
 
 use super::{
-    Channels, Notice, OVERHEAD, Promises, WINDOW,
+    Channels, LateAfter, Notice, OVERHEAD, Promises, WINDOW,
     answer::Grant,
     first, is_within_reach, refusal,
     stream::{Promised, Running, Window},
 };
 
 impl Promises {
-    /// Ends a scheduling window: judges it, renews, warns, withdraws. `since` returns the time since
-    /// which the oldest byte of a stream that is not known to have arrived has been waiting.
+    /// Ends a scheduling window: judges it, renews, warns, withdraws. `late` is the time after which a byte is late, by path;
+    /// `since` returns the time since which the oldest byte of a stream that is not known to have arrived has been waiting.
     pub fn end_window(
         &mut self,
         now: Instant,
         channels: Channels<'_>,
-        late: Duration,
+        late: LateAfter<'_>,
         since: impl Fn(StreamId) -> Option<Instant>,
     ) -> Vec<Notice> {
         let mut notices = Vec::new();
@@ -28,7 +26,7 @@ impl Promises {
             let oldest = since(stream);
             entry.end_window(Window {
                 length: WINDOW,
-                is_behind: oldest.is_some_and(|at| now.since(at) > late),
+                is_behind: oldest.is_some_and(|at| now.since(at) > entry.late_after(late)),
             });
         }
         self.review(now, channels, &mut notices);
@@ -42,7 +40,7 @@ impl Promises {
         &mut self,
         now: Instant,
         channels: Channels<'_>,
-        late: Duration,
+        late: LateAfter<'_>,
         since: impl Fn(StreamId) -> Option<Instant>,
     ) -> Vec<Notice> {
         let mut notices = Vec::new();
@@ -59,7 +57,8 @@ impl Promises {
                 passed,
                 bytes_per_s: (recent_bps - before_bps).max(0.0) / 8.0,
             };
-            let is_behind = since(stream).is_some_and(|at| now.since(at) > late);
+            let late_after = entry.late_after(late);
+            let is_behind = since(stream).is_some_and(|at| now.since(at) > late_after);
             are_failing |= entry.watch(running, is_behind);
             is_anyone_unwarned |= entry.is_failing && !entry.is_warned();
             before_bps += entry.guarantee.required().as_bps() as f64;

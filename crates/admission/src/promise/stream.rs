@@ -7,7 +7,7 @@ use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_spec::{ChannelMask, Grade, Guarantee, StreamSpec};
 
 use super::{
-    Channels, NOTICE,
+    Channels, LATE, LateAfter, NOTICE,
     answer::{Grant, Refusal},
     levels::Pace,
     own::Own,
@@ -328,6 +328,16 @@ impl Promised {
         let needed = self.guarantee.required().bytes_in(self.guarantee.window) as f64;
         self.is_failing = self.acked_bytes as f64 + comes < KEPT_FRACTION * needed;
         self.is_failing
+    }
+
+    /// Time after which a byte that has not arrived is late: by the slowest path of its placement; without one, by the slowest
+    /// that it may use.
+    pub(super) fn late_after(&self, late: LateAfter<'_>) -> Duration {
+        let of = |path: usize| late.get(path).copied().flatten();
+        let placed = self.placement.shares.iter().map(|&(path, _)| path);
+        let permitted = || self.permitted.iter().filter_map(of).max();
+        let slowest = placed.filter_map(of).max().or_else(permitted);
+        slowest.unwrap_or(LATE)
     }
 
     pub(super) fn note(&mut self, at: Instant, text: String) {

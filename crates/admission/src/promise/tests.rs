@@ -5,7 +5,7 @@ use anabranch_base::{ChannelId, Instant, Rate, StreamId};
 use anabranch_spec::{ChannelMask, Demand, Grade, Guarantee, StreamSpec};
 use anabranch_stats::joint::Cell;
 
-use super::{AdmissionController, Notice, PROMISED_MAX, Promises, Reason};
+use super::{AdmissionController, Notice, PROMISED_MAX, Promises, Reason, WINDOW};
 
 const STREAM: StreamId = StreamId(1);
 
@@ -320,7 +320,7 @@ fn a_stream_that_gets_less_than_its_path_carries_is_warned() {
 fn a_window_that_can_no_longer_be_kept_is_warned_of_while_it_runs() {
     let part = Duration::from_millis(200);
     let channels = [Some(ChannelId(0))];
-    let late = Duration::from_millis(130);
+    let late = [Some(Duration::from_millis(130))];
     let mut promises = Promises::new(part);
     let mut now = Instant::EPOCH;
     for _ in 0..300 {
@@ -335,7 +335,7 @@ fn a_window_that_can_no_longer_be_kept_is_warned_of_while_it_runs() {
         promises.acked(STREAM, (bps / 8.0 * 0.2) as u64);
         assert!(!promises.observe(&[Cell::Exact(bps)]), "the window runs");
         now += part;
-        promises.watch_window(now, &channels, late, |_| Some(now - behind))
+        promises.watch_window(now, &channels, &late, |_| Some(now - behind))
     };
     assert_eq!(after(&mut promises, 4e6, Duration::ZERO), []);
     // Not even if the rest were as good as the part before.
@@ -366,4 +366,32 @@ fn lemma_2_is_asked_for_less_where_its_promises_would_have_been_broken() {
     }
     let less = allowed(&mut falling).unwrap();
     assert!(less < 0.5 * late_bps, "{less}");
+}
+
+/// A stream on a near path is judged by that path, however far others are.
+#[test]
+fn data_is_late_by_the_slowest_path_of_its_promise() {
+    let channels = [Some(ChannelId(0)), Some(ChannelId(1))];
+    let late = [100, 3_000].map(|ms| Some(Duration::from_millis(ms)));
+    let mut promises = Promises::new(WINDOW);
+    let mut now = Instant::EPOCH;
+    for _ in 0..60 {
+        // The far path carries too little for the stream.
+        promises.observe(&[Cell::Exact(4e6), Cell::Exact(1e5)]);
+        now += WINDOW;
+    }
+    let wanted = with(guarantee(2_000, 0.9), Grade::Renewable);
+    let opened = promises.open(now, STREAM, (&spec(wanted), ChannelMask::ALL), &channels);
+    let Ok(Some(Notice::Promised(_, grant))) = opened else {
+        panic!("{opened:?}");
+    };
+    let on: Vec<ChannelId> = grant.shares.iter().map(|share| share.0).collect();
+    assert_eq!(on, [ChannelId(0)]);
+    // Nothing arrives, and what waits has waited for longer than the near path takes.
+    promises.observe(&[Cell::Exact(4e6), Cell::Exact(1e5)]);
+    now += WINDOW;
+    let oldest = now - Duration::from_millis(500);
+    promises.end_window(now, &channels, &late, |_| Some(oldest));
+    let explained = promises.explain(STREAM, &channels).unwrap();
+    assert_eq!((explained.account.kept, explained.account.broken), (0, 1));
 }

@@ -2,17 +2,15 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use anabranch_base::{Instant, StreamId};
-use anabranch_sched::ChannelView;
+use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_spec::{ChannelChoice, ChannelMask, StreamSpec};
 
 use super::Session;
 use crate::event::{Event, PromiseEvent, StreamError};
-use anabranch_admission::{Explanation, Grant, Notice};
+use anabranch_admission::{Explanation, Grant, LATE, Notice};
 
-/// An ADU that has been on its way for longer than this and two round trips is late,
-const LATE: Duration = Duration::from_millis(50);
-/// and so is one that has been for longer than this and the shortest round trip, even in a queue.
+/// An ADU that has been on its way for longer than [`LATE`] and two round trips is late, and so is one that has been for longer
+/// than this and the shortest round trip, even in a queue.
 const LATE_QUEUED: Duration = Duration::from_millis(200);
 
 impl Session {
@@ -137,16 +135,18 @@ impl Session {
         }
         self.permit_paths();
         let channels = self.channels.of_paths();
-        let late_on =
-            |view: &ChannelView| (LATE + 2 * view.rtt_smoothed).min(LATE_QUEUED + view.rtt_min);
-        let late = self.pump.scratch.channels.iter().map(late_on).max();
-        let late = late.unwrap_or(LATE);
+        let views = &self.pump.scratch.channels;
+        let late_on = |channel: &Option<ChannelId>| {
+            let view = views.iter().find(|view| Some(view.id) == *channel)?;
+            Some((LATE + 2 * view.rtt_smoothed).min(LATE_QUEUED + view.rtt_min))
+        };
+        let late: Vec<Option<Duration>> = channels.iter().map(late_on).collect();
         let send = &self.streams.send;
         let since = |stream: StreamId| send.get(&stream).and_then(|send| send.oldest_at());
         let notices = if is_over {
-            self.promises.end_window(now, &channels, late, since)
+            self.promises.end_window(now, &channels, &late, since)
         } else {
-            self.promises.watch_window(now, &channels, late, since)
+            self.promises.watch_window(now, &channels, &late, since)
         };
         if !is_over && notices.is_empty() {
             return;

@@ -21,6 +21,8 @@ use crate::{
 
 /// Time after which the oldest byte that was not acknowledged is late on any path of a storm, whatever its round trip.
 const LATE_MAX: Duration = Duration::from_secs(2);
+/// An ADU of no more bytes is always one packet.
+const PACKET_BYTES: u64 = 1_000;
 /// Looks that reach back over more than a window.
 const LOOKS: usize = 64;
 /// Margin over the highest rate of a path: acknowledgements of a queue that was held up come faster.
@@ -32,6 +34,8 @@ struct Look {
     at: Instant,
     /// Bytes of ADUs acknowledged so far.
     acked_bytes: u64,
+    /// Bytes of ADUs without an outcome, parts of which may have been acknowledged.
+    open_bytes: u64,
     kept: u64,
     broken: u64,
     /// True if the state was not that of the last event.
@@ -53,17 +57,18 @@ impl Promises {
     }
 }
 
-/// Bytes acknowledged, and the time at which the oldest ADU without an outcome was sent.
-fn progress(account: &Account) -> (u64, Option<Instant>) {
+/// Bytes of ADUs that were acknowledged, and of those without an outcome; the time at which the oldest of these was sent.
+fn progress(account: &Account) -> (u64, u64, Option<Instant>) {
     let is_acked = |outcomes: &[(Instant, AduOutcome)]| {
         outcomes
             .iter()
             .any(|(_, outcome)| *outcome == AduOutcome::Acked)
     };
     let acked = account.sent.iter().filter(|sent| is_acked(&sent.outcomes));
-    let mut open = account.sent.iter().filter(|sent| sent.outcomes.is_empty());
+    let mut open = (account.sent.iter()).filter(|sent| sent.outcomes.is_empty());
     let acked_bytes = acked.map(|sent| sent.bytes as u64).sum();
-    (acked_bytes, open.next().map(|sent| sent.at))
+    let open_bytes = open.clone().map(|sent| sent.bytes as u64).sum();
+    (acked_bytes, open_bytes, open.next().map(|sent| sent.at))
 }
 
 impl Actor {
@@ -105,13 +110,17 @@ impl Actor {
                 std::mem::swap(&mut account.kept, &mut account.broken);
             }
             let mut ledger = self.shared.ledger.borrow_mut();
-            let (acked_bytes, oldest) = progress(ledger.account(flow));
+            let (acked_bytes, open_bytes, oldest) = progress(ledger.account(flow));
             let in_force = explained.term.is_some();
             let by_events = self.promises.in_force.get(&stream).copied();
             let look = Look {
                 differs: by_events.unwrap_or(false) != in_force,
                 at: now,
                 acked_bytes,
+                open_bytes: match (adu_bytes as u64) > PACKET_BYTES {
+                    true => open_bytes,
+                    false => 0,
+                },
                 kept: explained.account.kept,
                 broken: explained.account.broken,
             };
@@ -166,15 +175,14 @@ fn contradiction(
     let begins_before = look.at - guarantee.window;
     let outer = looks.iter().rev().find(|look| look.at <= begins_after)?;
     let inner = looks.iter().find(|look| look.at >= begins_before)?;
-    let most = look.acked_bytes - outer.acked_bytes + 2 * adu_bytes;
-    let least = last.acked_bytes.saturating_sub(inner.acked_bytes);
+    let most = look.acked_bytes - outer.acked_bytes + look.open_bytes + 2 * adu_bytes;
+    let least = (last.acked_bytes).saturating_sub(inner.acked_bytes + inner.open_bytes);
     let waits = oldest.map_or(Duration::ZERO, |at| look.at.since(at));
     if kept == 1 && most < needed && waits > LATE_MAX {
         return Some(format!(
             "kept with {most} of {needed} bytes, the oldest of the rest for {waits:?}"
         ));
     }
-    // Of the first ADU acknowledged in it, parts may have been acknowledged before.
     (broken == 1 && least >= needed + adu_bytes)
         .then(|| format!("broken with {least} bytes of {needed} acknowledged"))
 }
