@@ -17,5 +17,5 @@ pub mod promise;
 pub use mapping::{Offer, Reduction, Term};
 pub use promise::{
     Account, AdmissionController, Candidate, Explanation, Grant, LATE, LateAfter, Notice, Promises,
-    Reason, Refusal,
+    Reason, Refusal, Reservation, Standing, Uplink,
 };

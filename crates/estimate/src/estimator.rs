@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anabranch_base::{ChannelId, Instant};
+use anabranch_base::{ChannelId, Instant, SocketId};
 use anabranch_spec::{Correlation, Slot};
 use anabranch_stats::joint::Cell;
 
@@ -142,6 +142,11 @@ impl Estimator {
     /// The channel of each path, in the order of the cells of a row; `None` while a path has none.
     pub fn channels(&self) -> impl Iterator<Item = Option<ChannelId>> {
         self.paths.channels()
+    }
+
+    /// The local socket of each path, in the same order.
+    pub fn sockets(&self) -> impl Iterator<Item = SocketId> {
+        self.paths.sockets()
     }
 
     /// True if two channels are found to share a bottleneck.

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use crate::mapping::{Capacity, Request};
-use anabranch_base::{ChannelId, Instant, StreamId};
+use anabranch_base::{ChannelId, Instant, SessionId, StreamId};
 use anabranch_spec::{ChannelMask, StreamSpec};
 use anabranch_stats::joint::Cell;
 
-use super::{Explanation, Grant, Notice, OVERHEAD, Promises, Refusal, WINDOW};
+use super::{Explanation, Grant, Notice, OVERHEAD, Promises, Refusal, WINDOW, beside::Beside};
 
 /// The same decisions as in a session (admission, renewal, notice, withdrawal), over paths whose capacity is given
 /// window by window instead of measured. Path *i* is [`ChannelId`]`(i)`. A window is one second.
@@ -36,7 +36,7 @@ impl AdmissionController {
     /// Creates a controller with paths 0 to `paths` − 1, at most 64, of which nothing is known.
     pub fn new(paths: usize) -> Self {
         Self {
-            promises: Promises::new(WINDOW),
+            promises: Promises::new(SessionId(0), WINDOW),
             now: Instant::EPOCH,
             channels: (0..paths.min(64) as u64)
                 .map(|path| Some(ChannelId(path)))
@@ -139,7 +139,7 @@ impl AdmissionController {
 
     /// Known capacity of sets of paths, from which promises are made.
     pub fn capacity(&mut self) -> impl Capacity + '_ {
-        self.promises.history.view(&self.channels)
+        self.promises.history.view(&self.channels, Beside::NOBODY)
     }
 
     /// Explanation of a stream's promise or refusal; `None`: it never demanded one.

@@ -20,7 +20,11 @@ use anabranch_stats::{
     order,
 };
 
-use super::Channels;
+use super::{
+    Channels,
+    beside::{self, Beside},
+    left::{self, Left},
+};
 
 /// Windows kept.
 pub(super) const ROWS: usize = 500;
@@ -33,7 +37,7 @@ const SETS_MAX: usize = 24;
 /// Probability of the promises that a path must have kept to be steady enough for a bound on late packets.
 const STEADY_PROBABILITY: f64 = 0.95;
 /// Fewest windows for a promise without a forecast.
-const WINDOWS_MIN: usize = 20;
+pub(super) const WINDOWS_MIN: usize = 20;
 /// Probabilities for which forecasts are calibrated, ascending.
 const LEVELS: [f64; 5] = [0.5, 0.75, 0.9, 0.95, 0.99];
 /// The same in the order in which offers try them.
@@ -98,6 +102,14 @@ pub(crate) struct SampleHistory {
     sums: Vec<f64>,
     /// For each of the sums, true if it is a lower bound of the set's capacity.
     are_bounds: Vec<bool>,
+    /// Bytes that other sessions carried on the uplink of each path: in the current window, as the sum of its parts' rates, and
+    /// in the windows of `rows`; `None` while there were none.
+    others_partial: Vec<f64>,
+    /// The part of them that would yield, in the sub-window that is added next.
+    yielding_bps: Vec<f64>,
+    others: Option<JointWindow>,
+    /// Capacity that other sessions' promises leave of sets that were queried since the last window.
+    left: Vec<Left>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -158,7 +170,7 @@ impl Partial {
 }
 
 /// The sum over a set: exact when all its parts are; `None` when no part was measured.
-fn sum(row: &[Cell], set: ChannelMask) -> Option<Sample> {
+pub(super) fn sum(row: &[Cell], set: ChannelMask) -> Option<Sample> {
     let (mut total, mut is_exact, mut is_measured) = (0.0, true, false);
     for path in set.iter() {
         match row.get(path).copied().unwrap_or_default() {
@@ -182,6 +194,19 @@ fn sum(row: &[Cell], set: ChannelMask) -> Option<Sample> {
             Sample::at_least(rate)
         }
     })
+}
+
+/// The rows with space for `count` paths.
+fn widened(before: Option<&JointWindow>, count: usize) -> Option<JointWindow> {
+    let mut rows = JointWindow::new(count, ROWS).ok()?;
+    let mut wide = Vec::with_capacity(count);
+    for row in before.into_iter().flat_map(JointWindow::iter) {
+        wide.clear();
+        wide.extend_from_slice(row);
+        wide.resize(count, Cell::Missing);
+        let _ = rows.push(&wide);
+    }
+    Some(rows)
 }
 
 /// True if a set has more than one path.
@@ -229,6 +254,10 @@ impl SampleHistory {
             row: Vec::new(),
             sums: Vec::new(),
             are_bounds: Vec::new(),
+            others_partial: Vec::new(),
+            yielding_bps: Vec::new(),
+            others: None,
+            left: Vec::new(),
         }
     }
 
@@ -243,8 +272,14 @@ impl SampleHistory {
             self.partial.resize(row.len(), Partial::default());
             self.widen();
         }
-        for (partial, cell) in self.partial.iter_mut().zip(row) {
-            partial.add(*cell);
+        let yielding = self.yielding_bps.drain(..).chain(std::iter::repeat(0.0));
+        for ((partial, cell), yielding_bps) in self.partial.iter_mut().zip(row).zip(yielding) {
+            // A path that is full of data which would yield is not at its limit.
+            let cell = match *cell {
+                Cell::Exact(bps) if beside::is_busy(yielding_bps, bps) => Cell::AtLeast(bps),
+                other => other,
+            };
+            partial.add(cell);
         }
         self.filled += 1;
         if self.filled < self.parts {
@@ -252,6 +287,24 @@ impl SampleHistory {
         }
         self.end_window();
         true
+    }
+
+    /// Adds the rates of other sessions on the uplink of each path in the sub-window that [`Self::push`] adds next, and what of them
+    /// would yield to this session's promises, in bits per second.
+    pub(crate) fn push_others(&mut self, rates_bps: impl Iterator<Item = (f64, f64)>) {
+        self.yielding_bps.clear();
+        for (path, (bps, yielding)) in rates_bps.enumerate() {
+            if path == self.others_partial.len() {
+                self.others_partial.push(0.0);
+            }
+            self.others_partial[path] += bps;
+            self.yielding_bps.push(yielding);
+        }
+    }
+
+    /// Forgets what the promises of other sessions leave: they changed.
+    pub(crate) fn forget_left(&mut self) {
+        self.left.clear();
     }
 
     /// Part of the current window that has passed; `None`: nothing.
@@ -283,6 +336,7 @@ impl SampleHistory {
         for partial in &mut self.partial {
             self.row.push(partial.take(self.parts));
         }
+        let others = std::mem::take(&mut self.others_partial);
         if self.row.iter().all(|cell| *cell == Cell::Missing) {
             return;
         }
@@ -296,6 +350,7 @@ impl SampleHistory {
             // The row has a cell for every path, and rates are not negative.
             let _ = rows.push(&self.row);
         }
+        self.end_window_of_others(others);
         for known in &mut self.sets {
             if let Some(sample) = sum(&self.row, known.set) {
                 known.forecaster.observe(sample);
@@ -303,21 +358,38 @@ impl SampleHistory {
         }
         self.durable.clear();
         self.allowed.clear();
+        self.left.clear();
+    }
+
+    /// Adds the row of other sessions' rates that belongs to the latest row.
+    fn end_window_of_others(&mut self, mut rates_bps: Vec<f64>) {
+        let Some(rows) = &self.rows else {
+            return;
+        };
+        if self.others.is_none() && rates_bps.iter().any(|&bps| bps > 0.0) {
+            let mut others = JointWindow::new(rows.channels(), ROWS).ok();
+            let none = vec![Cell::Missing; rows.channels()];
+            for _ in 1..rows.rows() {
+                let _ = others.as_mut().map(|others| others.push(&none));
+            }
+            self.others = others;
+        }
+        if let Some(others) = &mut self.others {
+            rates_bps.resize(others.channels(), 0.0);
+            let parts = f64::from(self.parts);
+            let row = rates_bps.iter().map(|bps| Cell::Exact(bps / parts));
+            let _ = others.push(&row.collect::<Vec<_>>());
+        }
     }
 
     /// Adds space for more paths; the samples of earlier paths are kept.
     fn widen(&mut self) {
         let count = self.partial.len();
-        let mut rows = JointWindow::new(count, ROWS).ok();
-        if let (Some(rows), Some(before)) = (&mut rows, &self.rows) {
-            for row in before.iter() {
-                self.row.clear();
-                self.row.extend_from_slice(row);
-                self.row.resize(count, Cell::Missing);
-                let _ = rows.push(&self.row);
-            }
+        self.rows = widened(self.rows.as_ref(), count);
+        if self.others.is_some() {
+            self.others = widened(self.others.as_ref(), count);
         }
-        self.rows = rows;
+        self.left.clear();
     }
 
     /// Forgets a path in all windows but the last `keep`: its samples are those of another path from now on.
@@ -328,9 +400,13 @@ impl SampleHistory {
         if let Some(rows) = self.rows.as_mut().filter(|rows| path < rows.channels()) {
             rows.forget(path, keep);
         }
+        if let Some(others) = self.others.as_mut().filter(|o| path < o.channels()) {
+            others.forget(path, keep);
+        }
         self.sets.retain(|known| !known.set.contains(path));
         self.durable.clear();
         self.allowed.clear();
+        self.left.clear();
     }
 
     /// The forecaster of a set, created from the rows at the first query.
@@ -354,12 +430,33 @@ impl SampleHistory {
         self.sets.get(at)
     }
 
-    /// The history as the mapping reads it; paths without a channel carry nothing.
-    pub(crate) fn view<'a>(&'a mut self, channels: Channels<'a>) -> View<'a> {
+    /// The history as the mapping reads it: paths without a channel carry nothing, and what others were promised is theirs.
+    pub(crate) fn view<'a>(&'a mut self, channels: Channels<'a>, beside: Beside<'a>) -> View<'a> {
         View {
             history: self,
             channels,
+            beside,
         }
+    }
+
+    /// True unless the windows contradict that a path shares capacity with the other sessions on its uplink.
+    pub(super) fn is_shared(&self, path: usize) -> bool {
+        let rows = self.rows.as_ref();
+        rows.is_none_or(|rows| left::is_shared(rows, self.others.as_ref(), path))
+    }
+
+    /// Capacity that the promises of others leave of `set`; `None`: they take nothing of it. O(windows · paths) once a window.
+    fn left(&mut self, set: ChannelMask, beside: Beside<'_>) -> Option<&Left> {
+        beside.reserved(set).next()?;
+        if let Some(at) = self.left.iter().position(|left| left.is_of(set, beside)) {
+            return self.left.get(at);
+        }
+        let left = Left::of(self.rows.as_ref()?, self.others.as_ref(), set, beside);
+        if self.left.len() == SETS_MAX {
+            self.left.remove(0);
+        }
+        self.left.push(left);
+        self.left.last()
     }
 
     fn renewable(&mut self, set: ChannelMask, probability: f64) -> Option<f64> {
@@ -369,9 +466,15 @@ impl SampleHistory {
         forecast.or_else(|| self.quantile(set, probability, WINDOWS_MIN))
     }
 
-    /// Rate that a share `probability` of the windows reach; lower bounds count as exact.
+    /// Rate that a share `probability` of the windows reach in which the paths were full. While there are fewer than `least` of
+    /// these, all windows count, and their lower bounds as exact: what an idle sender leaves unused says little of the paths.
     fn quantile(&mut self, set: ChannelMask, probability: f64, least: usize) -> Option<f64> {
         self.collect(set)?;
+        let full = self.are_bounds.iter().filter(|is_bound| !**is_bound);
+        if full.count() >= least {
+            let mut are_bounds = self.are_bounds.iter();
+            self.sums.retain(|_| are_bounds.next() == Some(&false));
+        }
         let count = self.sums.len();
         if count < least || (count as f64) * (1.0 - probability) < 1.0 {
             return None;
@@ -476,6 +579,7 @@ impl SampleHistory {
 pub(crate) struct View<'a> {
     history: &'a mut SampleHistory,
     channels: Channels<'a>,
+    beside: Beside<'a>,
 }
 
 impl View<'_> {
@@ -513,22 +617,36 @@ impl Capacity for View<'_> {
 
     fn holds(&mut self, set: ChannelMask, probability: f64, term: Term) -> Option<f64> {
         let set = self.present(set)?;
-        match term {
+        let whole = match term {
             Term::Durable => self.history.durable(set, probability),
             Term::Renewable => self.history.renewable(set, probability),
-        }
+        }?;
+        let Some(left) = self.history.left(set, self.beside) else {
+            return Some(whole);
+        };
+        let left = match term {
+            Term::Durable => left.durable(probability),
+            Term::Renewable => left.quantile(probability),
+        };
+        Some(left?.min(whole))
     }
 
     fn shortfall(&mut self, set: ChannelMask, need_bps: f64, term: Term) -> Option<f64> {
         let set = self.present(set)?;
-        match term {
-            // Lemma 2 on the past; a margin like that of a rate: half of the bound is allowed.
+        // Lemma 2 on the past; a margin like that of a rate: half of the bound is allowed.
+        let margin = match term {
             Term::Durable => {
                 self.history.steady(set, STEADY_PROBABILITY)?;
-                Some(2.0 * self.history.shortfall(set, need_bps)?)
+                2.0
             }
-            Term::Renewable => self.history.shortfall(set, need_bps),
-        }
+            Term::Renewable => 1.0,
+        };
+        let whole = self.history.shortfall(set, need_bps)?;
+        let missing = match self.history.left(set, self.beside) {
+            Some(left) => left.shortfall(need_bps)?.max(whole),
+            None => whole,
+        };
+        Some(margin * missing)
     }
 
     fn allowed(&mut self, set: ChannelMask, late_bps: f64, _term: Term) -> Option<f64> {
@@ -570,7 +688,9 @@ mod tests {
         }
         let both = ChannelMask::only(0).with(1);
         let holds = |history: &mut SampleHistory, set: ChannelMask| {
-            history.view(&channels).holds(set, 0.9, Term::Renewable)
+            history
+                .view(&channels, Beside::NOBODY)
+                .holds(set, 0.9, Term::Renewable)
         };
         assert!(holds(&mut history, both).unwrap() > 9e6);
         history.forget(0, 30);
@@ -595,7 +715,10 @@ mod tests {
         for path in 0..48 {
             let set = ChannelMask::only(path);
             for set in [set, set.with((path + 1) % 48)] {
-                let found = history.view(&channels).holds(set, 0.9, Term::Renewable);
+                let found =
+                    history
+                        .view(&channels, Beside::NOBODY)
+                        .holds(set, 0.9, Term::Renewable);
                 assert!(found.is_some(), "{set:?}");
             }
         }

@@ -140,11 +140,12 @@ impl Promises {
             Request::sort(&mut all);
             all
         };
-        if headroom > 1.0 {
-            mapping::map(&with(headroom), &mut self.history.view(channels)).ok()?;
-        }
         let all = with(1.0);
-        let placements = mapping::map(&all, &mut self.history.view(channels)).ok()?;
+        let before = self.last_standing(&all);
+        if headroom > 1.0 {
+            mapping::map(&with(headroom), &mut self.view_before(before, channels)).ok()?;
+        }
+        let placements = mapping::map(&all, &mut self.view_before(before, channels)).ok()?;
         Some((all, placements))
     }
 

@@ -2,6 +2,7 @@
 //!
 //! | file | holds |
 //! |---|---|
+//! | `beside`, `left` | promises of other sessions on the same uplinks, and the capacity that they leave |
 //! | `history` | the capacity of sets of paths in one scheduling window: the evidence |
 //! | `answer` | [`Grant`] and [`Refusal`]: the answers for applications |
 //! | `explain` | [`Explanation`]: the reasons for a stream's promise or refusal |
@@ -21,9 +22,11 @@
 //! promised streams.
 
 mod answer;
+mod beside;
 mod controller;
 mod explain;
 mod history;
+mod left;
 mod levels;
 mod own;
 mod review;
@@ -34,17 +37,19 @@ mod tests;
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::mapping::{self, Offer, Placement, Reduction, Request, Shortage, Term, offer};
-use anabranch_base::{ChannelId, Instant, Rate, StreamId};
+use anabranch_base::{ChannelId, Instant, Rate, SessionId, StreamId};
 use anabranch_spec::{Assignment, ChannelMask, Claim, Grade, Guarantee, Plan, StreamSpec};
 use anabranch_stats::joint::Cell;
 
 use self::{
+    beside::Beside,
     history::{SampleHistory, View},
     stream::Promised,
 };
 
 pub use self::{
     answer::{Grant, Reason, Refusal},
+    beside::{Reservation, Standing, Uplink},
     controller::{AdmissionController, Candidate},
     explain::Explanation,
     stream::{Account, Note},
@@ -69,6 +74,9 @@ pub struct Promises {
     is_changed: bool,
     /// Channels that promised streams use.
     on: Vec<ChannelId>,
+    /// The session, and the uplinks that others use beside it.
+    session: SessionId,
+    uplinks: Vec<Uplink>,
 }
 
 /// Event of a promise, for its owner.
@@ -92,14 +100,46 @@ pub type LateAfter<'a> = &'a [Option<Duration>];
 pub const LATE: Duration = Duration::from_millis(50);
 
 impl Promises {
-    /// Creates promises over capacity that is measured in parts of `measured`, which divides a second.
-    pub fn new(measured: Duration) -> Self {
+    /// Creates the promises of `session`, over capacity that is measured in parts of `measured`, which divides a second.
+    pub fn new(session: SessionId, measured: Duration) -> Self {
         Self {
             history: SampleHistory::new(WINDOW, measured),
             streams: BTreeMap::new(),
             is_changed: false,
             on: Vec::new(),
+            session,
+            uplinks: Vec::new(),
         }
+    }
+
+    /// Sets the uplinks that other sessions use beside this one, and what they were promised there. It applies to new streams at
+    /// once, and to promises in force from the next review on.
+    pub fn set_uplinks(&mut self, uplinks: Vec<Uplink>) {
+        if self.uplinks != uplinks {
+            self.uplinks = uplinks;
+            self.history.forget_left();
+        }
+    }
+
+    /// The uplinks on which other sessions have promises.
+    pub fn uplinks(&self) -> &[Uplink] {
+        &self.uplinks
+    }
+
+    /// True unless the evidence contradicts that a path shares the capacity of its uplink with other sessions. O(windows).
+    pub fn is_shared(&self, path: usize) -> bool {
+        self.history.is_shared(path)
+    }
+
+    /// Promises in force, by path.
+    pub fn reservations(&self) -> impl Iterator<Item = (usize, Reservation)> + '_ {
+        let standing = |entry: &Promised| entry.standing(self.session);
+        let promised = self.streams.values();
+        let promised = promised.filter_map(move |entry| Some((entry, standing(entry)?)));
+        promised.flat_map(|(entry, standing)| {
+            let shares = entry.placement.shares.iter();
+            shares.map(move |&(path, bps)| (path, Reservation { standing, bps }))
+        })
     }
 
     /// True if no stream demanded a promise.
@@ -115,6 +155,46 @@ impl Promises {
     /// True if promised streams use this channel; those that still wait use any.
     pub fn is_on(&self, channel: ChannelId) -> bool {
         self.on.contains(&channel)
+    }
+
+    /// Adds the rates of other sessions on the uplink of each path in the sub-window that [`Self::observe`] adds next, in bits per
+    /// second, finite and at least 0. `is_behind`: data of a promised stream is late.
+    pub fn observe_others(&mut self, rates_bps: &[f64], is_behind: bool) {
+        let standings = self.streams.values();
+        let last = standings
+            .filter_map(|entry| entry.standing(self.session))
+            .max();
+        let beside = Beside {
+            uplinks: &self.uplinks,
+            before: last,
+        };
+        let with_yielding = |(path, &bps): (usize, &f64)| {
+            let reserved = match path {
+                0..64 => beside.reserved(ChannelMask::only(path)).next(),
+                _ => None,
+            };
+            let reserved_bps = reserved.map_or(0.0, |(_, bps)| bps);
+            let yielding = match last {
+                Some(_) if !is_behind => (bps - reserved_bps).max(0.0),
+                _ => 0.0,
+            };
+            (bps, yielding)
+        };
+        let rates = rates_bps.iter().enumerate().map(with_yielding);
+        self.history.push_others(rates);
+    }
+
+    /// True if data of a promised stream is late; `late` and `since` as for [`Self::end_window`].
+    pub fn is_behind(
+        &self,
+        now: Instant,
+        late: LateAfter<'_>,
+        since: impl Fn(StreamId) -> Option<Instant>,
+    ) -> bool {
+        self.streams.iter().any(|(&stream, entry)| {
+            let late_after = entry.late_after(late);
+            entry.is_in_force() && since(stream).is_some_and(|at| now.since(at) > late_after)
+        })
     }
 
     /// Adds the samples of all paths in one sub-window; returns whether a scheduling window is complete.
@@ -428,7 +508,7 @@ impl Promises {
             ..entry.request(stream, channels, OVERHEAD)
         };
         let (others, all) = self.beside(&wanted, channels);
-        let mut view = self.history.view(channels);
+        let mut view = self.view(channels);
         let shortage = mapping::map(&all, &mut view).err().unwrap_or(Shortage {
             request: all.len() - 1,
             binding: None,
@@ -443,7 +523,7 @@ impl Promises {
         channels: Channels<'_>,
     ) -> Option<Vec<(StreamId, Placement)>> {
         let (_, all) = self.beside(wanted, channels);
-        let placements = mapping::map(&all, &mut self.history.view(channels)).ok()?;
+        let placements = mapping::map(&all, &mut self.view(channels)).ok()?;
         Some(all.iter().map(|r| r.stream).zip(placements).collect())
     }
 
@@ -456,6 +536,30 @@ impl Promises {
         all.push(wanted.clone());
         Request::sort(&mut all);
         (others, all)
+    }
+
+    /// The history as the mapping of new streams reads it: beside all promises of other sessions.
+    fn view<'a>(&'a mut self, channels: Channels<'a>) -> View<'a> {
+        self.view_before(None, channels)
+    }
+
+    /// The same beside those promises of other sessions only that go before `standing`.
+    fn view_before<'a>(&'a mut self, before: Option<Standing>, channels: Channels<'a>) -> View<'a> {
+        let beside = Beside {
+            uplinks: &self.uplinks,
+            before,
+        };
+        self.history.view(channels, beside)
+    }
+
+    /// The last in precedence between sessions of these streams' promises; `None`: one of them has none in force.
+    fn last_standing(&self, requests: &[Request]) -> Option<Standing> {
+        let standing = |request: &Request| {
+            let entry = self.streams.get(&request.stream)?;
+            entry.standing(self.session)
+        };
+        let all: Option<Vec<Standing>> = requests.iter().map(standing).collect();
+        all?.into_iter().max()
     }
 
     fn settle(&mut self, placements: Vec<(StreamId, Placement)>) {

@@ -7,6 +7,7 @@ use anabranch_spec::{ChannelMask, StreamSpec};
 use super::{
     Channels, LateAfter, Notice, OVERHEAD, Promises, WINDOW,
     answer::Grant,
+    beside::Beside,
     first, is_within_reach, refusal,
     stream::{Promised, Running, Window},
 };
@@ -76,22 +77,24 @@ impl Promises {
         history.end_early();
         let mut kept: Vec<Request> = Vec::new();
         for stream in self.order() {
-            let Some(entry) = self.streams.get_mut(&stream) else {
-                continue;
-            };
-            let request = entry.request(stream, channels, OVERHEAD);
+            let request = self.streams[&stream].request(stream, channels, OVERHEAD);
             let mut all = kept.clone();
             all.push(request.clone());
             Request::sort(&mut all);
-            match mapping::map(&all, &mut history.view(channels)) {
-                Ok(_) => kept = all,
-                Err(shortage) if entry.is_failing && !entry.is_warned() => {
-                    let mut view = history.view(channels);
-                    let refusal = refusal(&request, &kept, &all, shortage, &mut view, channels);
-                    entry.warn(now, &refusal);
-                    notices.push(Notice::Warned(stream, refusal));
-                }
-                Err(_) => {}
+            let beside = Beside {
+                uplinks: &self.uplinks,
+                before: self.last_standing(&all),
+            };
+            let mut view = history.view(channels, beside);
+            let Err(shortage) = mapping::map(&all, &mut view) else {
+                kept = all;
+                continue;
+            };
+            let is_new = |entry: &&mut Promised| entry.is_failing && !entry.is_warned();
+            if let Some(entry) = self.streams.get_mut(&stream).filter(is_new) {
+                let refusal = refusal(&request, &kept, &all, shortage, &mut view, channels);
+                entry.warn(now, &refusal);
+                notices.push(Notice::Warned(stream, refusal));
             }
         }
     }
@@ -112,7 +115,7 @@ impl Promises {
         Request::sort(&mut all);
         // Usually all can be mapped at once; else one after the other, the first in precedence
         // first.
-        if let Ok(placements) = mapping::map(&all, &mut self.history.view(channels)) {
+        if let Ok(placements) = mapping::map(&all, &mut self.view(channels)) {
             let placed = all.iter().map(|request| request.stream);
             self.settle(placed.zip(placements).collect());
             for stream in order {
@@ -126,7 +129,8 @@ impl Promises {
             let mut all = kept.clone();
             all.push(request.clone());
             Request::sort(&mut all);
-            match mapping::map(&all, &mut self.history.view(channels)) {
+            let before = self.last_standing(&all);
+            match mapping::map(&all, &mut self.view_before(before, channels)) {
                 Ok(placements) => {
                     kept = all;
                     let placed = kept.iter().map(|request| request.stream);
@@ -141,15 +145,16 @@ impl Promises {
                         self.change_level(now, stream, channels, notices);
                         continue;
                     }
-                    let Some(entry) = self.streams.get_mut(&stream) else {
-                        continue;
-                    };
+                    let entry = &self.streams[&stream];
                     let is_due = entry.is_due(now);
                     if !entry.is_in_force() || (entry.is_warned() && !is_due) {
                         continue;
                     }
-                    let mut view = self.history.view(channels);
+                    let mut view = self.view_before(before, channels);
                     let refusal = refusal(&request, &kept, &all, shortage, &mut view, channels);
+                    let Some(entry) = self.streams.get_mut(&stream) else {
+                        continue;
+                    };
                     if is_due {
                         entry.withdraw(now, &refusal);
                         self.is_changed = true;

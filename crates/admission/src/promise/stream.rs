@@ -3,12 +3,13 @@
 use std::{collections::VecDeque, time::Duration};
 
 use crate::mapping::{Placement, Request, Term};
-use anabranch_base::{ChannelId, Instant, StreamId};
+use anabranch_base::{ChannelId, Instant, SessionId, StreamId};
 use anabranch_spec::{ChannelMask, Grade, Guarantee, StreamSpec};
 
 use super::{
     Channels, LATE, LateAfter, NOTICE,
     answer::{Grant, Refusal},
+    beside::Standing,
     levels::Pace,
     own::Own,
 };
@@ -99,6 +100,8 @@ pub(crate) struct Promised {
     /// Paths that its preferences permit.
     pub(super) permitted: ChannelMask,
     pub(crate) state: State,
+    /// Time at which its promise came into force.
+    since: Instant,
     /// Its rate on each path.
     pub(super) placement: Placement,
     /// Place in the order of precedence.
@@ -126,6 +129,7 @@ impl Promised {
             pinned: spec.pinned,
             permitted,
             state: State::None,
+            since: Instant::EPOCH,
             placement: Placement::default(),
             rank: u32::MAX,
             acked_bytes: 0,
@@ -141,6 +145,15 @@ impl Promised {
 
     pub(crate) fn is_in_force(&self) -> bool {
         self.state.is_in_force()
+    }
+
+    /// Its precedence between the sessions of a node; `None`: no promise is in force.
+    pub(super) fn standing(&self, session: SessionId) -> Option<Standing> {
+        self.is_in_force().then_some(Standing {
+            is_renewable: matches!(self.state, State::Renewable { .. }),
+            since: self.since,
+            session,
+        })
     }
 
     pub(super) fn is_warned(&self) -> bool {
@@ -201,6 +214,7 @@ impl Promised {
             },
         };
         if !was.is_in_force() {
+            self.since = now;
             self.acked_bytes = 0;
             self.elapsed = Duration::ZERO;
         }
@@ -209,6 +223,9 @@ impl Promised {
 
     /// Inherits the statistics of the stream's earlier demand.
     pub(super) fn inherit(&mut self, mut before: Self) {
+        if before.is_in_force() {
+            self.since = before.since;
+        }
         before.notes.append(&mut self.notes);
         self.notes = before.notes;
         while self.notes.len() > NOTES_MAX {

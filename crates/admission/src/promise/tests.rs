@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use crate::mapping::{Capacity, Term};
-use anabranch_base::{ChannelId, Instant, Rate, StreamId};
+use anabranch_base::{ChannelId, Instant, Rate, SessionId, StreamId};
 use anabranch_spec::{ChannelMask, Demand, Grade, Guarantee, StreamSpec};
 use anabranch_stats::joint::Cell;
 
@@ -37,7 +37,7 @@ fn known(windows: usize, bps: f64) -> AdmissionController {
 /// The scheduler counts bytes of the application in the stream's own window; a placement is bits a second, headers included.
 #[test]
 fn a_plan_is_in_bytes_of_a_window_without_headers() {
-    let mut promises = Promises::new(Duration::from_secs(1));
+    let mut promises = Promises::new(SessionId(0), Duration::from_secs(1));
     let channels = [Some(ChannelId(4))];
     for _ in 0..60 {
         promises.observe(&[Cell::Exact(4e6)]);
@@ -321,7 +321,7 @@ fn a_window_that_can_no_longer_be_kept_is_warned_of_while_it_runs() {
     let part = Duration::from_millis(200);
     let channels = [Some(ChannelId(0))];
     let late = [Some(Duration::from_millis(130))];
-    let mut promises = Promises::new(part);
+    let mut promises = Promises::new(SessionId(0), part);
     let mut now = Instant::EPOCH;
     for _ in 0..300 {
         promises.observe(&[Cell::Exact(4e6)]);
@@ -373,7 +373,7 @@ fn lemma_2_is_asked_for_less_where_its_promises_would_have_been_broken() {
 fn data_is_late_by_the_slowest_path_of_its_promise() {
     let channels = [Some(ChannelId(0)), Some(ChannelId(1))];
     let late = [100, 3_000].map(|ms| Some(Duration::from_millis(ms)));
-    let mut promises = Promises::new(WINDOW);
+    let mut promises = Promises::new(SessionId(0), WINDOW);
     let mut now = Instant::EPOCH;
     for _ in 0..60 {
         // The far path carries too little for the stream.

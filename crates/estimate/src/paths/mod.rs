@@ -16,7 +16,7 @@ mod table;
 
 use std::time::Duration;
 
-use anabranch_base::{ChannelId, Instant};
+use anabranch_base::{ChannelId, Instant, SocketId};
 use anabranch_stats::{
     bottleneck::{Detector, Verdict, detector},
     joint::Cell,
@@ -124,6 +124,11 @@ impl Paths {
     /// The channel of each path, in the order of the cells of a row; `None` while a path has none.
     pub(crate) fn channels(&self) -> impl Iterator<Item = Option<ChannelId>> {
         self.table.paths.iter().map(Path::channel)
+    }
+
+    /// The local socket of each path, in the same order.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = SocketId> {
+        self.table.paths.iter().map(|path| path.ends.socket)
     }
 
     fn index(&self, channel: ChannelId) -> Option<usize> {

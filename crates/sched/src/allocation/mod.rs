@@ -13,15 +13,11 @@
 //! | `mod` | [`Ask`], [`Allocator`]: reserves and priorities |
 //! | `water` | one priority: the level, and the shares below it |
 //! | `offers` | what a stream would get if it asked for more |
-//! | `destinations` | [`divide_classes`]: classes of streams by destination |
 
-mod destinations;
 mod offers;
 #[cfg(test)]
 mod tests;
 mod water;
-
-pub use destinations::{Class, divide_classes};
 
 use anabranch_spec::{Priority, WEIGHT_MAX};
 

@@ -116,38 +116,6 @@ fn an_offer_is_what_would_be_had() {
     assert_eq!(offers(100, &[promised, ask(100, None)]), [40 + 30, 100]);
 }
 
-#[test]
-fn a_slow_destination_wastes_nothing_of_a_fast_one() {
-    let elastic = [ask(100, None), ask(100, None)];
-    let small = [ask(100, Some(5))];
-    let class = |capacity, weight, asks| Class {
-        capacity,
-        weight,
-        asks,
-    };
-    let mut allocator = Allocator::default();
-    let mut divide = |sender, classes: &[Class<'_>]| {
-        let mut all = Vec::new();
-        divide_classes(&mut allocator, sender, classes, |_, shares| {
-            all.push(shares.to_vec());
-        });
-        all
-    };
-    let classes = [class(10, 100, &elastic[..]), class(90, 100, &elastic[..])];
-    assert_eq!(divide(None, &classes), [[5, 5], [45, 45]]);
-    // The interface is the bottleneck: all destinations alike, or by weight.
-    assert_eq!(divide(Some(40), &classes), [[5, 5], [15, 15]]);
-    let classes = [
-        class(90, 300, &elastic[..]),
-        class(90, 100, &elastic[..]),
-        class(90, 100, &small[..]),
-    ];
-    assert_eq!(
-        divide(Some(45), &classes),
-        [vec![15, 15], vec![5, 5], vec![5]]
-    );
-}
-
 fn any_ask() -> impl Strategy<Value = Ask> {
     let amount = || prop_oneof![0..20_u64, 0..5_000_u64, 0..=u64::MAX];
     (

@@ -126,6 +126,9 @@ impl<'e> SessionMut<'e> {
     /// The spec out of range, too many streams are open, or the guarantee that
     /// the spec asks for cannot be given and does not wait.
     pub fn open_stream(&mut self, now: Instant, spec: StreamSpec) -> Result<StreamId, StreamError> {
+        if spec.guarantee.is_some() {
+            self.engine.brief(self.id);
+        }
         let (session, events) = self.parts();
         session.open_stream(now, spec, events)
     }
@@ -137,6 +140,7 @@ impl<'e> SessionMut<'e> {
     /// [`StreamError::Refused`] with the reason and what could be promised instead; or as
     /// [`SessionMut::open_stream`].
     pub fn admit(&mut self, now: Instant, spec: &StreamSpec) -> Result<Grant, StreamError> {
+        self.engine.brief(self.id);
         self.state().admit(now, spec)
     }
 
@@ -350,7 +354,8 @@ impl StreamMut<'_> {
     }
 
     /// Changes what an open stream is to be promised; `None` releases it. What it was promised stays
-    /// in force when this is refused.
+    /// in force when this is refused. Of other sessions' promises on the same uplinks, those count that were in force when the
+    /// session's last window of measurement ended.
     ///
     /// # Errors
     /// As [`SessionMut::open_stream`].

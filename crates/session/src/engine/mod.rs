@@ -30,11 +30,13 @@ mod handles;
 mod meters;
 mod routing;
 mod timers;
+mod uplinks;
 
 pub use self::handles::{SessionMut, StreamMut};
 use self::{
     guests::{ACCEPT_MAX, Guests},
     timers::Timers,
+    uplinks::Uplinks,
 };
 
 /// Application codes of QUIC's CONNECTION_CLOSE. Codes of applications are shifted by
@@ -79,6 +81,7 @@ pub struct Engine {
     events: VecDeque<Event>,
     /// Cost of sending, by local socket.
     quotas: Quotas,
+    uplinks: Uplinks,
     /// Local sockets to be left once what is queued has gone out.
     spent: Vec<SocketId>,
     /// Names of the channels of a socket in objectives.
@@ -156,6 +159,7 @@ impl Engine {
             allowed: allowed.clone(),
             endpoint: Endpoint::new(epoch, key, allowed, config.channel.clone(), entropy),
             quotas: Quotas::new(meters::packet_max_bytes(config.channel.mtu_max_bytes)),
+            uplinks: Uplinks::default(),
             spent: Vec::new(),
             descriptions: BTreeMap::new(),
             config,
@@ -235,6 +239,7 @@ impl Engine {
         self.put_back(due);
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
         for id in sessions {
+            self.brief_at_window(now, id);
             let Some(session) = self.sessions.get_mut(&id) else {
                 continue;
             };

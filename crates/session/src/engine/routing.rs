@@ -43,18 +43,20 @@ impl Engine {
     }
 
     fn take_outcomes(&mut self, now: Instant, id: ChannelId) {
-        let Some(session) = self.owners.get(&id).and_then(|owner| owner.session) else {
+        let Some(session_id) = self.owners.get(&id).and_then(|owner| owner.session) else {
             return;
         };
+        let mut acked_bytes = 0;
         let mut outcomes = std::mem::take(&mut self.outcomes);
         if let Some(channel) = self.endpoint.channel(id) {
             channel.take_outcomes(&mut outcomes);
         }
-        if let Some(session) = self.sessions.get_mut(&session) {
+        if let Some(session) = self.sessions.get_mut(&session_id) {
             for outcome in outcomes.drain(..) {
-                session.on_outcome(now, id, outcome, &mut self.events);
+                acked_bytes += session.on_outcome(now, id, outcome, &mut self.events);
             }
         }
+        self.note_acked(id, session_id, acked_bytes);
         outcomes.clear();
         self.outcomes = outcomes;
     }
@@ -443,6 +445,7 @@ impl Engine {
         session: &Session,
         reason: SessionCloseReason,
     ) {
+        self.uplinks.forget(session.id);
         if let Some(token) = &session.establishment.token {
             self.tokens.remove(&token.session);
         }

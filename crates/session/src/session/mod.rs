@@ -10,6 +10,7 @@
 //! | `flow_control` | credit in both directions |
 //! | `scheduling` | the policy, its scheduler, the objectives in force (`objectives`, `observed`), the input of a policy that plans (`planning`, `supply`), `arrival_period` |
 //! | `shares` | the share of each stream: `Throttle` events, caps, drops beyond them |
+//! | `neighbours` | traffic and promises of the node's other sessions on the same uplinks |
 //! | `copies` | the budget of second copies |
 //! | `latency` | latest latency-sensitive data |
 //! | `probation` | limits of a stranger's session before it is admitted |
@@ -35,6 +36,7 @@ mod flow_control;
 mod incoming;
 mod latency;
 mod limits;
+mod neighbours;
 mod objectives;
 mod observed;
 mod outcomes;
@@ -70,10 +72,11 @@ use crate::{
 };
 use anabranch_admission::Promises;
 
+pub(crate) use self::neighbours::Others;
 use self::{
     channels::Channels, copies::Copies, establishment::Establishment, flow_control::FlowControl,
-    latency::Latency, probation::Probation, pump::Pump, scheduling::Scheduling, shares::Shares,
-    streams::Streams,
+    latency::Latency, neighbours::Neighbours, probation::Probation, pump::Pump,
+    scheduling::Scheduling, shares::Shares, streams::Streams,
 };
 
 /// Protocol violation of the peer; the session ends.
@@ -120,6 +123,7 @@ pub(crate) struct Session {
     scheduling: Scheduling,
     shares: Shares,
     promises: Promises,
+    neighbours: Neighbours,
     copies: Copies,
     latency: Latency,
     /// Control frames for the peer, on any channel.
@@ -167,7 +171,8 @@ impl Session {
             flow: FlowControl::new(config.session_window_bytes),
             scheduling: Scheduling::new(config.policy, parts.seed),
             shares: Shares::new(now),
-            promises: Promises::new(config.measure_window),
+            promises: Promises::new(parts.id, config.measure_window),
+            neighbours: Neighbours::default(),
             copies: Copies::new(now),
             latency: Latency::default(),
             control: VecDeque::from([hello]),

@@ -17,19 +17,19 @@ use crate::{
 };
 
 impl Session {
-    /// Handles the outcome of a container.
+    /// Handles the outcome of a container; returns its bytes if it was acknowledged, headers included.
     pub(crate) fn on_outcome(
         &mut self,
         now: Instant,
         channel: ChannelId,
         outcome: PacketOutcome,
         events: &mut VecDeque<Event>,
-    ) {
+    ) -> u64 {
         let Some(state) = self.channels.get_mut(channel) else {
-            return;
+            return 0;
         };
         let Some(packet) = state.flight.take(outcome.container) else {
-            return;
+            return 0;
         };
         self.pump.is_due = true;
         if let Some(journal) = &mut self.journal {
@@ -60,10 +60,12 @@ impl Session {
                     rtt,
                 };
                 self.on_packet_acked(receipt, &packet, events);
+                packet.wire_bytes
             }
             Outcome::Lost => {
                 estimator.lost(now, channel, number, sent_at);
                 self.on_packet_lost(channel, &packet, events);
+                0
             }
         }
     }

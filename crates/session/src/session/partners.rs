@@ -39,26 +39,35 @@ impl Channels {
         }
     }
 
-    /// Sets the channels' shares of a flow.
-    pub(super) fn couple(&mut self, now: Instant, endpoint: &mut Endpoint, coupling: Coupling) {
-        if coupling == Coupling::Off || !self.couplings.is_due(now) {
+    /// Sets the channels' shares of a flow, once a second, or at once if `is_new`. `part_of` returns the part that the promises of other
+    /// sessions leave to a channel that delivers so many bits per second; 1 without any.
+    pub(super) fn couple(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        coupling: Coupling,
+        (is_new, part_of): (bool, impl Fn(ChannelId, f64) -> f64),
+    ) {
+        if !self.couplings.is_due(now) && !is_new {
             return;
         }
         let sent = |state: &ChannelState| (state.id, state.payload_sent_bytes);
         let channels: Vec<(ChannelId, u64)> = self.usable().map(sent).collect();
         let is_given = coupling == Coupling::All;
         let estimator = &self.estimator;
-        let shares = self.couplings.shares(now, &channels, |one, other| {
-            is_given || estimator.share_bottleneck(one, other)
-        });
+        let shares = if coupling == Coupling::Off {
+            vec![1.0; channels.len()]
+        } else {
+            self.couplings.shares(now, &channels, |one, other| {
+                is_given || estimator.share_bottleneck(one, other)
+            })
+        };
         for (&(id, _), share) in channels.iter().zip(shares) {
-            let Some(state) = self.get_mut(id) else {
+            let (Some(state), Some(channel)) = (self.get_mut(id), endpoint.channel(id)) else {
                 continue;
             };
-            if state.given.share == share {
-                continue;
-            }
-            if let Some(channel) = endpoint.channel(id) {
+            let share = share * part_of(id, channel.stats().rate_delivered.as_bps() as f64);
+            if state.given.share != share {
                 channel.set_share(share);
                 state.given.share = share;
             }

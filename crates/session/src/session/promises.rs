@@ -120,14 +120,36 @@ impl Session {
             && self.promises.streams().any(waits)
     }
 
+    /// Time after which data on each path is late.
+    fn late_after(&self, channels: &[Option<ChannelId>]) -> Vec<Option<Duration>> {
+        let views = &self.pump.scratch.channels;
+        let late_on = |channel: &Option<ChannelId>| {
+            let view = views.iter().find(|view| Some(view.id) == *channel)?;
+            Some((LATE + 2 * view.rtt_smoothed).min(LATE_QUEUED + view.rtt_min))
+        };
+        channels.iter().map(late_on).collect()
+    }
+
+    /// True if data of a promised stream is late.
+    fn is_behind(&self, now: Instant) -> bool {
+        let since = |stream: StreamId| self.streams.send.get(&stream)?.oldest_at();
+        let late = || self.late_after(&self.channels.of_paths());
+        !self.promises.is_empty() && self.promises.is_behind(now, &late(), since)
+    }
+
     pub(super) fn advance_estimates(&mut self, now: Instant, events: &mut VecDeque<Event>) {
         if self.is_cut_off() {
             self.channels.estimator.waits(now);
         }
+        let is_behind = self.neighbours.are_known() && self.is_behind(now);
         let (estimator, promises) = (&mut self.channels.estimator, &mut self.promises);
+        let neighbours = &mut self.neighbours;
         let (mut is_over, mut is_part_over) = (false, false);
         estimator.advance(now, |row| {
             is_part_over = true;
+            if neighbours.are_known() {
+                promises.observe_others(neighbours.take_rates(now), is_behind);
+            }
             is_over |= promises.observe(row);
         });
         if !is_part_over || self.promises.is_empty() {
@@ -135,12 +157,7 @@ impl Session {
         }
         self.permit_paths();
         let channels = self.channels.of_paths();
-        let views = &self.pump.scratch.channels;
-        let late_on = |channel: &Option<ChannelId>| {
-            let view = views.iter().find(|view| Some(view.id) == *channel)?;
-            Some((LATE + 2 * view.rtt_smoothed).min(LATE_QUEUED + view.rtt_min))
-        };
-        let late: Vec<Option<Duration>> = channels.iter().map(late_on).collect();
+        let late = self.late_after(&channels);
         let send = &self.streams.send;
         let since = |stream: StreamId| send.get(&stream).and_then(|send| send.oldest_at());
         let notices = if is_over {

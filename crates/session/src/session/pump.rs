@@ -142,9 +142,15 @@ impl Session {
     fn steer_channels(&mut self, run: &mut Run<'_>) {
         let traffic = self.latency.traffic(run.now);
         let (channels, promises) = (&mut self.channels, &self.promises);
-        channels.set_queue_goals(run.endpoint, traffic, |id| promises.is_on(id));
+        let is_new = self.neighbours.take_new();
+        let neighbours = &self.neighbours;
+        channels.set_queue_goals(run.endpoint, traffic, |id| {
+            promises.is_on(id) || neighbours.are_promised_beside(id)
+        });
         channels.give_rates(run.endpoint);
-        channels.couple(run.now, run.endpoint, self.config.coupling);
+        let part_of = |id: ChannelId, bps: f64| neighbours.part_of(id, bps);
+        let coupling = self.config.coupling;
+        channels.couple(run.now, run.endpoint, coupling, (is_new, part_of));
         channels.notify_partners(run.now, run.endpoint);
     }
 

@@ -21,4 +21,5 @@ mod storm;
 mod storm_faults;
 mod topologies;
 mod transfer;
+mod uplinks;
 mod waiting;

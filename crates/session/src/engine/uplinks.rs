@@ -1,0 +1,129 @@
+//! Uplinks: what the sessions of a node carry, and were promised, over the same local sockets, so that no session is promised what
+//! another one was.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anabranch_base::{ChannelId, Instant, SessionId, SocketId};
+
+use super::Engine;
+use crate::{local::LocalDescription, session::Others};
+
+/// Bytes acknowledged on each uplink since the engine began. Key: node.
+#[derive(Debug, Default)]
+pub(super) struct Uplinks(BTreeMap<SocketId, Traffic>);
+
+#[derive(Debug, Default)]
+struct Traffic {
+    total_bytes: u64,
+    /// Of the sessions that are open.
+    by_session: BTreeMap<SessionId, u64>,
+}
+
+impl Uplinks {
+    fn add(&mut self, uplink: SocketId, session: SessionId, bytes: u64) {
+        let traffic = self.0.entry(uplink).or_default();
+        traffic.total_bytes += bytes;
+        *traffic.by_session.entry(session).or_default() += bytes;
+    }
+
+    /// Bytes of all sessions but this one.
+    fn beside(&self, uplink: SocketId, session: SessionId) -> u64 {
+        self.0.get(&uplink).map_or(0, |traffic| {
+            let own = traffic.by_session.get(&session).copied().unwrap_or(0);
+            traffic.total_bytes - own
+        })
+    }
+
+    /// Forgets a session. What it carried still counts for the others: their measurements are differences.
+    pub(super) fn forget(&mut self, session: SessionId) {
+        for traffic in self.0.values_mut() {
+            traffic.by_session.remove(&session);
+        }
+        // Nobody is left who compares.
+        self.0.retain(|_, traffic| !traffic.by_session.is_empty());
+    }
+}
+
+impl Engine {
+    /// The uplink that a local socket belongs to, by its first socket: those of one interface, or of one meter, are one. O(sockets).
+    fn uplink_of(&self, socket: SocketId) -> SocketId {
+        let name = |description: &Arc<LocalDescription>| description.name.clone();
+        let own = self.descriptions.get(&socket).and_then(name);
+        let named = own.and_then(|own| {
+            let mut all = self.descriptions.iter();
+            all.find(|(_, other)| other.name.as_ref() == Some(&own))
+        });
+        let first = named.map_or(socket, |(first, _)| *first);
+        self.quotas.account_of(first)
+    }
+
+    /// Notes that bytes of a session were acknowledged on a channel. O(log sessions).
+    pub(super) fn note_acked(&mut self, id: ChannelId, session: SessionId, bytes: u64) {
+        if bytes > 0
+            && self.sessions.len() > 1
+            && let Some(channel) = self.endpoint.peek(id)
+        {
+            let uplink = self.uplink_of(channel.socket());
+            self.uplinks.add(uplink, session, bytes);
+        }
+    }
+
+    /// Shows a session its neighbours before it answers for capacity: at the end of its windows, and before a stream is admitted.
+    /// O(promised streams of the node).
+    pub(super) fn brief(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get(&id) else {
+            return;
+        };
+        if self.sessions.len() == 1 && !session.has_neighbours() {
+            return;
+        }
+        let paths: Vec<SocketId> = session
+            .sockets()
+            .map(|socket| self.uplink_of(socket))
+            .collect();
+        let mut others: BTreeMap<SocketId, Others> = BTreeMap::new();
+        for &uplink in &paths {
+            let acked_bytes = self.uplinks.beside(uplink, id);
+            others.entry(uplink).or_default().acked_bytes = acked_bytes;
+        }
+        let neighbours = self.sessions.iter().filter(|(other, _)| **other != id);
+        for (socket, reservation) in neighbours.flat_map(|(_, session)| session.reservations()) {
+            if let Some(others) = others.get_mut(&self.uplink_of(socket)) {
+                others.reserved.push(reservation);
+            }
+        }
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.set_neighbours(&paths, &others);
+        }
+    }
+
+    /// Briefs a session whose windows of capacity end now.
+    pub(super) fn brief_at_window(&mut self, now: Instant, id: SessionId) {
+        if (self.sessions.get(&id)).is_some_and(|session| session.is_window_over(now)) {
+            self.brief(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_carried_is_counted_until_nobody_is_left() {
+        let [one, two, three] = [1, 2, 3].map(SessionId);
+        let (first, second) = (SocketId(1), SocketId(2));
+        let mut uplinks = Uplinks::default();
+        uplinks.add(first, one, 100);
+        uplinks.add(first, two, 30);
+        uplinks.add(second, two, 7);
+        assert_eq!(uplinks.beside(first, one), 30);
+        assert_eq!(uplinks.beside(first, three), 130);
+        assert_eq!(uplinks.beside(second, two), 0);
+        // The total does not fall when a session ends.
+        uplinks.forget(two);
+        assert_eq!(uplinks.beside(first, one), 30);
+        uplinks.forget(one);
+        assert!(uplinks.0.is_empty());
+    }
+}

@@ -1,0 +1,284 @@
+//! Promises of one node over several sessions: no capacity of an uplink is promised twice.
+
+use crate::common;
+
+use std::time::Duration;
+
+use anabranch_base::{Instant, NodeId, Rate, Seed, SessionId, StreamId};
+use anabranch_session::{
+    AllowList, Config, Event, Explanation, Guarantee, Link, LocalDescription, SendError,
+    StreamError, StreamSpec,
+};
+use anabranch_sim::{App, Context, Hop, World, apps::Receiver};
+use bytes::Bytes;
+
+use common::link;
+
+const SENDER: usize = 0;
+const TICK: Duration = Duration::from_millis(20);
+
+/// A stream of a session: packets in time, or as many as the session takes.
+struct Flow {
+    session: usize,
+    spec: StreamSpec,
+    rate: Option<Rate>,
+    from: Instant,
+    until: Instant,
+    stream: Option<StreamId>,
+    refusal: Option<StreamError>,
+    owed_bytes: f64,
+}
+
+impl Flow {
+    fn bulk(session: usize, [from, until]: [u64; 2]) -> Self {
+        Self {
+            session,
+            spec: StreamSpec::default(),
+            rate: None,
+            from: Instant::from_secs(from),
+            until: Instant::from_secs(until),
+            stream: None,
+            refusal: None,
+            owed_bytes: 0.0,
+        }
+    }
+
+    /// Sends so many Mbit/s, and asks for a promise of that.
+    fn promised(session: usize, mbps: u64, [from, until]: [u64; 2]) -> Self {
+        let rate = Rate::from_mbps(mbps);
+        Self {
+            spec: StreamSpec::default().with_guarantee(Guarantee::rate(rate, 0.9)),
+            rate: Some(rate),
+            ..Self::bulk(session, [from, until])
+        }
+    }
+
+    fn step(&mut self, context: &mut Context<'_>, session: SessionId) {
+        let now = context.now();
+        if now < self.from || self.refusal.is_some() {
+            return;
+        }
+        let stream = match self.stream {
+            Some(stream) => stream,
+            None => match context.open(session, self.spec.clone()) {
+                Ok(stream) => *self.stream.insert(stream),
+                Err(error) => {
+                    self.refusal = Some(error);
+                    return;
+                }
+            },
+        };
+        if now >= self.until {
+            return;
+        }
+        let bytes = match self.rate {
+            None => usize::MAX,
+            Some(rate) => {
+                self.owed_bytes += rate.bytes_in(TICK) as f64;
+                self.owed_bytes as usize
+            }
+        };
+        let mut sent = 0;
+        while sent + 1_000 <= bytes {
+            match context.send(session, stream, Bytes::from_static(&[7; 1_000])) {
+                Ok(_) => sent += 1_000,
+                Err(SendError::Full(_)) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        self.owed_bytes = (self.owed_bytes - sent as f64).max(0.0);
+    }
+}
+
+/// Sessions with several peers. Key: node.
+struct Sources {
+    peers: Vec<(NodeId, Vec<Link>)>,
+    sessions: Vec<SessionId>,
+    flows: Vec<Flow>,
+    wake_at: Instant,
+}
+
+impl App for Sources {
+    fn on_event(&mut self, _: &mut Context<'_>, event: Event) {
+        assert!(!matches!(event, Event::Closed { .. }), "{event:?}");
+    }
+
+    fn on_wake(&mut self, context: &mut Context<'_>) {
+        if self.sessions.is_empty() {
+            let peers = self.peers.iter();
+            let connected = peers.map(|(peer, links)| context.connect(*peer, links.clone()));
+            self.sessions = connected.collect();
+        }
+        for flow in &mut self.flows {
+            flow.step(context, self.sessions[flow.session]);
+        }
+        self.wake_at = context.now() + TICK;
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        Some(self.wake_at)
+    }
+}
+
+/// A node with one uplink of 20 Mbit/s and a session to each of two peers behind it, or, if not `is_shared`, with another path
+/// from the same uplink to each peer.
+fn two_peers(is_shared: bool, flows: Vec<Flow>) -> World {
+    let mut world = World::new(Seed(21));
+    let sources = Sources {
+        peers: Vec::new(),
+        sessions: Vec::new(),
+        flows,
+        wake_at: Instant::EPOCH,
+    };
+    world.add_node(Config::default(), AllowList::default(), sources);
+    let mut trunk = None;
+    for peer in 1..=2 {
+        let allowed = AllowList::of([World::node_id(SENDER)]);
+        let receiver = world.add_node(Config::default(), allowed, Receiver::new());
+        let wire = match trunk {
+            Some(wire) if is_shared => wire,
+            _ => world.add_trunk(link(20, 20)).expect("a valid link"),
+        };
+        trunk = Some(wire);
+        let hops = [[Hop::forward(wire)], [Hop::backward(wire)]];
+        let route = world.add_route([SENDER, receiver], &hops[0], &hops[1]);
+        let link = world.route_link(SENDER, route);
+        let description = LocalDescription {
+            name: Some("wlan0".into()),
+            ..LocalDescription::default()
+        };
+        world
+            .engine(SENDER)
+            .describe_socket(link.socket, description);
+        let sources = world.app::<Sources>(SENDER);
+        sources.peers.push((World::node_id(peer), vec![link]));
+    }
+    world.with_node(SENDER, |_| ());
+    world
+}
+
+fn explain(world: &mut World, flow: usize) -> Explanation {
+    let sources = world.app::<Sources>(SENDER);
+    let flow = &sources.flows[flow];
+    let session = sources.sessions[flow.session];
+    let stream = flow
+        .stream
+        .unwrap_or_else(|| panic!("refused: {:?}", flow.refusal));
+    let session = world.engine(SENDER).session(session).expect("it is open");
+    session
+        .stream(stream)
+        .explain()
+        .expect("it asked for a promise")
+}
+
+fn is_refused(world: &mut World, flow: usize) -> bool {
+    let flow = &world.app::<Sources>(SENDER).flows[flow];
+    assert!(flow.stream.is_some() || flow.refusal.is_some(), "it asked");
+    matches!(flow.refusal, Some(StreamError::Refused(_)))
+}
+
+/// Each session has measured the whole uplink by itself, one after the other.
+fn in_turn() -> Vec<Flow> {
+    vec![
+        Flow::bulk(0, [0, 40]),
+        Flow::bulk(1, [46, 82]),
+        Flow::promised(0, 12, [85, 160]),
+        Flow::promised(1, 12, [90, 160]),
+        Flow::promised(1, 5, [91, 160]),
+    ]
+}
+
+#[test]
+fn no_capacity_of_an_uplink_is_promised_twice() {
+    let mut world = two_peers(true, in_turn());
+    world.run_until(Instant::from_secs(150));
+    assert!(is_refused(&mut world, 3), "12 of 20 Mbit/s are taken");
+    for flow in [2, 4] {
+        let explained = explain(&mut world, flow);
+        assert!(explained.term.is_some(), "{explained:#?}");
+        let account = explained.account;
+        // At first, the bulk stream's queue is in the way.
+        assert!(account.kept > 50 && account.broken <= 1, "{account:?}");
+    }
+}
+
+/// The uplinks only seem to be one: each peer has the whole 20 Mbit/s. It is not assumed before both were busy at once.
+#[test]
+fn peers_that_share_no_capacity_are_promised_their_own() {
+    let mut flows = in_turn();
+    flows.push(Flow::bulk(0, [42, 60]));
+    flows.push(Flow::bulk(1, [30, 41]));
+    let mut world = two_peers(false, flows);
+    world.run_until(Instant::from_secs(150));
+    for flow in 2..=4 {
+        if flow == 4 {
+            // 17 of 20 Mbit/s to the same peer.
+            continue;
+        }
+        let explained = explain(&mut world, flow);
+        assert!(explained.term.is_some(), "{explained:#?}");
+        assert_eq!(explained.account.broken, 0, "{explained:#?}");
+    }
+}
+
+/// Another session's bulk takes what a promise leaves, and no more; while the promised stream is quiet, all.
+#[test]
+fn bulk_of_one_session_leaves_to_another_what_that_was_promised() {
+    let mut flows = in_turn();
+    flows.truncate(3);
+    flows.push(Flow::bulk(1, [100, 200]));
+    let mut world = two_peers(true, flows);
+    world.run_until(Instant::from_secs(110));
+    let before = explain(&mut world, 2).account;
+    world.run_until(Instant::from_secs(155));
+    let after = explain(&mut world, 2).account;
+    let [kept, broken] = [after.kept - before.kept, after.broken - before.broken];
+    assert!(broken <= kept / 10, "{kept} kept, {broken} broken");
+    assert!(explain(&mut world, 2).term.is_some());
+    let mut delivered = |until: u64| {
+        world.run_until(Instant::from_secs(until));
+        let records = world.app::<Receiver>(2).records.values();
+        records.map(|record| record.bytes).sum::<u64>() as f64
+    };
+    let mut mbps = |from: u64, until: u64| {
+        let before = delivered(from);
+        (delivered(until) - before) * 8e-6 / (until - from) as f64
+    };
+    // The bulk stream has the rest; and then all.
+    let beside = mbps(155, 158);
+    assert!((6.0..7.5).contains(&beside), "{beside}");
+    let alone = mbps(162, 180);
+    assert!(alone > 17.5, "{alone}");
+}
+
+/// When an uplink carries less than was promised on it, the newer promise yields, whichever session it belongs to.
+#[test]
+fn the_older_promise_is_kept_when_the_uplink_sinks() {
+    for [older, newer] in [[0, 1], [1, 0]] {
+        let mut flows = in_turn();
+        flows.truncate(2);
+        flows.push(Flow::promised(older, 8, [85, 300]));
+        flows.push(Flow::promised(newer, 8, [95, 300]));
+        let mut world = two_peers(true, flows);
+        world.run_until(Instant::from_secs(110));
+        for flow in [2, 3] {
+            assert!(explain(&mut world, flow).term.is_some());
+        }
+        let now = world.now();
+        let sunk = link(12, 20);
+        world.wire(0).duplex.set_configs(now, &sunk).expect("valid");
+        world.run_until(Instant::from_secs(140));
+        let before = [2, 3].map(|flow| explain(&mut world, flow));
+        world.run_until(Instant::from_secs(290));
+        let after = [2, 3].map(|flow| explain(&mut world, flow));
+        assert!(
+            after[0].term.is_some() && after[1].term.is_none(),
+            "{after:#?}"
+        );
+        let [kept, broken] = [
+            after[0].account.kept - before[0].account.kept,
+            after[0].account.broken - before[0].account.broken,
+        ];
+        assert!(broken <= kept / 10, "{kept} kept, {broken} broken");
+    }
+}
