@@ -28,6 +28,7 @@ mod commands;
 mod guests;
 mod handles;
 mod meters;
+mod responses;
 mod routing;
 mod timers;
 mod uplinks;
@@ -35,6 +36,7 @@ mod uplinks;
 pub use self::handles::{SessionMut, StreamMut};
 use self::{
     guests::{ACCEPT_MAX, Guests},
+    responses::Responses,
     timers::Timers,
     uplinks::Uplinks,
 };
@@ -89,8 +91,7 @@ pub struct Engine {
     /// Channels that may have something to transmit.
     touched: VecDeque<ChannelId>,
     /// Answers that belong to no channel.
-    responses: VecDeque<(Transmit, Vec<u8>)>,
-    response_bytes: usize,
+    responses: Responses,
     scratch: Vec<u8>,
     outcomes: Vec<PacketOutcome>,
 }
@@ -131,10 +132,6 @@ impl Owner {
 
 /// Packets may gather for this long where nothing asks for less.
 const COALESCING_DELAY_MAX: Duration = Duration::from_millis(4);
-/// Stateless answers kept for sending; more are dropped, as an overloaded network would.
-const RESPONSES_MAX: usize = 1024;
-/// Bytes of them.
-const RESPONSE_BYTES_MAX: usize = 256 << 10;
 /// Events for which memory is kept.
 const EVENTS_KEPT: usize = 1024;
 
@@ -171,8 +168,7 @@ impl Engine {
             next_session: 0,
             events: VecDeque::new(),
             touched: VecDeque::new(),
-            responses: VecDeque::new(),
-            response_bytes: 0,
+            responses: Responses::default(),
             scratch: Vec::new(),
             outcomes: Vec::new(),
         }
@@ -206,12 +202,7 @@ impl Engine {
                 self.advance(now, channel);
             }
             Handled::Respond(transmit) => {
-                let bytes = self.response_bytes + transmit.size;
-                if self.responses.len() < RESPONSES_MAX && bytes <= RESPONSE_BYTES_MAX {
-                    self.response_bytes = bytes;
-                    let bytes = response[..transmit.size].to_vec();
-                    self.responses.push_back((transmit, bytes));
-                }
+                self.responses.push(transmit, &response);
             }
             Handled::Ignored => {}
         }
@@ -262,8 +253,7 @@ impl Engine {
         packets_max: NonZeroUsize,
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        while let Some((transmit, bytes)) = self.responses.pop_front() {
-            self.response_bytes -= bytes.len();
+        while let Some((transmit, bytes)) = self.responses.pop() {
             if !self
                 .quotas
                 .allows(transmit.socket, meters::wire_bytes(&transmit))
