@@ -13,10 +13,13 @@
 //! yields to the session's promises: a window in which it took part, and the promises were kept, is a lower bound. It is assumed that
 //! sessions share an uplink until the measurements contradict it: where a path carries about the same whether the others are busy
 //! or not, their capacity is elsewhere, and their promises do not count.
+//!
+//! Where it is evident that they share it, the whole uplink is forecast instead, c + v: elastic data of others yields to a promise, so
+//! that f(c + v) − r can be promised, with r of those that go before. It is evident where busy others harm the path, or where
+//! both change together from window to window.
 
 use anabranch_base::{Instant, SessionId};
 use anabranch_spec::ChannelMask;
-use anabranch_stats::joint::Cell;
 
 /// Windows of each kind, others busy and others quiet, that must be known before sharing is judged by them.
 const EACH_KIND: usize = 8;
@@ -27,18 +30,34 @@ const BUSY: f64 = 0.4;
 /// A path that carries at least this part beside busy others of what it carries beside quiet ones does not share with them.
 const UNHARMED: f64 = 0.85;
 
-/// Precedence between promises of different sessions: durable ones go before renewable ones, then the older before the newer.
+/// Kind of a promise, in order of precedence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// In force until the stream closes.
+    Durable,
+    /// In force for its term.
+    Renewable,
+    /// Waited for: it is served after promises in force and before elastic data, and admission does not count it.
+    Waiting,
+}
+
+/// Changes from one full window to the next that must be known before a relation is believed,
+const CHANGES_MIN: usize = 30;
+/// and the correlation that shows one: four standard errors of that many independent changes are 0.73, of 64 are 0.5.
+const CORRELATED: f64 = 0.5;
+
+/// Precedence between promises of different sessions: by kind, then the older before the newer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Standing {
-    /// False for durable promises.
-    pub is_renewable: bool,
-    /// Time since which the promise has been in force.
+    /// Its kind.
+    pub kind: Kind,
+    /// Time since which the promise has been in force; of one that is waited for, time 0.
     pub since: Instant,
     /// Its session; the order of ids decides between equals.
     pub session: SessionId,
 }
 
-/// A promise of another session on an uplink.
+/// A promise on an uplink, or one that is waited for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reservation {
     /// Its precedence.
@@ -73,7 +92,9 @@ impl Beside<'_> {
 
     /// The uplinks of `set` with the rate that is reserved on each, in bits per second, where any is.
     pub(super) fn reserved(self, set: ChannelMask) -> impl Iterator<Item = (ChannelMask, f64)> {
-        let counts = move |one: &&Reservation| self.before.is_none_or(|own| one.standing < own);
+        let counts = move |one: &&Reservation| {
+            one.standing.kind != Kind::Waiting && self.before.is_none_or(|own| one.standing < own)
+        };
         self.uplinks.iter().filter_map(move |uplink| {
             let paths = uplink.paths.and(set);
             let bps: f64 = uplink.reserved.iter().filter(counts).map(|r| r.bps).sum();
@@ -87,6 +108,7 @@ impl Beside<'_> {
 pub(super) struct Sharing {
     quiet: Mean,
     busy: Mean,
+    changes: Changes,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -112,17 +134,13 @@ pub(super) fn is_busy(others_bps: f64, bps: f64) -> bool {
 }
 
 impl Sharing {
-    /// The measurements of a path in windows of (path, others).
-    pub(super) fn of(windows: &[(Cell, f64)]) -> Self {
-        let mut sharing = Self::default();
-        // What the path carries is only known where it was full.
-        let full = || {
-            windows.iter().filter_map(|&(cell, others)| match cell {
-                Cell::Exact(bps) => Some((bps, others)),
-                Cell::AtLeast(_) | Cell::Missing => None,
-            })
+    /// The measurements of a path in consecutive windows: its rate and that of the others, in bits per second, where it was full.
+    pub(super) fn of(windows: &[Option<(f64, f64)>]) -> Self {
+        let mut sharing = Self {
+            changes: Changes::of(windows),
+            ..Self::default()
         };
-        for (bps, others) in full() {
+        for &(bps, others) in windows.iter().flatten() {
             if !is_busy(others, bps) {
                 sharing.quiet.add(bps);
             }
@@ -130,7 +148,7 @@ impl Sharing {
         let Some(alone) = sharing.quiet.get() else {
             return sharing;
         };
-        for (bps, others) in full() {
+        for &(bps, others) in windows.iter().flatten() {
             if others > BUSY * alone {
                 sharing.busy.add(bps);
             }
@@ -140,10 +158,51 @@ impl Sharing {
 
     /// True unless the measurements contradict it.
     pub(super) fn is_assumed(self) -> bool {
-        match (self.quiet.get(), self.busy.get()) {
-            (Some(quiet), Some(busy)) => busy < UNHARMED * quiet,
-            _ => true,
+        self.is_harmed().unwrap_or(true)
+    }
+
+    /// True if the measurements show it.
+    pub(super) fn is_evident(self) -> bool {
+        self.is_harmed()
+            .unwrap_or_else(|| self.changes.are_related())
+    }
+
+    /// True if the path carries less beside busy others than beside quiet ones; `None`: not known.
+    fn is_harmed(self) -> Option<bool> {
+        Some(self.busy.get()? < UNHARMED * self.quiet.get()?)
+    }
+}
+
+/// Changes of the rates of a path and of others from one window to the next. Paths that share nothing change independently; with a
+/// common bottleneck both follow its capacity, or what one gains the other loses.
+#[derive(Clone, Copy, Debug, Default)]
+struct Changes {
+    count: usize,
+    own: f64,
+    others: f64,
+    both: f64,
+}
+
+impl Changes {
+    fn of(windows: &[Option<(f64, f64)>]) -> Self {
+        let mut changes = Self::default();
+        for pair in windows.windows(2) {
+            let &[Some(before), Some(after)] = pair else {
+                continue;
+            };
+            let (own, others) = (after.0 - before.0, after.1 - before.1);
+            changes.count += 1;
+            changes.own += own * own;
+            changes.others += others * others;
+            changes.both += own * others;
         }
+        changes
+    }
+
+    /// True if their correlation is further from 0 than chance explains.
+    fn are_related(self) -> bool {
+        let correlation = self.both / (self.own * self.others).sqrt();
+        self.count >= CHANGES_MIN && correlation.abs() > CORRELATED
     }
 }
 
@@ -154,52 +213,64 @@ mod tests {
     use super::*;
 
     /// 40 windows of a path of 10 Mbit/s, in half of which others carry 6: they take it from the path if they share.
-    fn windows(shares: bool, is_full: bool) -> Vec<(Cell, f64)> {
+    fn windows(shares: bool) -> Vec<Option<(f64, f64)>> {
         let mut random = Seed(3).stream("sharing");
         let mut window = |at: u32| {
             let others = if at.is_multiple_of(2) { 6e6 } else { 0.0 };
             let whole = 1e7 * (0.8 + 0.4 * random.unit());
             let bps = if shares { whole - others } else { whole };
-            let cell = if is_full {
-                Cell::Exact(bps)
-            } else {
-                Cell::AtLeast(bps)
-            };
-            (cell, others)
+            Some((bps, others))
         };
         (0..40).map(&mut window).collect()
     }
 
-    fn is_assumed(windows: &[(Cell, f64)]) -> bool {
-        Sharing::of(windows).is_assumed()
+    #[test]
+    fn sharing_is_assumed_until_measurements_contradict_it() {
+        let is_assumed = |windows: &[_]| Sharing::of(windows).is_assumed();
+        assert!(is_assumed(&[]));
+        assert!(is_assumed(&windows(true)));
+        assert!(!is_assumed(&windows(false)));
+        // What a path could carry is not known where it was not full.
+        assert!(is_assumed(&[None; 40]));
+        // Nor where others were never busy.
+        assert!(is_assumed(&windows(false)[..EACH_KIND]));
     }
 
     #[test]
-    fn sharing_is_assumed_until_measurements_contradict_it() {
-        assert!(is_assumed(&[]));
-        assert!(is_assumed(&windows(true, true)));
-        assert!(!is_assumed(&windows(false, true)));
-        // What a path could carry is not known where it was not full.
-        assert!(is_assumed(&windows(false, false)));
-        // Nor where others were never busy.
-        let quiet = windows(false, true);
-        assert!(is_assumed(&quiet[..EACH_KIND]));
+    fn sharing_is_evident_where_others_harm_or_both_change_together() {
+        let is_evident = |windows: &[_]| Sharing::of(windows).is_evident();
+        assert!(!is_evident(&[]));
+        assert!(is_evident(&windows(true)));
+        assert!(!is_evident(&windows(false)));
+        // Others are never quiet: each has half of a capacity that varies, or one of its own.
+        let mut random = Seed(4).stream("fading");
+        let mut fading = || 1e7 * (0.5 + random.unit());
+        let halves = |_| {
+            let half = fading() / 2.0;
+            Some((half, half * 1.1))
+        };
+        assert!(is_evident(&(0..40).map(halves).collect::<Vec<_>>()));
+        let mut random = Seed(5).stream("fading");
+        let mut own = || 1e7 * (0.5 + random.unit());
+        let apart: Vec<_> = (0..400).map(|_| Some((own(), own()))).collect();
+        assert!(apart.chunks(40).all(|some| !is_evident(some)));
     }
 
     #[test]
     fn promises_that_go_before_count() {
-        let standing = |seconds: u64, is_renewable: bool, session: u64| Standing {
-            is_renewable,
+        let standing = |seconds: u64, kind: Kind, session: u64| Standing {
+            kind,
             since: Instant::from_secs(seconds),
             session: SessionId(session),
         };
-        let own = standing(10, true, 5);
+        let own = standing(10, Kind::Renewable, 5);
         let reserved = [
-            (standing(20, false, 1), 1.0),
-            (standing(5, true, 2), 2.0),
-            (standing(10, true, 3), 4.0),
-            (standing(10, true, 6), 8.0),
-            (standing(11, true, 4), 16.0),
+            (standing(20, Kind::Durable, 1), 1.0),
+            (standing(5, Kind::Renewable, 2), 2.0),
+            (standing(10, Kind::Renewable, 3), 4.0),
+            (standing(10, Kind::Renewable, 6), 8.0),
+            (standing(11, Kind::Renewable, 4), 16.0),
+            (standing(0, Kind::Waiting, 4), 32.0),
         ];
         let uplinks = [Uplink {
             paths: ChannelMask::only(1).with(2),

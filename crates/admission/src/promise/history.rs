@@ -22,8 +22,9 @@ use anabranch_stats::{
 
 use super::{
     Channels,
-    beside::{self, Beside},
-    left::{self, Left},
+    beside::Beside,
+    left::Left,
+    others::{Neighbour, Others},
 };
 
 /// Windows kept.
@@ -33,7 +34,7 @@ const DURABLE_ROWS: usize = 300;
 /// Windows for which a forecast is calibrated: the term of a renewable promise.
 const TERM_WINDOWS: usize = 10;
 /// Sets of several paths with a forecaster of their own; single paths are as many as a session has.
-const SETS_MAX: usize = 24;
+pub(super) const SETS_MAX: usize = 24;
 /// Probability of the promises that a path must have kept to be steady enough for a bound on late packets.
 const STEADY_PROBABILITY: f64 = 0.95;
 /// Fewest windows for a promise without a forecast.
@@ -51,6 +52,11 @@ const DURABLE_FAILURES: f64 = 2.0;
 pub(super) const LATE_GAIN: f64 = 0.02;
 pub(super) const LATE_WORST: f64 = 10.0;
 const LATE_LEAST: f64 = 1e-4;
+/// Part of the failures that a promise may have which are left to the forecast where elastic data of others has to yield to it: that takes
+/// time.
+const YIELDS_TO: f64 = 0.5;
+/// The highest probability that is promised in reliance on it.
+const YIELDED_MAX: f64 = 0.95;
 /// Scale of packets of one byte in windows of a second.
 const IN_BYTES: Scale = Scale {
     packet_bytes: 1,
@@ -102,14 +108,7 @@ pub(crate) struct SampleHistory {
     sums: Vec<f64>,
     /// For each of the sums, true if it is a lower bound of the set's capacity.
     are_bounds: Vec<bool>,
-    /// Bytes that other sessions carried on the uplink of each path: in the current window, as the sum of its parts' rates, and
-    /// in the windows of `rows`; `None` while there were none.
-    others_partial: Vec<f64>,
-    /// The part of them that would yield, in the sub-window that is added next.
-    yielding_bps: Vec<f64>,
-    others: Option<JointWindow>,
-    /// Capacity that other sessions' promises leave of sets that were queried since the last window.
-    left: Vec<Left>,
+    others: Others,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -118,14 +117,16 @@ struct Partial {
     /// Rates of the last two sub-windows that were measured.
     recent_bps: [f64; 2],
     is_censored: bool,
+    /// It was full of data that would yield.
+    is_yielded_to: bool,
     measured: u32,
 }
 
 /// A set of paths with its forecaster.
 #[derive(Clone, Debug)]
-struct Known {
-    set: ChannelMask,
-    forecaster: Forecaster,
+pub(super) struct Known {
+    pub(super) set: ChannelMask,
+    pub(super) forecaster: Forecaster,
     asked_at: u64,
 }
 
@@ -156,12 +157,18 @@ impl Partial {
         self.recent_bps[0].max(self.recent_bps[1])
     }
 
+    /// True if it was full all the time.
+    fn is_full(&self, parts: u32) -> bool {
+        !self.is_censored && self.measured == parts
+    }
+
     fn take(&mut self, parts: u32) -> Cell {
+        let is_full = self.is_full(parts);
         let partial = std::mem::take(self);
         let mean = partial.bps / f64::from(parts);
         if partial.measured == 0 {
             Cell::Missing
-        } else if partial.is_censored || partial.measured < parts {
+        } else if partial.is_yielded_to || !is_full {
             Cell::AtLeast(mean)
         } else {
             Cell::Exact(mean)
@@ -215,23 +222,25 @@ fn is_several(set: ChannelMask) -> bool {
 }
 
 impl Known {
-    fn new(set: ChannelMask, rows: Option<&JointWindow>) -> Option<Self> {
+    /// The forecaster of a set with these samples, oldest first.
+    pub(super) fn of(set: ChannelMask, samples: impl Iterator<Item = Sample>) -> Option<Self> {
         let config = Config {
             levels: LEVELS.to_vec(),
             hold: TERM_WINDOWS,
             judged: Judged::Each,
         };
         let mut forecaster = Forecaster::new(&config).ok()?;
-        for row in rows.into_iter().flat_map(JointWindow::iter) {
-            if let Some(sample) = sum(row, set) {
-                forecaster.observe(sample);
-            }
-        }
+        samples.for_each(|sample| forecaster.observe(sample));
         Some(Self {
             set,
             forecaster,
             asked_at: 0,
         })
+    }
+
+    fn new(set: ChannelMask, rows: Option<&JointWindow>) -> Option<Self> {
+        let rows = rows.into_iter().flat_map(JointWindow::iter);
+        Self::of(set, rows.filter_map(|row| sum(row, set)))
     }
 }
 
@@ -254,10 +263,7 @@ impl SampleHistory {
             row: Vec::new(),
             sums: Vec::new(),
             are_bounds: Vec::new(),
-            others_partial: Vec::new(),
-            yielding_bps: Vec::new(),
-            others: None,
-            left: Vec::new(),
+            others: Others::default(),
         }
     }
 
@@ -272,15 +278,11 @@ impl SampleHistory {
             self.partial.resize(row.len(), Partial::default());
             self.widen();
         }
-        let yielding = self.yielding_bps.drain(..).chain(std::iter::repeat(0.0));
-        for ((partial, cell), yielding_bps) in self.partial.iter_mut().zip(row).zip(yielding) {
-            // A path that is full of data which would yield is not at its limit.
-            let cell = match *cell {
-                Cell::Exact(bps) if beside::is_busy(yielding_bps, bps) => Cell::AtLeast(bps),
-                other => other,
-            };
-            partial.add(cell);
+        for (path, (partial, cell)) in self.partial.iter_mut().zip(row).enumerate() {
+            partial.add(*cell);
+            partial.is_yielded_to |= self.others.would_yield(path, *cell);
         }
+        self.others.take_part();
         self.filled += 1;
         if self.filled < self.parts {
             return false;
@@ -289,22 +291,19 @@ impl SampleHistory {
         true
     }
 
-    /// Adds the rates of other sessions on the uplink of each path in the sub-window that [`Self::push`] adds next, and what of them
-    /// would yield to this session's promises, in bits per second.
-    pub(crate) fn push_others(&mut self, rates_bps: impl Iterator<Item = (f64, f64)>) {
-        self.yielding_bps.clear();
-        for (path, (bps, yielding)) in rates_bps.enumerate() {
-            if path == self.others_partial.len() {
-                self.others_partial.push(0.0);
-            }
-            self.others_partial[path] += bps;
-            self.yielding_bps.push(yielding);
-        }
+    /// Adds the rates of other sessions on the uplink of each path in the sub-window that [`Self::push`] adds next; `uplinks` is the
+    /// first path on the same uplink as each path.
+    pub(super) fn push_others(
+        &mut self,
+        uplinks: &[usize],
+        rates: impl Iterator<Item = Neighbour>,
+    ) {
+        self.others.push(uplinks, rates);
     }
 
     /// Forgets what the promises of other sessions leave: they changed.
     pub(crate) fn forget_left(&mut self) {
-        self.left.clear();
+        self.others.forget_left();
     }
 
     /// Part of the current window that has passed; `None`: nothing.
@@ -333,10 +332,12 @@ impl SampleHistory {
     fn end_window(&mut self) {
         self.filled = 0;
         self.row.clear();
+        let full: Vec<bool> = (self.partial.iter())
+            .map(|partial| partial.is_full(self.parts))
+            .collect();
         for partial in &mut self.partial {
             self.row.push(partial.take(self.parts));
         }
-        let others = std::mem::take(&mut self.others_partial);
         if self.row.iter().all(|cell| *cell == Cell::Missing) {
             return;
         }
@@ -350,7 +351,10 @@ impl SampleHistory {
             // The row has a cell for every path, and rates are not negative.
             let _ = rows.push(&self.row);
         }
-        self.end_window_of_others(others);
+        if let Some(rows) = &self.rows {
+            let last = (rows, &self.row[..]);
+            self.others.end_window(self.parts, last, &full);
+        }
         for known in &mut self.sets {
             if let Some(sample) = sum(&self.row, known.set) {
                 known.forecaster.observe(sample);
@@ -358,38 +362,15 @@ impl SampleHistory {
         }
         self.durable.clear();
         self.allowed.clear();
-        self.left.clear();
-    }
-
-    /// Adds the row of other sessions' rates that belongs to the latest row.
-    fn end_window_of_others(&mut self, mut rates_bps: Vec<f64>) {
-        let Some(rows) = &self.rows else {
-            return;
-        };
-        if self.others.is_none() && rates_bps.iter().any(|&bps| bps > 0.0) {
-            let mut others = JointWindow::new(rows.channels(), ROWS).ok();
-            let none = vec![Cell::Missing; rows.channels()];
-            for _ in 1..rows.rows() {
-                let _ = others.as_mut().map(|others| others.push(&none));
-            }
-            self.others = others;
-        }
-        if let Some(others) = &mut self.others {
-            rates_bps.resize(others.channels(), 0.0);
-            let parts = f64::from(self.parts);
-            let row = rates_bps.iter().map(|bps| Cell::Exact(bps / parts));
-            let _ = others.push(&row.collect::<Vec<_>>());
-        }
     }
 
     /// Adds space for more paths; the samples of earlier paths are kept.
     fn widen(&mut self) {
         let count = self.partial.len();
         self.rows = widened(self.rows.as_ref(), count);
-        if self.others.is_some() {
-            self.others = widened(self.others.as_ref(), count);
-        }
-        self.left.clear();
+        let whole = self.others.whole();
+        let whole = whole.and_then(|whole| widened(Some(whole), count));
+        self.others.widen(whole);
     }
 
     /// Forgets a path in all windows but the last `keep`: its samples are those of another path from now on.
@@ -400,13 +381,10 @@ impl SampleHistory {
         if let Some(rows) = self.rows.as_mut().filter(|rows| path < rows.channels()) {
             rows.forget(path, keep);
         }
-        if let Some(others) = self.others.as_mut().filter(|o| path < o.channels()) {
-            others.forget(path, keep);
-        }
+        self.others.forget(path, keep);
         self.sets.retain(|known| !known.set.contains(path));
         self.durable.clear();
         self.allowed.clear();
-        self.left.clear();
     }
 
     /// The forecaster of a set, created from the rows at the first query.
@@ -442,21 +420,43 @@ impl SampleHistory {
     /// True unless the windows contradict that a path shares capacity with the other sessions on its uplink.
     pub(super) fn is_shared(&self, path: usize) -> bool {
         let rows = self.rows.as_ref();
-        rows.is_none_or(|rows| left::is_shared(rows, self.others.as_ref(), path))
+        rows.is_none_or(|rows| self.others.is_shared(rows, path))
     }
 
-    /// Capacity that the promises of others leave of `set`; `None`: they take nothing of it. O(windows · paths) once a window.
+    /// Capacity that the promises of others leave of `set`; `None`: they take nothing of it.
     fn left(&mut self, set: ChannelMask, beside: Beside<'_>) -> Option<&Left> {
-        beside.reserved(set).next()?;
-        if let Some(at) = self.left.iter().position(|left| left.is_of(set, beside)) {
-            return self.left.get(at);
+        self.others.left(self.rows.as_ref()?, set, beside)
+    }
+
+    /// Rate that `set` reaches beside the data of others, less what they were promised and do not use.
+    fn beside_all(
+        &mut self,
+        set: ChannelMask,
+        probability: f64,
+        beside: Beside<'_>,
+    ) -> Option<f64> {
+        let whole = self.renewable(set, probability)?;
+        match self.left(set, beside) {
+            Some(left) => Some(left.quantile(probability)?.min(whole)),
+            None => Some(whole),
         }
-        let left = Left::of(self.rows.as_ref()?, self.others.as_ref(), set, beside);
-        if self.left.len() == SETS_MAX {
-            self.left.remove(0);
+    }
+
+    /// Rate that `set` reaches if elastic data of others yields, less what they were promised; `None`: it is not evident that it would.
+    fn with_others(
+        &mut self,
+        set: ChannelMask,
+        probability: f64,
+        beside: Beside<'_>,
+    ) -> Option<f64> {
+        if probability > YIELDED_MAX + 1e-9 {
+            return None;
         }
-        self.left.push(left);
-        self.left.last()
+        let whole = self.others.whole_of(self.rows.as_ref()?, set)?;
+        let judged = 1.0 - YIELDS_TO * (1.0 - probability);
+        let holds = forecast(&whole.forecaster, judged)?;
+        let reserved: f64 = beside.reserved(set).map(|(_, bps)| bps).sum();
+        Some((holds - reserved).max(0.0))
     }
 
     fn renewable(&mut self, set: ChannelMask, probability: f64) -> Option<f64> {
@@ -617,18 +617,20 @@ impl Capacity for View<'_> {
 
     fn holds(&mut self, set: ChannelMask, probability: f64, term: Term) -> Option<f64> {
         let set = self.present(set)?;
-        let whole = match term {
-            Term::Durable => self.history.durable(set, probability),
-            Term::Renewable => self.history.renewable(set, probability),
-        }?;
-        let Some(left) = self.history.left(set, self.beside) else {
-            return Some(whole);
-        };
-        let left = match term {
-            Term::Durable => left.durable(probability),
-            Term::Renewable => left.quantile(probability),
-        };
-        Some(left?.min(whole))
+        match term {
+            Term::Durable => {
+                let whole = self.history.durable(set, probability)?;
+                match self.history.left(set, self.beside) {
+                    Some(left) => Some(left.durable(probability)?.min(whole)),
+                    None => Some(whole),
+                }
+            }
+            Term::Renewable => {
+                let own = self.history.beside_all(set, probability, self.beside);
+                let yielded = self.history.with_others(set, probability, self.beside);
+                own.into_iter().chain(yielded).reduce(f64::max)
+            }
+        }
     }
 
     fn shortfall(&mut self, set: ChannelMask, need_bps: f64, term: Term) -> Option<f64> {

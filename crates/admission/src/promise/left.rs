@@ -1,14 +1,12 @@
 //! Capacity that the promises of other sessions leave of a set of paths, window by window (see `beside`).
 
 use anabranch_spec::ChannelMask;
-use anabranch_stats::{
-    durable::Durable,
-    joint::{Cell, JointWindow},
-};
+use anabranch_stats::durable::Durable;
 
 use super::{
-    beside::{Beside, Sharing, Standing},
+    beside::{Beside, Standing},
     history::{WINDOWS_MIN, sum},
+    others::Window,
 };
 
 /// Capacity of one set beside the promises that count.
@@ -23,55 +21,26 @@ pub(super) struct Left {
     sorted: Vec<f64>,
 }
 
-fn cell(row: &[Cell], path: usize) -> Cell {
-    row.get(path).copied().unwrap_or_default()
-}
-
-/// Rate that others carried on the uplink of a path, in bits per second, by their row of the same window.
-fn carried(others: Option<&[Cell]>, path: usize) -> f64 {
-    match others.map(|row| cell(row, path)) {
-        Some(Cell::Exact(bps)) => bps,
-        _ => 0.0,
-    }
-}
-
-/// Rows, each with that of other sessions of the same window, if there were any.
-fn with_others<'a>(
-    rows: &'a JointWindow,
-    others: Option<&'a JointWindow>,
-) -> impl Iterator<Item = (&'a [Cell], Option<&'a [Cell]>)> {
-    let others = others.into_iter().flat_map(JointWindow::iter).map(Some);
-    rows.iter().zip(others.chain(std::iter::repeat(None)))
-}
-
-/// True unless the windows contradict that a path shares capacity with the other sessions on its uplink.
-pub(super) fn is_shared(rows: &JointWindow, others: Option<&JointWindow>, path: usize) -> bool {
-    let windows = with_others(rows, others);
-    let windows = windows.map(|(row, others)| (cell(row, path), carried(others, path)));
-    Sharing::of(&windows.collect::<Vec<_>>()).is_assumed()
-}
-
 impl Left {
-    /// What is left of `set` in the windows of `rows`; `others` has the rates of other sessions in the same windows.
+    /// What is left of `set` in these windows; `is_shared` returns whether a path shares capacity with others.
     pub(super) fn of(
-        rows: &JointWindow,
-        others: Option<&JointWindow>,
+        windows: &[Window<'_>],
+        is_shared: impl Fn(usize) -> bool,
         set: ChannelMask,
         beside: Beside<'_>,
     ) -> Self {
-        let shares = |path: usize| is_shared(rows, others, path);
         let reserved: Vec<(ChannelMask, f64)> = (beside.reserved(set))
-            .filter(|(paths, _)| paths.iter().any(shares))
+            .filter(|(paths, _)| paths.iter().any(&is_shared))
             .collect();
-        let mut sums = Vec::with_capacity(rows.rows());
-        let mut full = Vec::with_capacity(rows.rows());
-        for (row, others) in with_others(rows, others) {
-            let Some(all) = sum(row, set) else {
+        let mut sums = Vec::with_capacity(windows.len());
+        let mut full = Vec::with_capacity(windows.len());
+        for window in windows {
+            let Some(all) = sum(window.row, set) else {
                 continue;
             };
             let taken = reserved.iter().map(|&(paths, bps)| {
-                let own = sum(row, paths).map_or(0.0, |sample| sample.bps());
-                let by_others = paths.iter().map(|path| carried(others, path));
+                let own = sum(window.row, paths).map_or(0.0, |sample| sample.bps());
+                let by_others = paths.iter().map(|path| window.carried(path));
                 own.min((bps - by_others.fold(0.0, f64::max)).max(0.0))
             });
             let left = (all.bps() - taken.sum::<f64>()).max(0.0);
@@ -99,6 +68,7 @@ impl Left {
     pub(super) fn is_of(&self, set: ChannelMask, beside: Beside<'_>) -> bool {
         self.set == set && self.before == beside.before
     }
+
     /// Rate that a share `probability` of the windows reach; `None`: too few are known.
     pub(super) fn quantile(&self, probability: f64) -> Option<f64> {
         let missed = ((1.0 - probability) * self.sorted.len() as f64 + 1e-9) as usize;

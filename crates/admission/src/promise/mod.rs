@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `beside`, `left` | promises of other sessions on the same uplinks, and the capacity that they leave |
+//! | `beside`, `others`, `left` | other sessions on the same uplinks: their promises, their traffic, and the capacity that they leave |
 //! | `history` | the capacity of sets of paths in one scheduling window: the evidence |
 //! | `answer` | [`Grant`] and [`Refusal`]: the answers for applications |
 //! | `explain` | [`Explanation`]: the reasons for a stream's promise or refusal |
@@ -28,6 +28,7 @@ mod explain;
 mod history;
 mod left;
 mod levels;
+mod others;
 mod own;
 mod review;
 mod stream;
@@ -44,12 +45,13 @@ use anabranch_stats::joint::Cell;
 use self::{
     beside::Beside,
     history::{SampleHistory, View},
+    others::Neighbour,
     stream::Promised,
 };
 
 pub use self::{
     answer::{Grant, Reason, Refusal},
-    beside::{Reservation, Standing, Uplink},
+    beside::{Kind, Reservation, Standing, Uplink},
     controller::{AdmissionController, Candidate},
     explain::Explanation,
     stream::{Account, Note},
@@ -131,14 +133,24 @@ impl Promises {
         self.history.is_shared(path)
     }
 
-    /// Promises in force, by path.
-    pub fn reservations(&self) -> impl Iterator<Item = (usize, Reservation)> + '_ {
-        let standing = |entry: &Promised| entry.standing(self.session);
-        let promised = self.streams.values();
-        let promised = promised.filter_map(move |entry| Some((entry, standing(entry)?)));
-        promised.flat_map(|(entry, standing)| {
-            let shares = entry.placement.shares.iter();
-            shares.map(move |&(path, bps)| (path, Reservation { standing, bps }))
+    /// Promises in force, by path, and those that are waited for, evenly on all paths that their streams may use.
+    pub fn reservations<'a>(
+        &'a self,
+        channels: Channels<'a>,
+    ) -> impl Iterator<Item = (usize, Reservation)> + 'a {
+        self.streams.values().flat_map(move |entry| {
+            let standing = entry.standing(self.session);
+            let reservation = move |bps: f64| Reservation { standing, bps };
+            let usable = match standing.kind {
+                Kind::Waiting => entry.usable(channels),
+                Kind::Durable | Kind::Renewable => ChannelMask::NONE,
+            };
+            let wanted_bps = entry.guarantee.required().as_bps() as f64 * OVERHEAD;
+            let each_bps = wanted_bps / usable.iter().count().max(1) as f64;
+            let waiting = usable.iter().map(move |path| (path, reservation(each_bps)));
+            let placed = entry.placement.shares.iter();
+            let placed = placed.map(move |&(path, bps)| (path, reservation(bps)));
+            placed.chain(waiting)
         })
     }
 
@@ -158,12 +170,11 @@ impl Promises {
     }
 
     /// Adds the rates of other sessions on the uplink of each path in the sub-window that [`Self::observe`] adds next, in bits per
-    /// second, finite and at least 0. `is_behind`: data of a promised stream is late.
-    pub fn observe_others(&mut self, rates_bps: &[f64], is_behind: bool) {
-        let standings = self.streams.values();
-        let last = standings
-            .filter_map(|entry| entry.standing(self.session))
-            .max();
+    /// second, finite and at least 0; `uplinks` is the first path on the same uplink as each path. `is_behind`: data of a promised
+    /// stream is late.
+    pub fn observe_others(&mut self, uplinks: &[usize], rates_bps: &[f64], is_behind: bool) {
+        let in_force = self.streams.values().filter(|entry| entry.is_in_force());
+        let last = in_force.map(|entry| entry.standing(self.session)).max();
         let beside = Beside {
             uplinks: &self.uplinks,
             before: last,
@@ -174,14 +185,14 @@ impl Promises {
                 _ => None,
             };
             let reserved_bps = reserved.map_or(0.0, |(_, bps)| bps);
-            let yielding = match last {
+            let yielding_bps = match last {
                 Some(_) if !is_behind => (bps - reserved_bps).max(0.0),
                 _ => 0.0,
             };
-            (bps, yielding)
+            Neighbour { bps, yielding_bps }
         };
         let rates = rates_bps.iter().enumerate().map(with_yielding);
-        self.history.push_others(rates);
+        self.history.push_others(uplinks, rates);
     }
 
     /// True if data of a promised stream is late; `late` and `since` as for [`Self::end_window`].
@@ -556,7 +567,7 @@ impl Promises {
     fn last_standing(&self, requests: &[Request]) -> Option<Standing> {
         let standing = |request: &Request| {
             let entry = self.streams.get(&request.stream)?;
-            entry.standing(self.session)
+            entry.is_in_force().then(|| entry.standing(self.session))
         };
         let all: Option<Vec<Standing>> = requests.iter().map(standing).collect();
         all?.into_iter().max()

@@ -9,7 +9,7 @@ use anabranch_spec::{ChannelMask, Grade, Guarantee, StreamSpec};
 use super::{
     Channels, LATE, LateAfter, NOTICE,
     answer::{Grant, Refusal},
-    beside::Standing,
+    beside::{Kind, Standing},
     levels::Pace,
     own::Own,
 };
@@ -147,13 +147,28 @@ impl Promised {
         self.state.is_in_force()
     }
 
-    /// Its precedence between the sessions of a node; `None`: no promise is in force.
-    pub(super) fn standing(&self, session: SessionId) -> Option<Standing> {
-        self.is_in_force().then_some(Standing {
-            is_renewable: matches!(self.state, State::Renewable { .. }),
-            since: self.since,
+    /// Its precedence between the sessions of a node.
+    pub(super) fn standing(&self, session: SessionId) -> Standing {
+        let (kind, since) = match self.state {
+            State::None => (Kind::Waiting, Instant::EPOCH),
+            State::Durable { .. } => (Kind::Durable, self.since),
+            State::Renewable { .. } => (Kind::Renewable, self.since),
+        };
+        Standing {
+            kind,
+            since,
             session,
-        })
+        }
+    }
+
+    /// The paths that it may use, of those with a channel.
+    pub(super) fn usable(&self, channels: Channels<'_>) -> ChannelMask {
+        let is_usable = |(path, channel): &(usize, &Option<ChannelId>)| {
+            let is_it = self.pinned.is_none_or(|pinned| **channel == Some(pinned));
+            channel.is_some() && is_it && self.permitted.contains(*path)
+        };
+        let usable = channels.iter().enumerate().take(64).filter(is_usable);
+        usable.fold(ChannelMask::NONE, |set, (path, _)| set.with(path))
     }
 
     pub(super) fn is_warned(&self) -> bool {

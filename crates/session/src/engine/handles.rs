@@ -127,7 +127,7 @@ impl<'e> SessionMut<'e> {
     /// the spec asks for cannot be given and does not wait.
     pub fn open_stream(&mut self, now: Instant, spec: StreamSpec) -> Result<StreamId, StreamError> {
         if spec.guarantee.is_some() {
-            self.engine.brief(self.id);
+            self.engine.brief(now, self.id);
         }
         let (session, events) = self.parts();
         session.open_stream(now, spec, events)
@@ -140,7 +140,7 @@ impl<'e> SessionMut<'e> {
     /// [`StreamError::Refused`] with the reason and what could be promised instead; or as
     /// [`SessionMut::open_stream`].
     pub fn admit(&mut self, now: Instant, spec: &StreamSpec) -> Result<Grant, StreamError> {
-        self.engine.brief(self.id);
+        self.engine.brief(now, self.id);
         self.state().admit(now, spec)
     }
 

@@ -56,7 +56,7 @@ impl Engine {
                 acked_bytes += session.on_outcome(now, id, outcome, &mut self.events);
             }
         }
-        self.note_acked(id, session_id, acked_bytes);
+        self.note_acked(now, id, session_id, acked_bytes);
         outcomes.clear();
         self.outcomes = outcomes;
     }

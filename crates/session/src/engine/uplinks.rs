@@ -1,8 +1,9 @@
 //! Uplinks: what the sessions of a node carry, and were promised, over the same local sockets, so that no session is promised what
 //! another one was.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use anabranch_admission::Kind;
 use anabranch_base::{ChannelId, Instant, SessionId, SocketId};
 
 use super::Engine;
@@ -16,21 +17,39 @@ pub(super) struct Uplinks(BTreeMap<SocketId, Traffic>);
 struct Traffic {
     total_bytes: u64,
     /// Of the sessions that are open.
-    by_session: BTreeMap<SessionId, u64>,
+    by_session: BTreeMap<SessionId, Carried>,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Carried {
+    bytes: u64,
+    /// Time of the last of them.
+    at: Instant,
+}
+
+/// A session that carried nothing on an uplink for so long is not busy there.
+const BUSY_FOR: Duration = Duration::from_secs(1);
+
 impl Uplinks {
-    fn add(&mut self, uplink: SocketId, session: SessionId, bytes: u64) {
+    fn add(&mut self, now: Instant, uplink: SocketId, session: SessionId, bytes: u64) {
         let traffic = self.0.entry(uplink).or_default();
         traffic.total_bytes += bytes;
-        *traffic.by_session.entry(session).or_default() += bytes;
+        let none = Carried { bytes: 0, at: now };
+        let carried = traffic.by_session.entry(session).or_insert(none);
+        carried.bytes += bytes;
+        carried.at = now;
     }
 
-    /// Bytes of all sessions but this one.
-    fn beside(&self, uplink: SocketId, session: SessionId) -> u64 {
-        self.0.get(&uplink).map_or(0, |traffic| {
-            let own = traffic.by_session.get(&session).copied().unwrap_or(0);
-            traffic.total_bytes - own
+    /// Traffic of all sessions but this one: bytes so far, and the number of those that are busy. O(sessions of the uplink).
+    fn beside(&self, now: Instant, uplink: SocketId, session: SessionId) -> (u64, usize) {
+        self.0.get(&uplink).map_or((0, 0), |traffic| {
+            let own = traffic.by_session.get(&session).map_or(0, |own| own.bytes);
+            let others = traffic
+                .by_session
+                .iter()
+                .filter(|(other, _)| **other != session);
+            let busy = others.filter(|(_, carried)| now.since(carried.at) <= BUSY_FOR);
+            (traffic.total_bytes - own, busy.count())
         })
     }
 
@@ -58,19 +77,25 @@ impl Engine {
     }
 
     /// Notes that bytes of a session were acknowledged on a channel. O(log sessions).
-    pub(super) fn note_acked(&mut self, id: ChannelId, session: SessionId, bytes: u64) {
+    pub(super) fn note_acked(
+        &mut self,
+        now: Instant,
+        id: ChannelId,
+        session: SessionId,
+        bytes: u64,
+    ) {
         if bytes > 0
             && self.sessions.len() > 1
             && let Some(channel) = self.endpoint.peek(id)
         {
             let uplink = self.uplink_of(channel.socket());
-            self.uplinks.add(uplink, session, bytes);
+            self.uplinks.add(now, uplink, session, bytes);
         }
     }
 
     /// Shows a session its neighbours before it answers for capacity: at the end of its windows, and before a stream is admitted.
     /// O(promised streams of the node).
-    pub(super) fn brief(&mut self, id: SessionId) {
+    pub(super) fn brief(&mut self, now: Instant, id: SessionId) {
         let Some(session) = self.sessions.get(&id) else {
             return;
         };
@@ -83,24 +108,28 @@ impl Engine {
             .collect();
         let mut others: BTreeMap<SocketId, Others> = BTreeMap::new();
         for &uplink in &paths {
-            let acked_bytes = self.uplinks.beside(uplink, id);
-            others.entry(uplink).or_default().acked_bytes = acked_bytes;
+            let others = others.entry(uplink).or_default();
+            (others.acked_bytes, others.busy) = self.uplinks.beside(now, uplink, id);
         }
-        let neighbours = self.sessions.iter().filter(|(other, _)| **other != id);
-        for (socket, reservation) in neighbours.flat_map(|(_, session)| session.reservations()) {
-            if let Some(others) = others.get_mut(&self.uplink_of(socket)) {
+        for (_, session) in self.sessions.iter().filter(|(other, _)| **other != id) {
+            let is_behind = session.is_behind_on_promises();
+            for (socket, reservation) in session.reservations() {
+                let Some(others) = others.get_mut(&self.uplink_of(socket)) else {
+                    continue;
+                };
+                others.are_behind |= is_behind && reservation.standing.kind != Kind::Waiting;
                 others.reserved.push(reservation);
             }
         }
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.set_neighbours(&paths, &others);
+            session.set_neighbours(now, &paths, &others);
         }
     }
 
     /// Briefs a session whose windows of capacity end now.
     pub(super) fn brief_at_window(&mut self, now: Instant, id: SessionId) {
         if (self.sessions.get(&id)).is_some_and(|session| session.is_window_over(now)) {
-            self.brief(id);
+            self.brief(now, id);
         }
     }
 }
@@ -114,15 +143,16 @@ mod tests {
         let [one, two, three] = [1, 2, 3].map(SessionId);
         let (first, second) = (SocketId(1), SocketId(2));
         let mut uplinks = Uplinks::default();
-        uplinks.add(first, one, 100);
-        uplinks.add(first, two, 30);
-        uplinks.add(second, two, 7);
-        assert_eq!(uplinks.beside(first, one), 30);
-        assert_eq!(uplinks.beside(first, three), 130);
-        assert_eq!(uplinks.beside(second, two), 0);
+        let at = Instant::from_secs;
+        uplinks.add(at(1), first, one, 100);
+        uplinks.add(at(3), first, two, 30);
+        uplinks.add(at(3), second, two, 7);
+        assert_eq!(uplinks.beside(at(3), first, one), (30, 1));
+        assert_eq!(uplinks.beside(at(3), first, three), (130, 1));
+        assert_eq!(uplinks.beside(at(5), second, two), (0, 0));
         // The total does not fall when a session ends.
         uplinks.forget(two);
-        assert_eq!(uplinks.beside(first, one), 30);
+        assert_eq!(uplinks.beside(at(3), first, one), (30, 0));
         uplinks.forget(one);
         assert!(uplinks.0.is_empty());
     }

@@ -29,7 +29,9 @@ impl Session {
                 continue;
             };
             state.is_used_up = channel.is_out_of_allowance();
-            let slots = channel.slots(run.now);
+            let is_held = self.neighbours.held_until(run.now, state.id);
+            let is_held = is_held.is_some() && !self.promises.is_on(state.id);
+            let slots = if is_held { 0 } else { channel.slots(run.now) };
             let packet_bytes = capacity.saturating_sub(HEADER_BYTES_MAX + 8);
             let view = channel_view(run.now, channel, (state.id, slots, packet_bytes));
             windows = windows.saturating_add(view.window_bytes as usize);
@@ -68,6 +70,15 @@ impl Session {
             let Some(channel) = run.endpoint.channel(view.id) else {
                 continue;
             };
+            if let Some(until) = self.neighbours.held_until(run.now, view.id)
+                && !self.promises.is_on(view.id)
+            {
+                // That it is held is no measure of the path.
+                channel.set_backlogged(false);
+                self.channels.estimator.ran_dry(view.id);
+                self.pump.wake_at(until);
+                continue;
+            }
             // A slot that the policy left unused is the application's limit, not the network's.
             let is_limited = channel.set_backlogged(backlogged && view.slots == 0);
             // A slot that the policy holds back for data expected next is no measure of the rate either; but the path is busy.

@@ -3,9 +3,9 @@
 //! An *uplink* is a local socket, or all sockets of one interface, or all that share a meter. Whether sessions that begin at one share its capacity is judged by
 //! the evidence of their paths ([`anabranch_admission::promise`]).
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use anabranch_admission::{Reservation, Standing, Uplink};
+use anabranch_admission::{Kind, Reservation, Standing, Uplink};
 use anabranch_base::{ChannelId, Instant, SessionId, SocketId};
 use anabranch_spec::ChannelMask;
 
@@ -13,15 +13,24 @@ use super::Session;
 
 /// Others are left so many times the rate that they use, up to what they were promised.
 const RETURNED: f64 = 2.0;
+/// Part of what was promised by which a session's share exceeds it: no controller takes exactly its share.
+const HEADROOM: f64 = 1.05;
+/// Elastic data waits for so long when a promise of another session is behind, and for so long at a stretch.
+const HOLD: Duration = Duration::from_millis(250);
+const HOLD_MAX: Duration = Duration::from_secs(1);
 /// The smallest part of a flow's share that a session takes beside others' promises.
-const PART_MIN: f64 = 0.1;
+const PART_MIN: f64 = 0.2;
 
 /// Traffic and promises of other sessions on an uplink.
 #[derive(Debug, Default)]
 pub(crate) struct Others {
     /// Bytes acknowledged so far.
     pub(crate) acked_bytes: u64,
-    /// Promises in force.
+    /// Sessions that carried something lately.
+    pub(crate) busy: usize,
+    /// Data of a promise in force there is late.
+    pub(crate) are_behind: bool,
+    /// Promises in force, and those that are waited for.
     pub(crate) reserved: Vec<Reservation>,
 }
 
@@ -29,11 +38,12 @@ pub(crate) struct Others {
 #[derive(Clone, Debug, PartialEq)]
 struct Beside {
     channel: ChannelId,
-    /// All promises on the uplink, of this session and of others, in order of precedence: true for its own, and the rate in bits per
+    /// All promises on the uplink, of this session and of others, in order of precedence: whose, and the rate with headroom in bits per
     /// second.
     promised: Vec<(Whose, f64)>,
-    /// Rate of all others on the uplink, in bits per second.
+    /// Rate of all others on the uplink, in bits per second, and the number of those that are busy.
     others_bps: f64,
+    busy: usize,
 }
 
 /// Session that a promise belongs to.
@@ -70,7 +80,7 @@ impl Beside {
             left_bps -= given_bps;
         }
         let most_bps = by_session.into_values().fold(0.0, f64::max);
-        let rest_bps = left_bps / 2.0;
+        let rest_bps = left_bps / (1 + self.busy.max(1)) as f64;
         let part = (own_bps + rest_bps) / (most_bps + rest_bps);
         // Nobody sends anything: NaN.
         if part.is_nan() {
@@ -86,7 +96,11 @@ impl Beside {
 pub(super) struct Neighbours {
     /// Bytes of others acknowledged so far on the uplink of each path; empty while there are no others.
     acked_bytes: Vec<u64>,
-    /// The same at the end of the last window, and its time.
+    /// The first path on the same uplink as each path.
+    uplinks: Vec<usize>,
+    /// Others that are busy there.
+    busy: Vec<usize>,
+    /// Bytes at the end of the last window, and its time.
     before: Vec<u64>,
     before_at: Option<Instant>,
     /// Rates of others in that window, in bits per second.
@@ -94,6 +108,44 @@ pub(super) struct Neighbours {
     beside: Vec<Beside>,
     /// `beside` was updated, and the channels' shares were not.
     is_new: bool,
+    /// Data of a promised stream of this session is late.
+    is_behind: bool,
+    hold: Hold,
+}
+
+/// Pause of elastic data for a promise of another session that is behind.
+#[derive(Debug, Default)]
+struct Hold {
+    channels: Vec<ChannelId>,
+    /// Time at which it began, and the time at which it ends unless it is prolonged.
+    since: Option<Instant>,
+    until: Option<Instant>,
+}
+
+impl Hold {
+    /// Begins or prolongs the pause of these channels. After [`HOLD_MAX`] as long goes by without one.
+    fn renew(&mut self, now: Instant, channels: Vec<ChannelId>) {
+        if self
+            .since
+            .is_some_and(|since| now.since(since) >= 2 * HOLD_MAX)
+        {
+            self.since = None;
+        }
+        let is_due = !channels.is_empty();
+        let since = *self.since.get_or_insert(now);
+        let may_hold = is_due && now.since(since) < HOLD_MAX;
+        if !is_due && self.until.is_none_or(|until| until <= now) {
+            self.since = None;
+        }
+        self.until = may_hold.then(|| now + HOLD);
+        self.channels = channels;
+    }
+
+    /// The time until which a channel is held.
+    fn until(&self, now: Instant, channel: ChannelId) -> Option<Instant> {
+        let until = self.until.filter(|until| *until > now)?;
+        self.channels.contains(&channel).then_some(until)
+    }
 }
 
 impl Neighbours {
@@ -102,8 +154,8 @@ impl Neighbours {
         !self.acked_bytes.is_empty()
     }
 
-    /// Rates of others on the uplink of each path since the last call, in bits per second.
-    pub(super) fn take_rates(&mut self, now: Instant) -> &[f64] {
+    /// Rates of others on the uplink of each path since the last call, in bits per second, and the first path on the same uplink.
+    pub(super) fn take_rates(&mut self, now: Instant) -> (&[usize], &[f64]) {
         let passed_s = self.before_at.map_or(0.0, |at| now.since(at).as_secs_f64());
         self.before.resize(self.acked_bytes.len(), 0);
         let both = self.acked_bytes.iter().zip(&self.before);
@@ -114,7 +166,17 @@ impl Neighbours {
         self.rates_bps = both.map(rate).collect();
         self.before.clone_from(&self.acked_bytes);
         self.before_at = Some(now);
-        &self.rates_bps
+        (&self.uplinks, &self.rates_bps)
+    }
+
+    /// Notes whether data of a promised stream of this session is late.
+    pub(super) fn set_behind(&mut self, is_behind: bool) {
+        self.is_behind = is_behind;
+    }
+
+    /// The time until which elastic data on a channel waits for promises of others; `None`: it need not.
+    pub(super) fn held_until(&self, now: Instant, channel: ChannelId) -> Option<Instant> {
+        self.hold.until(now, channel)
     }
 
     /// True if [`Self::part_of`] may have changed since the last call.
@@ -149,12 +211,17 @@ impl Session {
         self.neighbours.are_known()
     }
 
+    /// True if data of a promised stream is late.
+    pub(crate) fn is_behind_on_promises(&self) -> bool {
+        self.neighbours.is_behind
+    }
+
     /// The local sockets of its paths.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = SocketId> {
         self.channels.estimator.sockets()
     }
 
-    /// Promises in force, by local socket.
+    /// Promises in force, and those that are waited for, by local socket.
     pub(crate) fn reservations(&self) -> Vec<(SocketId, Reservation)> {
         if self.promises.is_empty() {
             return Vec::new();
@@ -164,12 +231,17 @@ impl Session {
             let socket = sockets.get(path).copied()?;
             Some((socket, reservation))
         };
-        self.promises.reservations().filter_map(on).collect()
+        let channels = self.channels.of_paths();
+        self.promises
+            .reservations(&channels)
+            .filter_map(on)
+            .collect()
     }
 
     /// Notes what the others carry and were promised on each uplink; `uplinks` is that of each path.
     pub(crate) fn set_neighbours(
         &mut self,
+        now: Instant,
         uplinks: &[SocketId],
         others: &BTreeMap<SocketId, Others>,
     ) {
@@ -178,6 +250,14 @@ impl Session {
         self.neighbours
             .acked_bytes
             .extend(uplinks.iter().map(acked));
+        let busy = |uplink: &SocketId| others.get(uplink).map_or(0, |others| others.busy);
+        let first = |uplink: &SocketId| uplinks.iter().position(|other| other == uplink);
+        self.neighbours.uplinks.clear();
+        self.neighbours
+            .uplinks
+            .extend(uplinks.iter().filter_map(first));
+        self.neighbours.busy.clear();
+        self.neighbours.busy.extend(uplinks.iter().map(busy));
         let with_promises = others
             .iter()
             .filter(|(_, others)| !others.reserved.is_empty());
@@ -194,6 +274,17 @@ impl Session {
         let beside = self.find_beside();
         self.neighbours.is_new |= !beside.is_empty() || !self.neighbours.beside.is_empty();
         self.neighbours.beside = beside;
+        let are_behind = |path: usize| {
+            let others = uplinks.get(path).and_then(|uplink| others.get(uplink));
+            others.is_some_and(|others| others.are_behind)
+        };
+        let channels = self.channels.of_paths();
+        let held = channels.iter().enumerate();
+        let held = held.filter(|(path, _)| are_behind(*path));
+        let held = held.filter_map(|(_, channel)| *channel);
+        let held = held.filter(|channel| self.neighbours.are_promised_beside(*channel));
+        let held = held.collect();
+        self.neighbours.hold.renew(now, held);
     }
 
     /// The channels that share capacity with promises of others.
@@ -201,7 +292,7 @@ impl Session {
         let channels = self.channels.of_paths();
         let mut all = Vec::new();
         for uplink in self.promises.uplinks() {
-            let own = self.promises.reservations();
+            let own = self.promises.reservations(&channels);
             let own = own.filter(|(path, _)| uplink.paths.contains(*path));
             let own = own.map(|(_, own)| (own.standing, Whose::Own, own.bps));
             let others = uplink.reserved.iter();
@@ -211,10 +302,14 @@ impl Session {
             });
             let mut promised: Vec<(Standing, Whose, f64)> = own.chain(others).collect();
             promised.sort_by_key(|(standing, ..)| *standing);
-            let promised: Vec<(Whose, f64)> = promised
-                .into_iter()
-                .map(|(_, whose, bps)| (whose, bps))
-                .collect();
+            let with_headroom = |(standing, whose, bps): (Standing, Whose, f64)| {
+                let headroom = match standing.kind {
+                    Kind::Durable | Kind::Renewable => HEADROOM,
+                    Kind::Waiting => 1.0,
+                };
+                (whose, headroom * bps)
+            };
+            let promised: Vec<(Whose, f64)> = promised.into_iter().map(with_headroom).collect();
             let shared = uplink
                 .paths
                 .iter()
@@ -224,6 +319,7 @@ impl Session {
                     channel: channels.get(path).copied()??,
                     promised: promised.clone(),
                     others_bps: self.neighbours.rates_bps.get(path).copied().unwrap_or(0.0),
+                    busy: self.neighbours.busy.get(path).copied().unwrap_or(0),
                 })
             }));
         }
@@ -247,6 +343,7 @@ mod tests {
                 .map(|&(whose, mbps)| (whose, mbps * 1e6))
                 .collect(),
             others_bps: others_mbps * 1e6,
+            busy: 1,
         };
         beside.part(4e6)
     }

@@ -142,13 +142,15 @@ impl Session {
             self.channels.estimator.waits(now);
         }
         let is_behind = self.neighbours.are_known() && self.is_behind(now);
+        self.neighbours.set_behind(is_behind);
         let (estimator, promises) = (&mut self.channels.estimator, &mut self.promises);
         let neighbours = &mut self.neighbours;
         let (mut is_over, mut is_part_over) = (false, false);
         estimator.advance(now, |row| {
             is_part_over = true;
             if neighbours.are_known() {
-                promises.observe_others(neighbours.take_rates(now), is_behind);
+                let (uplinks, rates_bps) = neighbours.take_rates(now);
+                promises.observe_others(uplinks, rates_bps, is_behind);
             }
             is_over |= promises.observe(row);
         });
