@@ -7,15 +7,38 @@ use super::exact::STREAMS_MAX;
 
 /// Probabilities requested.
 pub(super) const LEVELS: [f64; 5] = [0.5, 0.75, 0.9, 0.95, 0.99];
-/// Mean time between two arrivals, and of a stay, in windows.
-const BETWEEN: f64 = 50.0;
+/// Mean time of a stay, in windows.
 const STAY: f64 = 240.0;
 /// The shortest stay.
 const STAY_MIN: usize = 60;
-/// A stream's rate, as a share of the mean of one of the paths.
-const OF_A_PATH: (f64, f64) = (0.05, 0.6);
 /// Smallest acceptable rate of an offer, as a share of the rate requested.
 const ACCEPTABLE: f64 = 0.25;
+
+/// Customers that come in the course of a run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Crowd {
+    /// Mean time between two arrivals, in windows.
+    between: f64,
+    /// A stream's rate, as a share of the mean of one of the paths.
+    of_a_path: (f64, f64),
+    /// Most of them at a time.
+    at_a_time: usize,
+}
+
+impl Crowd {
+    /// Those of a session: never more at a time than the exact mapping can handle.
+    pub(super) const OF_A_SESSION: Self = Self {
+        between: 50.0,
+        of_a_path: (0.05, 0.6),
+        at_a_time: STREAMS_MAX,
+    };
+    /// Those of all sessions of a node: four times as many, who ask for a quarter.
+    pub(super) const OF_A_NODE: Self = Self {
+        between: 12.0,
+        of_a_path: (0.0125, 0.15),
+        at_a_time: 4 * STREAMS_MAX,
+    };
+}
 
 /// A stream for which a promise is requested.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,11 +93,11 @@ pub(super) fn id(index: usize) -> StreamId {
     StreamId(index as u64)
 }
 
-/// Customers of `paths_bps` (the means of the paths) in the windows `when`, in order of arrival; never more at a time than the
-/// exact mapping can handle.
+/// Customers of `paths_bps` (the means of the paths) in the windows `when`, in order of arrival.
 pub(super) fn draw(
     seed: Seed,
     name: &str,
+    crowd: Crowd,
     paths_bps: &[f64],
     when: std::ops::Range<usize>,
 ) -> Vec<Customer> {
@@ -85,7 +108,7 @@ pub(super) fn draw(
         let begin = at as usize;
         let stay = STAY_MIN + random.exponential(STAY - STAY_MIN as f64) as usize;
         let path = random.below(paths_bps.len() as u64) as usize;
-        let share = random.uniform(OF_A_PATH.0, OF_A_PATH.1);
+        let share = random.uniform(crowd.of_a_path.0, crowd.of_a_path.1);
         let customer = Customer {
             stay: begin..(begin + stay).min(when.end),
             rate: Rate::from_bps((paths_bps[path] * share).max(1_000.0) as u64),
@@ -99,10 +122,10 @@ pub(super) fn draw(
             takes_offers: random.chance(0.5),
         };
         let here = customers.iter().filter(|c| c.stay.contains(&begin)).count();
-        if here < STREAMS_MAX {
+        if here < crowd.at_a_time {
             customers.push(customer);
         }
-        at += random.exponential(BETWEEN);
+        at += random.exponential(crowd.between);
     }
     customers
 }
@@ -113,7 +136,7 @@ mod tests {
 
     #[test]
     fn customers_come_in_order_and_not_too_many() {
-        let customers = draw(Seed(1), "test", &[1e6, 4e6], 60..2_000);
+        let customers = draw(Seed(1), "test", Crowd::OF_A_SESSION, &[1e6, 4e6], 60..2_000);
         assert!(customers.len() > 20);
         for pair in customers.windows(2) {
             assert!(pair[0].stay.start <= pair[1].stay.start);
@@ -123,13 +146,19 @@ mod tests {
             assert!(here <= STREAMS_MAX);
         }
         assert!(customers.iter().all(|c| c.wanted("a").validate().is_ok()));
-        assert_eq!(customers, draw(Seed(1), "test", &[1e6, 4e6], 60..2_000));
-        assert_ne!(customers, draw(Seed(2), "test", &[1e6, 4e6], 60..2_000));
+        assert_eq!(
+            customers,
+            draw(Seed(1), "test", Crowd::OF_A_SESSION, &[1e6, 4e6], 60..2_000)
+        );
+        assert_ne!(
+            customers,
+            draw(Seed(2), "test", Crowd::OF_A_SESSION, &[1e6, 4e6], 60..2_000)
+        );
     }
 
     #[test]
     fn an_offer_is_taken_by_customers_that_take_offers() {
-        let mut customer = draw(Seed(1), "test", &[1e6], 0..100).remove(0);
+        let mut customer = draw(Seed(1), "test", Crowd::OF_A_SESSION, &[1e6], 0..100).remove(0);
         customer.takes_offers = true;
         let mut offer = Offer {
             rate: Some(customer.rate),

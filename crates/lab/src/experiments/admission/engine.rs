@@ -1,4 +1,4 @@
-//! The same customers in the engine: a session over simulated links that follow the recordings, with a file transfer beside
+//! The same customers in the engine: sessions over simulated links that follow the recordings, each with a file transfer beside
 //! them.
 
 use std::time::Duration;
@@ -32,6 +32,8 @@ const PHASE: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 struct Active {
     customer: Customer,
+    /// Index of its session.
+    session: usize,
     label: String,
     stream: Option<StreamId>,
     /// Rate at which it finally sends.
@@ -54,17 +56,18 @@ enum Notice {
     Withdrawn,
 }
 
-/// Opens and feeds the streams of customers, next to a file.
+/// Opens and feeds the streams of customers, next to a file in each session.
 struct Clerk {
-    file: Sender,
-    session: Option<SessionId>,
+    files: Vec<Sender>,
+    connected: Vec<SessionId>,
     active: Vec<Active>,
 }
 
 impl Active {
-    fn new(index: usize, customer: &Customer) -> Self {
+    fn new(index: usize, customer: &Customer, sessions: usize) -> Self {
         Self {
             customer: customer.clone(),
+            session: index % sessions,
             label: format!("customer {index}"),
             stream: None,
             rate: customer.rate,
@@ -198,17 +201,31 @@ impl Active {
 }
 
 impl Clerk {
-    fn notify(&mut self, stream: StreamId, at: usize, what: Notice) {
-        let own = |active: &&mut Active| active.stream == Some(stream);
-        if let Some(active) = self.active.iter_mut().find(own) {
+    fn find(&mut self, session: SessionId, stream: StreamId) -> Option<&mut Active> {
+        let of = self
+            .files
+            .iter()
+            .position(|file| file.session() == Some(session))?;
+        let own = |active: &&mut Active| active.session == of && active.stream == Some(stream);
+        self.active.iter_mut().find(own)
+    }
+
+    fn notify(&mut self, (session, stream): (SessionId, StreamId), at: usize, what: Notice) {
+        if let Some(active) = self.find(session, stream) {
             active.notices.push((at, what));
         }
     }
 
+    /// The session of a customer, once it is connected.
+    fn session_of(&self, active: &Active) -> Option<SessionId> {
+        let session = self.files[active.session].session();
+        session.filter(|session| self.connected.contains(session))
+    }
+
     fn pump(&mut self, context: &mut Context<'_>) {
-        if let Some(session) = self.session {
-            for active in &mut self.active {
-                active.pump(context, session);
+        for index in 0..self.active.len() {
+            if let Some(session) = self.session_of(&self.active[index]) {
+                self.active[index].pump(context, session);
             }
         }
     }
@@ -221,70 +238,121 @@ impl App for Clerk {
         // A session's windows begin a little later than ours.
         let is_during = Duration::from_nanos(u64::from(now.subsec_nanos())) >= PHASE;
         match &event {
-            Event::Connected { session, .. } => self.session = Some(*session),
-            Event::Closed { .. } => self.session = None,
-            Event::Writable { stream, .. } => {
-                let own = self.active.iter_mut().find(|a| a.stream == Some(*stream));
-                if let Some(active) = own {
+            Event::Connected { session, .. } => self.connected.push(*session),
+            Event::Closed { session, .. } => self.connected.retain(|one| one != session),
+            Event::Writable { session, stream } => {
+                if let Some(active) = self.find(*session, *stream) {
                     active.is_blocked = false;
                 }
             }
             Event::Promise {
+                session,
                 stream,
                 event: PromiseEvent::Warned(_),
-                ..
             } => {
-                self.notify(*stream, window, Notice::Warned { is_during });
+                let what = Notice::Warned { is_during };
+                self.notify((*session, *stream), window, what);
             }
             Event::Promise {
+                session,
                 stream,
                 event: PromiseEvent::Withdrawn(_),
-                ..
-            } => self.notify(*stream, window, Notice::Withdrawn),
+            } => self.notify((*session, *stream), window, Notice::Withdrawn),
             _ => {}
         }
-        self.file.on_event(context, event);
+        let session = session_of(&event);
+        let mut files = self.files.iter_mut();
+        if let Some(file) = files.find(|file| file.session() == session) {
+            file.on_event(context, event);
+        }
         self.pump(context);
     }
 
     fn on_wake(&mut self, context: &mut Context<'_>) {
-        self.file.on_wake(context);
+        for file in &mut self.files {
+            file.on_wake(context);
+        }
         self.pump(context);
     }
 
     fn next_wake(&self) -> Option<Instant> {
-        let own = self
-            .session
-            .and_then(|_| self.active.iter().filter_map(Active::next_wake).min());
-        [self.file.next_wake(), own].into_iter().flatten().min()
+        let connected = self
+            .active
+            .iter()
+            .filter(|active| self.session_of(active).is_some());
+        let own = connected.filter_map(Active::next_wake).min();
+        let files = self.files.iter().filter_map(Sender::next_wake).min();
+        [files, own].into_iter().flatten().min()
     }
 }
 
-/// Runs the customers for `seconds` over the scene; `None` if the scene cannot be set up.
+/// The session of an event that a file is interested in.
+fn session_of(event: &Event) -> Option<SessionId> {
+    match event {
+        Event::Connected { session, .. }
+        | Event::Closed { session, .. }
+        | Event::Writable { session, .. }
+        | Event::Delivered { session, .. }
+        | Event::Stream { session, .. } => Some(*session),
+        _ => None,
+    }
+}
+
+/// Sessions of a run, and the peers that they lead to, in turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sessions {
+    pub(super) count: usize,
+    pub(super) peers: usize,
+}
+
+impl Sessions {
+    /// One.
+    pub(super) const ONE: Self = Self { count: 1, peers: 1 };
+    /// Several that share their paths.
+    pub(super) const SEVERAL: Self = Self {
+        count: 10,
+        peers: 3,
+    };
+}
+
+/// Runs the customers for `seconds` over the scene, which all sessions share; `None` if the scene cannot be set up.
 pub(super) fn run(
     seed: Seed,
     scene: &Scene,
     customers: &[Customer],
-    seconds: usize,
+    (sessions, seconds): (Sessions, usize),
 ) -> Option<Outcome> {
     let mut world = World::new(seed);
     let config = Config {
         policy: "pgos".parse().ok()?,
         ..Config::default()
     };
+    let file = |session: usize| {
+        let peer = World::node_id(1 + session % sessions.peers);
+        Sender::new(peer, vec![Load::bulk(1 << 40)])
+    };
+    let customers = customers.iter().enumerate();
     let clerk = Clerk {
-        file: Sender::new(World::node_id(1), vec![Load::bulk(1 << 40)]),
-        session: None,
+        files: (0..sessions.count).map(file).collect(),
+        connected: Vec::new(),
         active: customers
-            .iter()
-            .enumerate()
-            .map(|(index, customer)| Active::new(index, customer))
+            .map(|(index, customer)| Active::new(index, customer, sessions.count))
             .collect(),
     };
     let a = world.add_node(config.clone(), AllowList::default(), clerk);
-    let b = world.add_node(config, AllowList::of([World::node_id(0)]), Receiver::new());
-    let links = scene.lay(&mut world, [a, b]).ok()?;
-    world.app::<Clerk>(a).file.dial(Instant::EPOCH, links);
+    let peers: Vec<usize> = (0..sessions.peers)
+        .map(|_| {
+            let allowed = AllowList::of([World::node_id(0)]);
+            world.add_node(config.clone(), allowed, Receiver::new())
+        })
+        .collect();
+    let links = match peers[..] {
+        [peer] => vec![scene.lay(&mut world, [a, peer]).ok()?],
+        _ => scene.lay_shared(&mut world, a, &peers)?.ok()?,
+    };
+    for (session, file) in world.app::<Clerk>(a).files.iter_mut().enumerate() {
+        file.dial(Instant::EPOCH, links[session % sessions.peers].clone());
+    }
     world.with_node(a, |_| ());
     // By second, then by customer: promises in force at its end.
     let mut in_force: Vec<Vec<Option<Explanation>>> = Vec::with_capacity(seconds);
@@ -298,7 +366,8 @@ pub(super) fn run(
     let mut active = std::mem::take(&mut world.app::<Clerk>(a).active);
     let mut rates = Rates::default();
     for (index, active) in active.iter_mut().enumerate() {
-        let record = world.app::<Receiver>(b).record(&active.label);
+        let peer = peers[active.session % sessions.peers];
+        let record = world.app::<Receiver>(peer).record(&active.label);
         let stay = active.customer.stay.clone();
         for at in stay.start + 1..stay.end.min(seconds) {
             // Notifications at the end of the window before.
@@ -336,14 +405,13 @@ pub(super) fn run(
 
 fn explanations(world: &mut World, a: usize) -> Vec<Option<Explanation>> {
     let clerk = world.app::<Clerk>(a);
-    let session = clerk.session;
-    let streams: Vec<Option<StreamId>> = clerk.active.iter().map(|active| active.stream).collect();
-    let explain = |stream: Option<StreamId>| {
-        world
-            .engine(a)
-            .session(session?)
-            .ok()
-            .and_then(|session| session.stream(stream?).explain())
+    let streams: Vec<Option<(SessionId, StreamId)>> = (clerk.active.iter())
+        .map(|active| Some((clerk.session_of(active)?, active.stream?)))
+        .collect();
+    let explain = |stream: Option<(SessionId, StreamId)>| {
+        let (session, stream) = stream?;
+        let session = world.engine(a).session(session).ok()?;
+        session.stream(stream).explain()
     };
     streams.into_iter().map(explain).collect()
 }
@@ -374,7 +442,7 @@ mod tests {
         };
         let customers = [customer(40..80, 2_000), customer(45..80, 2_500)];
         for seed in 1..=3 {
-            let outcome = run(Seed(seed), &scene, &customers, 80).unwrap();
+            let outcome = run(Seed(seed), &scene, &customers, (Sessions::ONE, 80)).unwrap();
             let [first, second] = &outcome.records[..] else {
                 panic!("{outcome:?}")
             };

@@ -4,6 +4,7 @@ mod customers;
 mod engine;
 pub mod exact;
 mod fluid;
+mod foresight;
 mod records;
 mod rows;
 mod summary;
@@ -23,6 +24,8 @@ use crate::{
         streams::{RecordedPath, Scene},
     },
 };
+use customers::Crowd;
+use engine::Sessions;
 use records::Outcome;
 
 pub use rows::Rows;
@@ -66,19 +69,22 @@ const ENGINE_MAX: Rate = Rate::from_mbps(12);
 enum Mode {
     /// [`fluid`].
     Fluid,
-    /// [`mod@engine`].
+    /// [`mod@engine`], with one session.
     Engine,
+    /// [`mod@engine`], with several sessions that share the paths.
+    Node,
     /// [`fluid`], on the sets and customers of the engine.
     Twin,
 }
 
 impl Mode {
-    const ALL: [Self; 3] = [Self::Fluid, Self::Engine, Self::Twin];
+    const ALL: [Self; 4] = [Self::Fluid, Self::Engine, Self::Node, Self::Twin];
 
     fn name(self) -> &'static str {
         match self {
             Self::Fluid => "fluid",
             Self::Engine => "engine",
+            Self::Node => "node",
             Self::Twin => "twin",
         }
     }
@@ -102,6 +108,7 @@ fn run(options: &Options<'_>) -> Vec<Row> {
     let least = Duration::from_secs(ENGINE_SECONDS as u64);
     // Long runs first, so that all cores are busy until the end.
     for (mode, choice, least) in [
+        (Mode::Node, ENGINE, least),
         (Mode::Engine, ENGINE, least),
         (Mode::Fluid, FLUID, FLUID_LEAST),
         (Mode::Twin, ENGINE, least),
@@ -152,7 +159,7 @@ fn run(options: &Options<'_>) -> Vec<Row> {
 fn run_one(options: &Options<'_>, job: &Job<'_>) -> Option<(usize, Outcome)> {
     let most = match job.mode {
         Mode::Fluid => Rate::from_mbps(1_000_000),
-        Mode::Engine | Mode::Twin => ENGINE_MAX,
+        Mode::Engine | Mode::Node | Mode::Twin => ENGINE_MAX,
     };
     let scene = Scene::of_recordings(&job.set.recordings, most)?;
     let Scene::Recorded(paths) = &scene else {
@@ -161,22 +168,34 @@ fn run_one(options: &Options<'_>, job: &Job<'_>) -> Option<(usize, Outcome)> {
     let shortest = paths.iter().map(RecordedPath::duration).min()?;
     let windows = match job.mode {
         Mode::Fluid => WINDOWS_MAX.min(shortest.as_secs() as usize),
-        Mode::Engine | Mode::Twin => ENGINE_SECONDS,
+        Mode::Engine | Mode::Node | Mode::Twin => ENGINE_SECONDS,
     };
     let means: Vec<f64> = paths.iter().map(RecordedPath::mean_bps).collect();
     // The engine and its twin have the same customers.
     let who = format!("customers of {}", job.set.name());
-    let customers = customers::draw(options.seed, &who, &means, BEFORE..windows);
-    let outcome = if job.mode == Mode::Engine {
-        engine::run(options.seed, &scene, &customers, windows)?
-    } else {
-        let held: Vec<Vec<f64>> = paths
-            .iter()
-            .map(|path| path.windows_bps(WINDOW, windows))
-            .collect();
+    let crowd = match job.mode {
+        Mode::Node => Crowd::OF_A_NODE,
+        Mode::Fluid | Mode::Engine | Mode::Twin => Crowd::OF_A_SESSION,
+    };
+    let customers = customers::draw(options.seed, &who, crowd, &means, BEFORE..windows);
+    let held = || -> Vec<Vec<f64>> {
+        let held = paths.iter().map(|path| path.windows_bps(WINDOW, windows));
+        let held: Vec<Vec<f64>> = held.collect();
         let row = |at: usize| held.iter().map(|path| path[at]).collect();
-        let by_window: Vec<Vec<f64>> = (0..windows).map(row).collect();
-        fluid::run(&by_window, &customers)
+        (0..windows).map(row).collect()
+    };
+    let outcome = match job.mode {
+        Mode::Engine => {
+            let sessions = (Sessions::ONE, windows);
+            engine::run(options.seed, &scene, &customers, sessions)?
+        }
+        Mode::Node => {
+            let sessions = (Sessions::SEVERAL, windows);
+            let mut outcome = engine::run(options.seed, &scene, &customers, sessions)?;
+            outcome.rates.clairvoyant = foresight::in_force(&held(), &customers, windows);
+            outcome
+        }
+        Mode::Fluid | Mode::Twin => fluid::run(&held(), &customers),
     };
     Some((windows, outcome))
 }

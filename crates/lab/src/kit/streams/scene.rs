@@ -11,7 +11,7 @@ use anabranch_link::{
 };
 use anabranch_session::Link;
 use anabranch_sim::{
-    Topology, World,
+    Hop, Topology, World,
     topology::{RoutePlan, TopologyError},
     world::NodeIndex,
 };
@@ -211,6 +211,38 @@ impl Scene {
                 Ok(links)
             }
         }
+    }
+
+    /// Places recorded paths from one node to several peers, which share them, and describes the sockets so that all of a path are one
+    /// interface. Returns the links to each peer; `None` if it is a network.
+    ///
+    /// # Errors
+    /// A path cannot be a link.
+    pub fn lay_shared(
+        &self,
+        world: &mut World,
+        from: NodeIndex,
+        peers: &[NodeIndex],
+    ) -> Option<Result<Vec<Vec<Link>>, TopologyError>> {
+        let Self::Recorded(paths) = self else {
+            return None;
+        };
+        let mut links = vec![Vec::new(); peers.len()];
+        for path in paths {
+            let wire = match world.add_trunk(path.configs()) {
+                Ok(wire) => wire,
+                Err(error) => return Some(Err(error.into())),
+            };
+            for (peer, links) in peers.iter().zip(&mut links) {
+                let [there, back] = [Hop::forward(wire), Hop::backward(wire)];
+                let route = world.add_route([from, *peer], &[there], &[back]);
+                let link = world.route_link(from, route);
+                let engine = world.engine(from);
+                engine.set_socket_name(link.socket, &path.name);
+                links.push(link);
+            }
+        }
+        Some(Ok(links))
     }
 
     /// One-way delay of each path without queueing.
