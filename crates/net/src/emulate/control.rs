@@ -49,6 +49,14 @@ pub enum EmulateError {
         /// The error of the system.
         reason: String,
     },
+    /// An entrance names a path that is not there.
+    #[error("an entrance leads to path {path}, but there are only {paths} paths, numbered from 0")]
+    Entrance {
+        /// The number that it names.
+        path: usize,
+        /// Number of paths.
+        paths: usize,
+    },
     /// The thread or its runtime cannot be started.
     #[error("cannot start the emulator: {0}")]
     Io(#[from] io::Error),
@@ -65,6 +73,17 @@ pub struct PathSpec {
     pub target: SocketAddr,
     /// The link: forward is from the senders to the target.
     pub links: Configs,
+}
+
+/// A further port of a path. It leads to a target of its own, and shares the rate and the queue of the path's link.
+#[derive(Clone, Copy, Debug)]
+pub struct Entrance {
+    /// The path, by its place in the list of paths.
+    pub path: usize,
+    /// Address on which it listens; port 0 lets the kernel choose.
+    pub listen: SocketAddr,
+    /// Address to which it leads.
+    pub target: SocketAddr,
 }
 
 /// State shared with the thread that moves the packets.

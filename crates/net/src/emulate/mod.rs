@@ -16,6 +16,6 @@ pub mod tun;
 pub mod udp;
 
 pub use anabranch_link as link;
-pub use control::{EmulateError, Path, PathSpec};
+pub use control::{EmulateError, Entrance, Path, PathSpec};
 pub use line::LineStats;
 pub use udp::Emulator;

@@ -11,7 +11,7 @@ use anabranch_session::{Received, Transmit};
 use bytes::BytesMut;
 
 use super::{
-    control::{PathSpec, Shared},
+    control::{EmulateError, Entrance, PathSpec, Shared},
     line::{Arrived, Line},
 };
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     socket::{BindError, Socket},
 };
 
-/// Senders remembered on one path; beyond that, the least recently active one is forgotten.
+/// Senders remembered at one entrance; beyond that, the least recently active one is forgotten.
 const CLIENTS_MAX: usize = 64;
 /// Time by which a packet may leave early, so that one wake-up serves several.
 const EARLY: Duration = Duration::from_micros(100);
@@ -46,11 +46,18 @@ struct Packet {
 
 #[derive(Debug)]
 struct PathState {
+    /// Its own entrance first.
+    entrances: Vec<EntranceState>,
+    forward: Line<Arrived<Packet>>,
+    backward: Line<Arrived<Packet>>,
+}
+
+/// A listening port, the target to which it leads, and the senders that use it.
+#[derive(Debug)]
+struct EntranceState {
     listener: Socket,
     target: SocketAddr,
     clients: Vec<Client>,
-    forward: Line<Arrived<Packet>>,
-    backward: Line<Arrived<Packet>>,
 }
 
 /// One sender, with a separate socket towards the target, by which replies are assigned to it.
@@ -67,32 +74,71 @@ pub(super) struct Relay {
     paths: Vec<PathState>,
     inbox: Inbox,
     sockets_opened: u64,
+    /// Listening addresses of the paths, and those of further entrances.
+    addresses: Vec<SocketAddr>,
+    entrances: Vec<SocketAddr>,
 }
 
 impl Relay {
     /// Opens the listening ports.
-    pub(super) fn open(shared: Arc<Shared>, specs: &[PathSpec]) -> Result<Self, BindError> {
-        let mut paths = Vec::new();
-        for (index, spec) in specs.iter().enumerate() {
-            paths.push(PathState {
-                listener: Socket::bind(SocketId(index as u64), spec.listen.into())?,
-                target: spec.target,
-                clients: Vec::new(),
+    pub(super) fn open(
+        shared: Arc<Shared>,
+        specs: &[PathSpec],
+        entrances: &[Entrance],
+    ) -> Result<Self, EmulateError> {
+        let mut relay = Self {
+            shared,
+            paths: Vec::new(),
+            inbox: Inbox::default(),
+            sockets_opened: 0,
+            addresses: Vec::new(),
+            entrances: Vec::new(),
+        };
+        for spec in specs {
+            let own = relay.enter_at(spec.listen, spec.target)?;
+            relay.addresses.push(own.listener.local);
+            relay.paths.push(PathState {
+                entrances: vec![own],
                 forward: Line::default(),
                 backward: Line::default(),
             });
         }
-        Ok(Self {
-            shared,
-            sockets_opened: paths.len() as u64,
-            paths,
-            inbox: Inbox::default(),
+        for entrance in entrances {
+            let further = relay.enter_at(entrance.listen, entrance.target)?;
+            relay.entrances.push(further.listener.local);
+            let paths = relay.paths.len();
+            let path = relay.paths.get_mut(entrance.path);
+            let path = path.ok_or(EmulateError::Entrance {
+                path: entrance.path,
+                paths,
+            })?;
+            path.entrances.push(further);
+        }
+        Ok(relay)
+    }
+
+    fn enter_at(
+        &mut self,
+        listen: SocketAddr,
+        target: SocketAddr,
+    ) -> Result<EntranceState, BindError> {
+        let listener = Socket::bind(SocketId(self.sockets_opened), listen.into())?;
+        self.sockets_opened += 1;
+        Ok(EntranceState {
+            listener,
+            target,
+            clients: Vec::new(),
         })
     }
 
     /// Addresses on which the paths listen, in order.
-    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
-        self.paths.iter().map(|path| path.listener.local).collect()
+    pub(super) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Addresses on which further entrances listen, in order.
+    pub(super) fn entrances(&self) -> &[SocketAddr] {
+        &self.entrances
     }
 
     /// Runs until the emulator is dropped.
@@ -143,30 +189,35 @@ impl Relay {
             let link = &mut state.links[index];
             let ip_bytes = received.data.len() + header_bytes(received.remote);
             let is_ecn_capable = received.ecn.is_some_and(|bits| bits & CE != 0);
-            if received.socket == path.listener.id {
+            let mut entrances = path.entrances.iter_mut();
+            let entrance = entrances.find(|entrance| entrance.has(received.socket));
+            let Some(entrance) = entrance else {
+                continue;
+            };
+            if received.socket == entrance.listener.id {
                 let next_id = SocketId(self.sockets_opened);
-                let Some((socket, is_new)) = path.client(received.remote, now, next_id) else {
+                let Some((socket, is_new)) = entrance.client(received.remote, now, next_id) else {
                     continue;
                 };
                 self.sockets_opened += u64::from(is_new);
                 let packet = Packet {
                     socket,
-                    remote: path.target,
+                    remote: entrance.target,
                     ecn: received.ecn,
                     data: received.data,
                 };
                 path.forward
                     .offer(&mut link.forward, now, ip_bytes, is_ecn_capable, packet);
             } else {
-                let client = path
+                let client = entrance
                     .clients
                     .iter()
                     .find(|client| client.socket.id == received.socket);
-                let Some(client) = client.filter(|_| received.remote == path.target) else {
+                let Some(client) = client.filter(|_| received.remote == entrance.target) else {
                     continue;
                 };
                 let packet = Packet {
-                    socket: path.listener.id,
+                    socket: entrance.listener.id,
                     remote: client.address,
                     ecn: received.ecn,
                     data: received.data,
@@ -200,6 +251,28 @@ impl Relay {
 
 impl PathState {
     fn sockets(&self) -> impl Iterator<Item = &Socket> {
+        self.entrances.iter().flat_map(EntranceState::sockets)
+    }
+
+    fn sockets_mut(&mut self) -> impl Iterator<Item = &mut Socket> {
+        let entrances = self.entrances.iter_mut();
+        entrances.flat_map(EntranceState::sockets_mut)
+    }
+
+    fn next_at(&self) -> Option<Instant> {
+        [self.forward.next_at(), self.backward.next_at()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn socket(&mut self, id: SocketId) -> Option<&mut Socket> {
+        self.sockets_mut().find(|socket| socket.id == id)
+    }
+}
+
+impl EntranceState {
+    fn sockets(&self) -> impl Iterator<Item = &Socket> {
         let clients = self.clients.iter().map(|client| &client.socket);
         std::iter::once(&self.listener).chain(clients)
     }
@@ -209,11 +282,8 @@ impl PathState {
         std::iter::once(&mut self.listener).chain(clients)
     }
 
-    fn next_at(&self) -> Option<Instant> {
-        [self.forward.next_at(), self.backward.next_at()]
-            .into_iter()
-            .flatten()
-            .min()
+    fn has(&self, id: SocketId) -> bool {
+        self.sockets().any(|socket| socket.id == id)
     }
 
     /// The socket that represents the sender at `address`, and whether it was opened just now.
@@ -257,10 +327,6 @@ impl PathState {
                 None
             }
         }
-    }
-
-    fn socket(&mut self, id: SocketId) -> Option<&mut Socket> {
-        self.sockets_mut().find(|socket| socket.id == id)
     }
 }
 

@@ -6,7 +6,7 @@ use anabranch_base::{Rate, Seed};
 use anabranch_link::{Config, RateSource, duplex::Configs};
 use anabranch_net::{
     Host, HostConfig, SessionEvent,
-    emulate::{Emulator, PathSpec},
+    emulate::{EmulateError, Emulator, Entrance, PathSpec},
     session::{AllowList, SecretKey, StreamSpec},
 };
 
@@ -96,4 +96,56 @@ async fn a_port_in_use_is_named() {
     let address = taken.local_addr().unwrap();
     let error = Emulator::start(vec![spec("p", address, address)], Seed(1)).unwrap_err();
     assert!(error.to_string().contains(&address.to_string()), "{error}");
+}
+
+/// Two receivers behind one path: each sender's data reaches the receiver of its entrance, and all of it crosses the same link.
+#[tokio::test]
+async fn entrances_lead_to_other_targets_over_the_same_link() {
+    let work = async {
+        let keys = [1, 2, 3].map(|byte| SecretKey::from_seed([byte; 32]));
+        let [key, first, second] = keys;
+        let start = |peer: SecretKey| {
+            let allowed = AllowList::of([key.node_id()]);
+            Host::start(HostConfig::new(peer, allowed).bind([loopback()])).unwrap()
+        };
+        let peers = [start(first), start(second)];
+        let entrance = Entrance {
+            path: 0,
+            listen: loopback(),
+            target: peers[1].addresses()[0],
+        };
+        let nowhere = Entrance {
+            path: 1,
+            ..entrance
+        };
+        let specs = vec![spec("path", peers[0].addresses()[0], loopback())];
+        let refused = Emulator::start_with(specs.clone(), &[nowhere], Seed(1));
+        assert!(matches!(
+            refused,
+            Err(EmulateError::Entrance { path: 1, paths: 1 })
+        ));
+        let emulator = Emulator::start_with(specs, &[entrance], Seed(1)).unwrap();
+        let remotes = [emulator.addresses()[0], emulator.entrances()[0]];
+        let config = HostConfig::new(key.clone(), AllowList::default());
+        let a = Host::start(config.bind([loopback()])).unwrap();
+        let mut carried = 0;
+        for (peer, remote) in peers.iter().zip(remotes) {
+            let (outgoing, incoming) = tokio::join!(
+                async { a.connect(peer.node_id(), &[remote]).await.unwrap() },
+                async { peer.accept().await.unwrap() }
+            );
+            assert_eq!(incoming.peer(), a.node_id());
+            let stream = outgoing.open_stream(StreamSpec::bulk("bulk")).unwrap();
+            for n in 0..20 {
+                stream.send(vec![n; 20_000].into()).await.unwrap();
+            }
+            stream.finish().unwrap();
+            stream.delivered().await.unwrap();
+            let bytes = emulator.paths()[0].stats().0.delivered.bytes;
+            assert!(bytes >= carried + 400_000, "{bytes} after {carried}");
+            carried = bytes;
+        }
+    };
+    let done = tokio::time::timeout(Duration::from_secs(60), work).await;
+    done.expect("both transfers end within a minute");
 }
