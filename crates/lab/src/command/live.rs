@@ -32,6 +32,8 @@ use tokio::task::JoinSet;
 
 use crate::failure::Failure;
 
+/// Time for which each policy sends unless another is given, in seconds.
+pub(super) const SECONDS: u64 = 60;
 /// Seconds before anything counts: what it takes to get to know the paths.
 const SETTLING: Duration = Duration::from_secs(5);
 /// After the last ADU, for those on their way.

@@ -1,6 +1,7 @@
 //! Subcommands: list, run, report.
 
 mod live;
+mod promises;
 
 use std::{
     path::{Path, PathBuf},
@@ -10,7 +11,7 @@ use std::{
 use anabranch_base::Seed;
 use anabranch_lab::{
     EXPERIMENTS, Experiment, Options, Outcome as Results, Row,
-    experiments::telemedicine,
+    experiments::{promises_live, telemedicine},
     kit::{
         corpus::{Corpus, DATA_FOLDERS},
         output::{Page, to_csv},
@@ -57,11 +58,13 @@ pub(crate) struct Run {
     /// Write NAME.json, NAME.csv and the plots to this folder, which is made.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Not in virtual time, but between two nodes on this machine over emulated paths, so long for each policy, 10
-    /// to 3600 seconds; `telemedicine` only. --traces and --only hold as ever.
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "60",
+    /// Between nodes on this machine over emulated paths, by its clock, for so long, 10 to 3600 seconds. `telemedicine`: not in
+    /// virtual time, 60 s for each policy. `promises-live`: virtual time as well, 300 s for each set. --traces and --only hold as ever.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
         value_parser = clap::value_parser!(u64).range(10..=3600))]
-    live: Option<u64>,
+    live: Option<Option<u64>>,
+    #[command(flatten)]
+    promises: promises::Arguments,
     /// Say nothing while it runs.
     #[arg(long)]
     quiet: bool,
@@ -122,6 +125,13 @@ impl Traces {
             )));
         }
         if !quiet {
+            if corpus.is_bundled() {
+                eprintln!(
+                    "{}: no recordings in {}; it runs on the few that travel with the program",
+                    experiment.name,
+                    DATA_FOLDERS.join(" or ")
+                );
+            }
             eprintln!(
                 "{}: {} recordings, {} files left out",
                 experiment.name,
@@ -183,9 +193,17 @@ impl Run {
             }
             anabranch_lab::experiments::twoflow::check_film(film).map_err(Failure::file)?;
         }
-        if self.live.is_some() && experiment.name != telemedicine::EXPERIMENT.name {
+        let is_promises = experiment.name == promises_live::EXPERIMENT.name;
+        let has_live = is_promises || experiment.name == telemedicine::EXPERIMENT.name;
+        if self.live.is_some() && !has_live {
             return Err(Failure::usage(format!(
-                "'{}' runs in virtual time only; leave out --live, or run 'telemedicine'",
+                "'{}' runs in virtual time only; leave out --live, or run 'telemedicine' or 'promises-live'",
+                self.name
+            )));
+        }
+        if self.promises.is_given() && !is_promises {
+            return Err(Failure::usage(format!(
+                "--sets, --seconds and --rows are for 'promises-live'; leave them out for '{}'",
                 self.name
             )));
         }
@@ -241,6 +259,20 @@ impl Run {
     ) -> Result<Vec<Results>, Failure> {
         let progress = progress(self.quiet);
         let seeds: Vec<u64> = (self.seed..self.seed.saturating_add(self.seeds)).collect();
+        if experiment.name == promises_live::EXPERIMENT.name {
+            let mut results = Vec::new();
+            for seed in seeds {
+                let show = promises::Show {
+                    seed,
+                    corpus,
+                    only: self.only.as_deref(),
+                    arguments: &self.promises,
+                    live: self.live,
+                };
+                results.push(promises::run(&show, &progress).await?);
+            }
+            return Ok(results);
+        }
         let Some(seconds) = self.live else {
             return Ok(parallel::map(&seeds, |&seed| {
                 experiment.run(&Options {
@@ -257,7 +289,7 @@ impl Run {
                 seed,
                 corpus,
                 only: self.only.as_deref(),
-                time: Duration::from_secs(seconds),
+                time: Duration::from_secs(seconds.unwrap_or(live::SECONDS)),
             };
             results.push(live::run(&show, &progress).await?);
         }

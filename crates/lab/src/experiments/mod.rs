@@ -18,6 +18,7 @@ pub mod path_choice;
 pub mod path_sets;
 pub mod prediction;
 pub mod probe_design;
+pub mod promises_live;
 pub mod quickest;
 pub mod regression;
 pub mod smartpointer;
@@ -55,6 +56,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     telemedicine::EXPERIMENT,
     verb::EXPERIMENT,
     live_media::EXPERIMENT,
+    promises_live::EXPERIMENT,
     coupling::EXPERIMENT,
     twoflow::RATES,
     twoflow::SESSION,

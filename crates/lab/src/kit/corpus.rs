@@ -28,6 +28,9 @@ const BUNDLED: [(&str, &str, &str); 4] = [
     ("fixed", "fixed", include_str!("../../../../data/fixed.csv")),
 ];
 
+/// Beginning of their names.
+const BUNDLED_PREFIX: &str = "bundled/";
+
 /// Folders of recordings that are too many, or not free, to be bundled with the program.
 pub const DATA_FOLDERS: [&str; 2] = ["../shared/data", "shared/data"];
 
@@ -60,7 +63,7 @@ impl Corpus {
             .filter_map(|(name, network, text)| {
                 let recording = Recording::parse(name, text).ok()?;
                 Some(Recording {
-                    name: format!("bundled/{name}"),
+                    name: format!("{BUNDLED_PREFIX}{name}"),
                     network: (*network).to_owned(),
                     ..recording
                 })
@@ -71,6 +74,12 @@ impl Corpus {
             skipped: Vec::new(),
             film: None,
         }
+    }
+
+    /// True if it is that of [`Corpus::bundled`].
+    pub fn is_bundled(&self) -> bool {
+        let mut recordings = self.recordings.iter();
+        !self.recordings.is_empty() && recordings.all(|one| one.name.starts_with(BUNDLED_PREFIX))
     }
 
     /// Reads every file of `paths`, and every `.csv` in those of them that are folders. An `index.csv` in a folder above
@@ -188,6 +197,7 @@ mod tests {
     fn the_bundled_recordings_are_recordings() {
         let corpus = Corpus::bundled();
         assert_eq!(corpus.recordings.len(), BUNDLED.len());
+        assert!(corpus.is_bundled() && !Corpus::default().is_bundled());
         assert!(
             corpus
                 .recordings

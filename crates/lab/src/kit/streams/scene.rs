@@ -126,7 +126,8 @@ impl RecordedPath {
         windows
     }
 
-    fn configs(&self) -> Configs {
+    /// The link: the recorded rate forward, 100 Mbit/s backward.
+    pub fn configs(&self) -> Configs {
         let forward = Config {
             rate: RateSource::Trace(Playback {
                 trace: Arc::clone(&self.trace),
