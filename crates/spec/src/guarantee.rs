@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anabranch_base::Rate;
 
-use crate::{ADU_BYTES_MAX, Levels, LevelsError};
+use crate::{ADU_BYTES_MAX, Levels, LevelsError, OnWarning};
 
 /// The longest window over which a guarantee is stated.
 const WINDOW_MAX: Duration = Duration::from_secs(10);
@@ -77,6 +77,8 @@ pub struct Guarantee {
     /// Rates at which the source can send, that of the demand among them: the highest that can be promised is. None: only that of
     /// the demand is of use.
     pub levels: Levels,
+    /// Reaction of the session when the promise is warned.
+    pub on_warning: OnWarning,
 }
 
 /// A guarantee that nothing could give.
@@ -134,6 +136,7 @@ impl Guarantee {
             term: Self::TERM,
             waits: false,
             levels: Levels::NONE,
+            on_warning: OnWarning::Stay,
         }
     }
 
@@ -149,6 +152,12 @@ impl Guarantee {
             waits: true,
             ..self
         }
+    }
+
+    /// The same with this reaction to a warning.
+    #[must_use]
+    pub const fn with_on_warning(self, on_warning: OnWarning) -> Self {
+        Self { on_warning, ..self }
     }
 
     /// The same for a source that can also send at these rates, as a layered or adaptive one can.
@@ -171,6 +180,42 @@ impl Guarantee {
     pub fn at(mut self, new: Rate) -> Self {
         if let Demand::Rate { rate, .. } | Demand::Late { rate, .. } = &mut self.demand {
             *rate = new;
+        }
+        self
+    }
+
+    /// The same without levels, and with at most `rate`: a window constraint serves fewer of as many packets. `None` if that is
+    /// nothing.
+    #[must_use]
+    pub fn reduced_to(&self, rate: Rate) -> Option<Self> {
+        let mut reduced = Self {
+            levels: Levels::NONE,
+            ..*self
+        };
+        match &mut reduced.demand {
+            Demand::Rate { rate: own, .. } | Demand::Late { rate: own, .. } => {
+                *own = rate.min(*own);
+            }
+            Demand::Packets {
+                serve,
+                packet_bytes,
+                ..
+            } => {
+                let bytes = rate.bytes_in(self.window);
+                let packets = bytes.checked_div(u64::from(*packet_bytes)).unwrap_or(0);
+                *serve = u32::try_from(packets).unwrap_or(u32::MAX).min(*serve);
+            }
+        }
+        reduced.validate().is_ok().then_some(reduced)
+    }
+
+    /// The same with this probability. A bound on late packets stays as it is.
+    #[must_use]
+    pub fn at_probability(mut self, new: f64) -> Self {
+        if let Demand::Rate { probability, .. } | Demand::Packets { probability, .. } =
+            &mut self.demand
+        {
+            *probability = new;
         }
         self
     }
@@ -357,6 +402,31 @@ mod tests {
             packets.with_levels([mbps(1)]),
             Err(LevelsError::Demand.into())
         );
+    }
+
+    #[test]
+    fn a_guarantee_is_reduced_to_a_rate() {
+        let mbps = Rate::from_mbps;
+        let layered = Guarantee::rate(mbps(3), 0.95)
+            .with_levels([mbps(6)])
+            .unwrap();
+        let reduced = layered.reduced_to(mbps(1)).unwrap();
+        assert_eq!(reduced, Guarantee::rate(mbps(1), 0.95));
+        assert_eq!(layered.reduced_to(mbps(9)).unwrap().required(), mbps(3));
+        assert_eq!(layered.reduced_to(Rate::ZERO), None);
+        let packets = |serve| {
+            Guarantee::new(Demand::Packets {
+                serve,
+                of: 100,
+                packet_bytes: 1_250,
+                probability: 0.9,
+            })
+        };
+        // 80 packets of 10,000 bits a second; 35 of them are 350 kbit/s.
+        let at = |kbps| packets(80).reduced_to(Rate::from_kbps(kbps));
+        assert_eq!(at(359), Some(packets(35)));
+        assert_eq!(at(9), None);
+        assert_eq!(packets(80).at_probability(0.5).probability(), Some(0.5));
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub mod correlation;
 mod drop;
 pub mod guarantee;
 mod levels;
+mod on_warning;
 pub mod plan;
 pub mod preference;
 pub mod profile;
@@ -32,6 +33,7 @@ pub use correlation::Correlation;
 pub use drop::DropOrder;
 pub use guarantee::{Demand, Grade, Guarantee, GuaranteeError};
 pub use levels::{Levels, LevelsError};
+pub use on_warning::OnWarning;
 pub use plan::{Assignment, Claim, Plan};
 pub use preference::{
     ChannelChoice, PathPrice, PathRule, PathTraits, Preferences, Selector, Treatment,

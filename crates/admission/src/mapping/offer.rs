@@ -66,7 +66,12 @@ fn largest(top: f64, mut accept: impl FnMut(f64) -> bool) -> Option<f64> {
     (low > 0.0).then_some(low)
 }
 
-fn rate(wanted: &Request, others: &[Request], capacity: &mut dyn Capacity) -> Option<Rate> {
+/// The largest rate that could be given instead of `wanted`, beside `others`.
+pub(crate) fn rate(
+    wanted: &Request,
+    others: &[Request],
+    capacity: &mut dyn Capacity,
+) -> Option<Rate> {
     let found = largest(wanted.rate_bps, |rate_bps| {
         let smaller = Request {
             rate_bps,

@@ -14,9 +14,10 @@ use super::{
 pub struct Explanation {
     /// The stream.
     pub stream: StreamId,
-    /// The guarantee that it demanded.
+    /// The guarantee that it demanded, or the smaller one that took its place after a warning.
     pub guarantee: Guarantee,
-    /// The guarantee that it demands instead, and will get as soon as it can be promised.
+    /// The guarantee that it demands instead, and will get as soon as it can be promised; after an offer was taken for it, its
+    /// own demand.
     pub wanted: Option<Guarantee>,
     /// The grade of the promise in force; `None`: there is none.
     pub term: Option<Term>,
@@ -53,7 +54,8 @@ impl Explanation {
             wanted: entry
                 .wanted
                 .as_ref()
-                .and_then(|spec| spec.guarantee.as_deref().copied()),
+                .and_then(|spec| spec.guarantee.as_deref().copied())
+                .or(entry.reduced_from),
             term: entry.is_in_force().then(|| entry.term()),
             until: entry.lapses_at(),
             is_warned: entry.is_warned(),

@@ -17,9 +17,9 @@ use super::{Channels, Notice, OVERHEAD, Promises, answer::Grant};
 /// Time between two changes of the level of a stream, at least.
 const APART: Duration = Duration::from_secs(30);
 /// Time for which a higher level must have been possible.
-const STEADY: Duration = Duration::from_secs(20);
+pub(super) const STEADY: Duration = Duration::from_secs(20);
 /// Capacity that a lower level must find, of its rate: paths that fall usually fall further.
-const FALLING: f64 = 1.25;
+pub(super) const FALLING: f64 = 1.25;
 /// Longest time before a level is tried again.
 const BACKOFF_MAX: Duration = Duration::from_secs(480);
 
@@ -31,7 +31,7 @@ pub(super) struct Pace {
     /// Time of the last one to a higher level.
     raised_at: Option<Instant>,
     /// Time since which a higher level has been possible.
-    higher_since: Option<Instant>,
+    pub(super) higher_since: Option<Instant>,
     /// Time after a change before a higher level is tried.
     backoff: Duration,
 }
@@ -49,18 +49,18 @@ impl Default for Pace {
 
 impl Pace {
     /// True if a level may be lowered now that could perhaps be held.
-    fn may_fall(&self, now: Instant) -> bool {
+    pub(super) fn may_fall(&self, now: Instant) -> bool {
         self.changed_at.is_none_or(|at| now.since(at) >= APART)
     }
 
     /// True if a higher level may be tried.
-    fn may_rise(&self, now: Instant) -> bool {
+    pub(super) fn may_rise(&self, now: Instant) -> bool {
         self.changed_at
             .is_none_or(|at| now.since(at) >= self.backoff)
     }
 
     /// Notes a change to a higher level.
-    fn rises(&mut self, now: Instant) {
+    pub(super) fn rises(&mut self, now: Instant) {
         *self = Self {
             changed_at: Some(now),
             raised_at: Some(now),
@@ -70,9 +70,11 @@ impl Pace {
     }
 
     /// Notes a change to a lower level; after one soon after a rise, the next rise is tried later.
-    fn falls(&mut self, now: Instant) {
+    pub(super) fn falls(&mut self, now: Instant) {
         self.backoff = match self.raised_at {
             Some(at) if now.since(at) < 2 * self.backoff => (2 * self.backoff).min(BACKOFF_MAX),
+            // The fall continues.
+            None if !self.may_fall(now) => self.backoff,
             _ => (self.backoff / 2).max(APART),
         };
         *self = Self {
@@ -121,7 +123,7 @@ impl Promises {
 
     /// Gives a stream this level, and maps it together with the requests `kept`, which must be possible with `headroom` times its
     /// rate, too.
-    fn try_level(
+    pub(super) fn try_level(
         &mut self,
         stream: StreamId,
         (level, headroom): (Guarantee, f64),
@@ -129,7 +131,7 @@ impl Promises {
         channels: Channels<'_>,
     ) -> Option<(Vec<Request>, Vec<mapping::Placement>)> {
         let entry = self.streams.get_mut(&stream)?;
-        entry.guarantee = level;
+        entry.exchange_guarantee(level);
         let request = entry.request(stream, channels, OVERHEAD);
         let with = |factor: f64| {
             let mut all = kept.to_vec();
@@ -161,8 +163,10 @@ impl Promises {
                 continue;
             };
             let (current, pace) = (entry.guarantee, entry.pace);
-            let can_rise = !current.levels.is_empty()
-                && current.levels.highest() != Some(current.required())
+            if current.levels.is_empty() {
+                continue;
+            }
+            let can_rise = current.levels.highest() != Some(current.required())
                 && entry.is_in_force()
                 && !entry.is_warned()
                 && pace.may_rise(now);

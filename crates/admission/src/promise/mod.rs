@@ -10,6 +10,7 @@
 //! | `stream` | the state of one promised stream, and the statistics of its windows |
 //! | `controller` | [`AdmissionController`]: the same without a session, for experiments |
 //! | `levels` | the highest rate of a layered or adaptive source that can be promised |
+//! | `reduced` | offers of warnings that a stream takes by itself, and the return to its demand |
 //! | `review` | renewal, warning, withdrawal, during and after windows |
 //! | `mod` | admission |
 //!
@@ -30,6 +31,7 @@ mod left;
 mod levels;
 mod others;
 mod own;
+mod reduced;
 mod review;
 mod stream;
 #[cfg(test)]
@@ -305,6 +307,7 @@ impl Promises {
                         format!("demands another guarantee, which waits: {refusal}"),
                     );
                     entry.wanted = Some(Box::new(spec.clone()));
+                    entry.reduced_from = None;
                     return Ok(None);
                 }
                 let mut entry = Promised::new(first(&guarantee), spec, permitted);

@@ -107,6 +107,7 @@ impl Promises {
         self.review_promises(now, channels, notices);
         self.review_wishes(now, channels, notices);
         self.review_levels(now, channels, notices);
+        self.review_reduced(now, channels, notices);
     }
 
     fn review_promises(&mut self, now: Instant, channels: Channels<'_>, notices: &mut Vec<Notice>) {
@@ -147,11 +148,21 @@ impl Promises {
                     }
                     let entry = &self.streams[&stream];
                     let is_due = entry.is_due(now);
-                    if !entry.is_in_force() || (entry.is_warned() && !is_due) {
+                    let may_act = !entry.is_warned() || is_due || entry.may_take_offer(now);
+                    if !entry.is_in_force() || !may_act {
                         continue;
                     }
                     let mut view = self.view_before(before, channels);
                     let refusal = refusal(&request, &kept, &all, shortage, &mut view, channels);
+                    if let Some((all, placements)) =
+                        self.take_offer(now, (stream, &refusal), &kept, channels, notices)
+                    {
+                        kept = all;
+                        let placed = kept.iter().map(|request| request.stream);
+                        self.settle(placed.zip(placements).collect());
+                        self.change_level(now, stream, channels, notices);
+                        continue;
+                    }
                     let Some(entry) = self.streams.get_mut(&stream) else {
                         continue;
                     };
@@ -159,7 +170,7 @@ impl Promises {
                         entry.withdraw(now, &refusal);
                         self.is_changed = true;
                         notices.push(Notice::Withdrawn(stream, refusal));
-                    } else {
+                    } else if !entry.is_warned() {
                         entry.warn(now, &refusal);
                         notices.push(Notice::Warned(stream, refusal));
                     }

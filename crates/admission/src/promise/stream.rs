@@ -111,11 +111,15 @@ pub(crate) struct Promised {
     elapsed: Duration,
     was_behind: bool,
     /// Outcomes of its own windows, and the caution that follows from them.
-    own: Own,
+    pub(super) own: Own,
     /// True if the current window will be broken, as far as can be foreseen.
     pub(super) is_failing: bool,
     /// Its new demand, made while a promise was in force, which stays so until this can be promised.
     pub(super) wanted: Option<Box<StreamSpec>>,
+    /// The guarantee that it demands and that an offer of a warning has taken the place of.
+    pub(super) reduced_from: Option<Guarantee>,
+    /// Time at which an offer was last sought for it that could take the place of its promise, and there was none.
+    pub(super) offer_sought_at: Option<Instant>,
     pub(crate) account: Account,
     pub(crate) notes: VecDeque<Note>,
 }
@@ -138,6 +142,8 @@ impl Promised {
             own: Own::new(&guarantee),
             is_failing: false,
             wanted: None,
+            reduced_from: None,
+            offer_sought_at: None,
             account: Account::default(),
             notes: VecDeque::new(),
         }
@@ -234,6 +240,14 @@ impl Promised {
             self.elapsed = Duration::ZERO;
         }
         self.note(now, format!("promised: {grant}"));
+    }
+
+    /// Changes the guarantee of the promise, whose placement is settled apart from this.
+    pub(super) fn exchange_guarantee(&mut self, guarantee: Guarantee) {
+        if guarantee.probability() != self.guarantee.probability() {
+            self.own = Own::new(&guarantee);
+        }
+        self.guarantee = guarantee;
     }
 
     /// Inherits the statistics of the stream's earlier demand.
