@@ -27,6 +27,10 @@ pub(crate) struct Flags {
     /// promised is; the command shows changes, at most one in 30 s.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     level: Vec<String>,
+    /// Reaction when the promise is warned: stay; 'take offer', a smaller promise takes its place until its own can be made again; or
+    /// close, the stream is finished [default: stay].
+    #[arg(long, value_name = "REACTION")]
+    on_warning: Option<String>,
     /// Scheduling window, '1 s' to '10 s' in whole seconds [default: 1 s].
     #[arg(long, value_name = "DURATION")]
     window: Option<String>,
@@ -54,6 +58,7 @@ impl Flags {
             grade: flags.grade,
             waits: None,
             levels: (!flags.level.is_empty()).then_some(flags.level),
+            on_warning: flags.on_warning,
         };
         (text != GuaranteeText::default()).then_some(text)
     }

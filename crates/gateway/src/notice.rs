@@ -82,6 +82,7 @@ impl Notice {
                 PromiseEvent::Promised(_) => "promised",
                 PromiseEvent::Warned(_) => "promise_warned",
                 PromiseEvent::Withdrawn(_) => "promise_withdrawn",
+                PromiseEvent::Closed(_) => "promise_closed",
                 _ => "promise",
             },
             Self::Paused { .. } => "paused",

@@ -91,10 +91,12 @@ pub enum StreamFailure {
 }
 
 impl StreamFailure {
-    /// Refusal of the guarantee, with its reason and what could be promised instead; `None` if the error is another one.
+    /// Refusal of the guarantee, or the warning for which the stream was finished, with its reason and what could be promised
+    /// instead; `None` if the error is another one.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
-            Self::Stream(StreamError::Refused(refusal)) => Some(refusal),
+            Self::Stream(StreamError::Refused(refusal))
+            | Self::Send(SendError::Warned(refusal)) => Some(refusal),
             _ => None,
         }
     }

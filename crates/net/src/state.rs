@@ -8,7 +8,7 @@ use std::{
 
 use anabranch_base::{Instant, NodeId, SessionId, SocketId, StreamId};
 use anabranch_session::{
-    Adu, Engine, Event, LocalDescription, PromiseEvent, SessionCloseReason, SessionEvent,
+    Adu, Engine, Event, LocalDescription, PromiseEvent, Refusal, SessionCloseReason, SessionEvent,
     SessionMut, StreamEvent, StreamSpec,
 };
 
@@ -144,6 +144,8 @@ pub(crate) struct StreamEntry {
     pub(crate) is_finished: bool,
     /// This side finished.
     pub(crate) is_send_finished: bool,
+    /// Warning of its promise for which the engine finished it.
+    pub(crate) closed_for: Option<Box<Refusal>>,
     pub(crate) is_delivered: bool,
     pub(crate) reset: Option<u32>,
     pub(crate) stopped: Option<u32>,
@@ -507,7 +509,14 @@ impl State {
     }
 
     fn promise_event(&mut self, session: SessionId, stream: StreamId, event: PromiseEvent) {
-        self.stream(session, stream, |entry| entry.push_promise(event));
+        self.stream(session, stream, |entry| {
+            if let PromiseEvent::Closed(refusal) = &event {
+                entry.is_send_finished = true;
+                entry.closed_for = Some(Box::new(refusal.clone()));
+                entry.writing.wake();
+            }
+            entry.push_promise(event);
+        });
     }
 
     fn stream(

@@ -109,7 +109,8 @@ impl Stream {
     /// ready has queued nothing.
     ///
     /// # Errors
-    /// The ADU is empty or too large, would miss its deadline, or the stream is over.
+    /// The ADU is empty or too large, would miss its deadline, or the stream is over; [`SendError::Warned`] if it was finished
+    /// because its promise was warned.
     pub async fn send(&self, data: Bytes) -> Result<u64, StreamFailure> {
         let mut data = Some(data);
         poll_fn(|cx| self.poll_send(cx, &mut data)).await
@@ -333,13 +334,17 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Finishes the stream: no ADU follows; queued ones are still delivered.
+    /// Finishes the stream: no ADU follows; queued ones are still delivered. One that was finished because its promise was warned
+    /// stays so.
     ///
     /// # Errors
     /// The stream is over, or only the peer sends on it.
     pub fn finish(&self) -> Result<(), StreamFailure> {
         let (session, stream) = (self.inner.session.id, self.inner.id);
         self.command(|state, _| {
+            if self.entry(state)?.closed_for.is_some() {
+                return Ok(());
+            }
             state.engine.session(session)?.stream(stream).finish()?;
             self.entry(state)?.is_send_finished = true;
             Ok(())
@@ -510,6 +515,9 @@ impl Stream {
         }
         if let Some(code) = self.entry(state)?.stopped {
             return Err(StreamFailure::Stopped(code));
+        }
+        if let Some(refusal) = &self.entry(state)?.closed_for {
+            return Err(SendError::Warned(refusal.clone()).into());
         }
         let engine = &mut state.engine;
         if fields.is_empty() {

@@ -109,9 +109,9 @@ pub use anabranch_net::{
 };
 pub use anabranch_session::{
     AllowList, Callback, Controller, Ctcp, Demand, DropOrder, Explanation, FieldValue, Grade,
-    Grant, Guarantee, GuaranteeError, ObjectiveError, ObjectiveId, Offer, Order, PathRule, Policy,
-    Preferences, Priority, Profile, Reason, Reduction, Refusal, SecretKey, Selector,
-    SessionCloseReason, StreamParameters, StreamSpec, Term, Treatment, Walk, objective,
+    Grant, Guarantee, GuaranteeError, ObjectiveError, ObjectiveId, Offer, OnWarning, Order,
+    PathRule, Policy, Preferences, Priority, Profile, Reason, Reduction, Refusal, SecretKey,
+    Selector, SessionCloseReason, StreamParameters, StreamSpec, Term, Treatment, Walk, objective,
     promise::{Account, Note},
 };
 pub use api::{AduListener, AduSession, AduStream, Failure};

@@ -26,8 +26,8 @@ use std::time::Duration;
 
 use anabranch_base::{ChannelId, Rate};
 use anabranch_session::{
-    Demand, DropOrder, Grade, Guarantee, GuaranteeError, Order, Preferences, Priority, Profile,
-    SpecError, StreamSpec,
+    Demand, DropOrder, Grade, Guarantee, GuaranteeError, OnWarning, Order, Preferences, Priority,
+    Profile, SpecError, StreamSpec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -102,7 +102,12 @@ pub struct GuaranteeText {
     /// The stream opens even if the guarantee cannot be promised yet.
     pub waits: Option<bool>,
     /// Other rates at which the source can send, such as `["6 Mbit/s", "1 Mbit/s"]`: the highest of all that can be promised is.
+    // Left out where it is absent, as the following ones: an older reader does not know them.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub levels: Option<Vec<String>>,
+    /// Reaction to a warning of the promise: `stay`, `take offer` or `close`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_warning: Option<String>,
 }
 
 impl SpecText {
@@ -235,6 +240,8 @@ impl GuaranteeText {
         let own = guarantee.required();
         let others = guarantee.levels.into_iter().filter(|rate| *rate != own);
         text.levels = (!guarantee.levels.is_empty()).then(|| others.map(bits).collect());
+        let reaction = guarantee.on_warning;
+        text.on_warning = (reaction != OnWarning::Stay).then(|| reaction.to_string());
         let share = |probability: f64| Some(format!("{} %", probability * 100.0));
         match guarantee.demand {
             Demand::Rate { rate, probability } => {
@@ -274,6 +281,8 @@ impl GuaranteeText {
         set(&mut guarantee.term, &name("term"), &self.term, time)?;
         set(&mut guarantee.grade, &name("grade"), &self.grade, grade)?;
         guarantee.waits = self.waits.unwrap_or(false);
+        let reaction = &mut guarantee.on_warning;
+        set(reaction, &name("on_warning"), &self.on_warning, parsed)?;
         if let Some(texts) = &self.levels {
             let key = name("levels");
             let read = |text: &String| parsed(text).map_err(|why| refused(&key, text, why));
@@ -412,10 +421,16 @@ pub fn words(guarantee: &Guarantee) -> String {
         .into_iter()
         .map(|rate| rate.to_string())
         .collect();
-    match levels.is_empty() {
-        true => words,
-        false => format!("{words}, of levels {}", levels.join(", ")),
-    }
+    let levels = match levels.is_empty() {
+        true => String::new(),
+        false => format!(", of levels {}", levels.join(", ")),
+    };
+    let reaction = match guarantee.on_warning {
+        OnWarning::Stay => "",
+        OnWarning::TakeOffer => ", takes an offer when warned",
+        OnWarning::Close => ", closes when warned",
+    };
+    format!("{words}{levels}{reaction}")
 }
 
 /// A probability as a percentage, such as `99.5 %`.

@@ -275,6 +275,9 @@ pub enum SendError {
     /// The stream was finished or reset.
     #[error("the stream was finished or reset")]
     Closed,
+    /// The stream was finished because its promise was warned, as it demands ([`OnWarning::Close`](crate::OnWarning::Close)).
+    #[error("the stream was finished because its promise was warned: {0}")]
+    Warned(Box<Refusal>),
     /// A header field's name is invalid, or its type is not that of its declaration or first use.
     #[error(transparent)]
     Field(#[from] VocabularyError),

@@ -60,8 +60,8 @@ pub use anabranch_hose as hose;
 pub use anabranch_metering::{self as metering, Marginal};
 pub use anabranch_sched::{Callback, Policy, Walk};
 pub use anabranch_spec::{
-    ADU_BYTES_MAX, Demand, DropOrder, Grade, Guarantee, GuaranteeError, LABEL_BYTES_MAX, Order,
-    PathRule, Preferences, Priority, Profile, Selector, SpecError, StreamSpec, Treatment,
+    ADU_BYTES_MAX, Demand, DropOrder, Grade, Guarantee, GuaranteeError, LABEL_BYTES_MAX, OnWarning,
+    Order, PathRule, Preferences, Priority, Profile, Selector, SpecError, StreamSpec, Treatment,
 };
 pub use config::{Config, Coupling};
 pub use engine::{Engine, SessionMut, StreamMut};

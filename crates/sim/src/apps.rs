@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anabranch_base::{Instant, NodeId, SessionId, StreamId};
-use anabranch_session::{Event, Link, SendError, SessionCloseReason, StreamEvent, StreamSpec};
+use anabranch_session::{
+    Event, Link, PromiseEvent, SendError, SessionCloseReason, StreamEvent, StreamSpec,
+};
 use bytes::Bytes;
 
 use crate::app::{App, Context};
@@ -251,6 +253,15 @@ impl App for Sender {
             Event::Delivered { stream, .. } => {
                 if let Some(running) = self.by_stream(stream) {
                     running.delivered = true;
+                }
+            }
+            Event::Promise {
+                stream,
+                event: PromiseEvent::Closed(_),
+                ..
+            } => {
+                if let Some(running) = self.by_stream(stream) {
+                    running.load.adus = running.sent;
                 }
             }
             Event::Stream {

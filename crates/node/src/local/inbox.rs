@@ -51,6 +51,8 @@ pub(super) struct Inbox {
     pub(super) given: i64,
     pub(super) is_accepted: bool,
     pub(super) is_finished: bool,
+    /// The session has finished the stream; ADUs that the application sends nevertheless are given up.
+    pub(super) is_ended: bool,
     pub(super) reset: Option<u32>,
     pub(super) stop: Option<u32>,
     /// The application no longer uses the stream; the code for what it leaves unfinished.
@@ -155,7 +157,7 @@ impl Local {
             return Err(StreamViolation::Finished);
         }
         inbox.balance -= i64::from(frame.cost);
-        if inbox.is_over || inbox.reset.is_some() {
+        if inbox.is_over || inbox.is_ended || inbox.reset.is_some() {
             drop(inbox);
             self.link.return_credit(frame.cost);
             return Ok(());

@@ -185,21 +185,7 @@ impl Task {
                 self.has_events = false;
                 self.sending_failed(&failure);
             }
-            Step::Promise(Ok(event)) => {
-                let body = match event {
-                    PromiseEvent::Promised(grant) => EventBody::Promised {
-                        grant: GrantBody::of(&grant),
-                    },
-                    PromiseEvent::Warned(refusal) => EventBody::Warned {
-                        refusal: RefusalBody::of(&refusal),
-                    },
-                    PromiseEvent::Withdrawn(refusal) => EventBody::Withdrawn {
-                        refusal: RefusalBody::of(&refusal),
-                    },
-                    _ => return,
-                };
-                self.link.event(handle, body);
-            }
+            Step::Promise(Ok(event)) => self.report_promise(event),
             Step::Promise(Err(failure)) => {
                 self.has_promises = false;
                 self.sending_failed(&failure);
@@ -207,6 +193,9 @@ impl Task {
             Step::Delivered(Ok(())) => {
                 self.is_delivering = false;
                 self.report_events();
+                while let Some(event) = self.stream.try_next_promise() {
+                    self.report_promise(event);
+                }
                 self.link.end(handle, End::Delivered);
             }
             Step::Delivered(Err(failure)) => self.sending_failed(&failure),
@@ -219,6 +208,28 @@ impl Task {
         if let Some(body) = body {
             self.link.event(self.local.handle, body);
         }
+    }
+
+    fn report_promise(&mut self, event: PromiseEvent) {
+        let body = match event {
+            PromiseEvent::Promised(grant) => EventBody::Promised {
+                grant: GrantBody::of(&grant),
+            },
+            PromiseEvent::Warned(refusal) => EventBody::Warned {
+                refusal: RefusalBody::of(&refusal),
+            },
+            PromiseEvent::Withdrawn(refusal) => EventBody::Withdrawn {
+                refusal: RefusalBody::of(&refusal),
+            },
+            PromiseEvent::Closed(refusal) => {
+                self.finished();
+                EventBody::Finished {
+                    refusal: RefusalBody::of(&refusal),
+                }
+            }
+            _ => return,
+        };
+        self.link.event(self.local.handle, body);
     }
 
     /// Reports the events that there are now, so that they come before what follows.
@@ -238,7 +249,7 @@ impl Task {
         self.given += std::mem::take(&mut inbox.given);
         let (reset, stop) = (inbox.reset, inbox.stop);
         let (closed, is_revoked) = (inbox.closed, inbox.is_revoked);
-        let is_finished = inbox.is_finished;
+        let is_finished = inbox.is_finished || inbox.is_ended;
         drop(inbox);
         if !self.is_sending {
             self.give_up_pending();
@@ -283,6 +294,19 @@ impl Task {
         if let Err(failure) = self.stream.finish() {
             self.not_possible(&failure);
         }
+    }
+
+    /// The session has finished the stream. ADUs that it has not taken are given up; the others are still delivered.
+    fn finished(&mut self) {
+        if !self.is_sending {
+            return;
+        }
+        self.is_sending = false;
+        let mut inbox = self.local.lock();
+        inbox.is_ended = true;
+        self.is_delivering = inbox.closed.is_none();
+        drop(inbox);
+        self.take();
     }
 
     fn reset(&mut self, code: u32) {
@@ -341,6 +365,11 @@ impl Task {
 
     /// The ADU at the front was not queued.
     fn not_sent(&mut self, failure: StreamFailure) {
+        if let StreamFailure::Send(SendError::Warned(_)) = failure {
+            // The event of the promise, which is on its way, reports it.
+            self.finished();
+            return;
+        }
         let StreamFailure::Send(SendError::Field(why)) = failure else {
             self.not_possible(&failure);
             return;

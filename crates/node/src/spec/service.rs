@@ -23,7 +23,7 @@ use serde_json::Value;
 use super::{GuaranteeText, SpecText};
 
 /// Keys of a [`GuaranteeText`].
-const PROMISE: [&str; 10] = [
+const PROMISE: [&str; 11] = [
     "rate",
     "probability",
     "packets",
@@ -34,6 +34,7 @@ const PROMISE: [&str; 10] = [
     "grade",
     "waits",
     "levels",
+    "on_warning",
 ];
 
 /// A service for flows: a profile's name, or a [`SpecText`] in which the keys of the guarantee may stand beside the others.
@@ -183,7 +184,12 @@ mod tests {
 
     #[test]
     fn the_keys_of_a_promise_are_all_listed() {
-        let text = GuaranteeText::default();
+        // These are left out where they are absent.
+        let text = GuaranteeText {
+            levels: Some(Vec::new()),
+            on_warning: Some(String::new()),
+            ..GuaranteeText::default()
+        };
         let Ok(Value::Object(keys)) = serde_json::to_value(text) else {
             panic!("an object")
         };

@@ -151,6 +151,35 @@ fn all_three_demands_can_be_written() {
             .to_string();
         assert!(error.starts_with(says), "{error}");
     }
+    let reacts = |name: &str| {
+        guarantee(&format!(
+            "rate = \"3 Mbit/s\"\nprobability = \"90 %\"\non_warning = \"{name}\""
+        ))
+    };
+    for (name, reaction, says) in [
+        ("stay", OnWarning::Stay, ""),
+        (
+            "take offer",
+            OnWarning::TakeOffer,
+            ", takes an offer when warned",
+        ),
+        ("close", OnWarning::Close, ", closes when warned"),
+    ] {
+        let read = reacts(name).unwrap();
+        assert_eq!(read.on_warning, reaction);
+        assert!(words(&read).ends_with(&format!("windows of 1 s{says}")));
+        let text = GuaranteeText::of(&read);
+        assert_eq!(text.resolve(str::to_owned).as_ref(), Ok(&read));
+        // A reader of an earlier release refuses keys that it does not know.
+        let json = serde_json::to_string(&text).unwrap();
+        assert_eq!(json.contains("on_warning"), reaction != OnWarning::Stay);
+        assert!(!json.contains("levels"), "{json}");
+    }
+    let error = reacts("wait").unwrap_err().to_string();
+    assert!(
+        error.starts_with("guarantee.on_warning = \"wait\": give \"stay\", "),
+        "{error}"
+    );
     let packets =
         guarantee("packets = \"80/100\"\npacket_bytes = 1200\nprobability = \"95%\"").unwrap();
     assert_eq!(

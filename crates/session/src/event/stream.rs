@@ -67,7 +67,8 @@ pub enum StreamEvent {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum PromiseEvent {
-    /// The demand is promised: when the stream was opened, after it waited, or again after it had lost its promise.
+    /// The demand is promised: when the stream was opened, after it waited, or again after it had lost its promise; or another
+    /// level of it, or an offer that was taken for it or its own demand after that. [`Grant::guarantee`] is what is promised.
     Promised(Grant),
     /// The promise will not be kept, or not be renewed, as far as can be foreseen: the reason, and what
     /// could be promised instead. It is still in force.
@@ -75,6 +76,9 @@ pub enum PromiseEvent {
     /// The promise has lapsed: the reason, and what could be promised instead. The stream is still served
     /// before elastic ones, and `Promised` follows when it can be promised again.
     Withdrawn(Refusal),
+    /// The stream was finished for this reason, which `Warned` or `Withdrawn` has reported before
+    /// ([`OnWarning::Close`](crate::OnWarning::Close)). What was sent before is still delivered; no more is accepted.
+    Closed(Refusal),
 }
 
 impl fmt::Display for PromiseEvent {
@@ -83,6 +87,7 @@ impl fmt::Display for PromiseEvent {
             Self::Promised(grant) => write!(f, "promised: {grant}"),
             Self::Warned(refusal) => write!(f, "warned: {refusal}"),
             Self::Withdrawn(refusal) => write!(f, "withdrawn: {refusal}"),
+            Self::Closed(refusal) => write!(f, "closed: {refusal}"),
         }
     }
 }

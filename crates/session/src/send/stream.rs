@@ -2,6 +2,7 @@
 
 use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
 
+use anabranch_admission::Refusal;
 use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_sched::objective::Fields;
 use anabranch_spec::{DropOrder, Order, StreamSpec};
@@ -111,6 +112,8 @@ pub(crate) struct SendStream {
     pub credit: u64,
     /// True if no more ADUs will be accepted.
     pub finishing: bool,
+    /// Warning of its promise for which it was finished.
+    pub closed_for: Option<Box<Refusal>>,
     pub finish_sent: bool,
     pub finish_acked: bool,
     /// True if the application was notified that the buffer is full and waits for space.
@@ -153,6 +156,7 @@ impl SendStream {
             charged: 0,
             credit,
             finishing: false,
+            closed_for: None,
             finish_sent: false,
             finish_acked: false,
             blocked: false,

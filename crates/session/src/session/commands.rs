@@ -72,7 +72,10 @@ impl Session {
             .get_mut(&stream)
             .ok_or(StreamError::UnknownStream(stream))?;
         if send.finishing {
-            return Err(SendError::Closed);
+            return Err(match &send.closed_for {
+                Some(refusal) => SendError::Warned(refusal.clone()),
+                None => SendError::Closed,
+            });
         }
         if data.is_empty() {
             return Err(SendError::Empty);

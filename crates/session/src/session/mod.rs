@@ -17,7 +17,7 @@
 //!
 //! | phase or input | file |
 //! |---|---|
-//! | commands of the application | `commands`, `objectives`, `promises` |
+//! | commands of the application | `commands`, `objectives`, `promises`; `warnings`: streams that a warning finishes |
 //! | containers from the peer | `incoming` |
 //! | outcomes of packets: acknowledged, lost, or stuck on a silent channel | `outcomes` |
 //! | the pump, from slots and backlogs to containers (`builder`) | `pump`; `limits`, `views`, `outlook`: its views of channels and streams |
@@ -52,6 +52,7 @@ mod shares;
 mod streams;
 mod supply;
 mod views;
+mod warnings;
 
 use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 

@@ -171,7 +171,9 @@ impl Session {
             return;
         }
         for notice in notices {
+            let closed = self.close_if_warned(&notice);
             self.notify(Some(notice), events);
+            events.extend(closed);
         }
         self.pump.is_due = true;
     }

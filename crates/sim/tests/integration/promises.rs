@@ -5,10 +5,12 @@ use crate::common;
 use std::time::Duration;
 
 use anabranch_base::{Instant, Rate, StreamId};
-use anabranch_session::{Grade, Guarantee, Reason, StreamError, StreamSpec, Term};
+use anabranch_session::{
+    Grade, Guarantee, OnWarning, Reason, SendError, StreamError, StreamSpec, Term,
+};
 use anabranch_sim::{
     World,
-    apps::{Load, Receiver, Sender},
+    apps::{Load, Receiver, Sender, make_adu},
 };
 
 use common::{link, world};
@@ -180,6 +182,73 @@ fn a_layered_source_has_the_highest_level_that_holds() {
     let account = explained.account;
     assert_eq!(account.withdrawn, 0, "{explained:#?}");
     assert!(account.kept > 350 && account.broken < 30, "{account:?}");
+}
+
+/// One of two paths fails and comes back; a stream that takes offers is promised what is left, and then its own demand again.
+#[test]
+fn a_stream_that_takes_offers_always_has_a_promise() {
+    let asked = rate(9_000, 0.9)
+        .waiting()
+        .with_on_warning(OnWarning::TakeOffer);
+    let mut world = world(
+        SEED,
+        vec![link(10, 30), link(6, 60)],
+        vec![Load::bulk(1 << 40), frames("eager", 9_000, asked)],
+    );
+    let promised = |world: &mut World, seconds| {
+        world.run_until(Instant::from_secs(seconds));
+        let explained = explain(world, 1);
+        assert!(explained.term.is_some(), "{explained:#?}");
+        (explained.guarantee, explained.wanted)
+    };
+    assert_eq!(promised(&mut world, 120), (asked, None));
+    world.set_wire_up(0, false);
+    let (reduced, wanted) = promised(&mut world, 200);
+    assert_eq!(wanted, Some(asked));
+    let held = Rate::from_mbps(3)..Rate::from_mbps(6);
+    assert!(held.contains(&reduced.required()), "{reduced:?}");
+    world.set_wire_up(0, true);
+    assert_eq!(promised(&mut world, 420), (asked, None));
+    let explained = explain(&mut world, 1);
+    assert_eq!(explained.account.withdrawn, 0, "{explained:#?}");
+    let account = explained.account;
+    assert!(account.kept > 350 && account.broken < 30, "{account:?}");
+}
+
+/// A path fails; the stream ends with the warning, and all that was sent before arrives over the other path.
+#[test]
+fn a_stream_that_closes_when_warned_is_finished_and_complete() {
+    let asked = rate(9_000, 0.9).waiting().with_on_warning(OnWarning::Close);
+    let mut world = world(
+        SEED,
+        vec![link(10, 30), link(6, 60)],
+        vec![frames("strict", 9_000, asked)],
+    );
+    world.run_until(Instant::from_secs(60));
+    assert!(explain(&mut world, 0).term.is_some());
+    world.set_wire_up(0, false);
+    let session = world.app::<Sender>(0).session().expect("connected");
+    let stream = StreamId::new(0, true);
+    let mut refused = None;
+    while refused.is_none() && world.now() < Instant::from_secs(90) {
+        world.run_until(world.now() + Duration::from_millis(50));
+        let sent = world.with_node(0, |context| {
+            context.send(session, stream, make_adu(context.now(), u64::MAX, 100))
+        });
+        refused = match sent {
+            Err(SendError::Warned(refusal)) => Some(refusal),
+            Ok(_) | Err(SendError::Full(_)) => None,
+            Err(other) => panic!("{other}"),
+        };
+    }
+    assert!(refused.is_some(), "the path is missed");
+    world.run_until(Instant::from_secs(120));
+    assert!(world.app::<Sender>(0).is_done());
+    let sent = world.app::<Sender>(0).outcomes("strict").expect("it ran").0;
+    let record = world.app::<Receiver>(1).record("strict");
+    assert!(record.finished);
+    let frames = record.numbers.iter().filter(|number| **number < u64::MAX);
+    assert_eq!(frames.count() as u64, sent);
 }
 
 #[test]

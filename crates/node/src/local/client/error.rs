@@ -133,7 +133,7 @@ impl Failure for ClientError {
 
     fn refusal(&self) -> Option<&Refusal> {
         match self {
-            Self::Refused(refusal) => Some(refusal),
+            Self::Refused(refusal) | Self::Send(SendError::Warned(refusal)) => Some(refusal),
             _ => None,
         }
     }

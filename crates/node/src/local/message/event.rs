@@ -114,6 +114,11 @@ pub enum EventBody {
         /// Reason, and what could be promised instead.
         refusal: RefusalBody,
     },
+    /// The stream was finished because its promise was warned, as it demands.
+    Finished {
+        /// Reason, and what could be promised instead.
+        refusal: RefusalBody,
+    },
     /// The node has taken an ADU that asked for a confirmation.
     Accepted {
         /// Its number.

@@ -115,10 +115,16 @@ impl Stream {
             return Ok(number);
         }
         let _confirming = Confirming(self.state(), number);
-        self.wait(|inner| inner.confirming.get(&number)?.clone())
-            .await?
-            .map(|()| number)
-            .map_err(ClientError::NotAccepted)
+        self.wait(|inner| {
+            let answer = inner.confirming.get(&number)?.clone();
+            let closed_for = inner.closed_for.as_ref();
+            answer
+                .map(Ok)
+                .or_else(|| Some(Err(SendError::Warned(closed_for?.clone()))))
+        })
+        .await??
+        .map(|()| number)
+        .map_err(ClientError::NotAccepted)
     }
 
     /// Hands ADUs from the front of `adus` to the node, as many as it takes; ready when it took at least one, or when there are
@@ -208,7 +214,8 @@ impl Stream {
         }
     }
 
-    /// Finishes the stream: no ADU follows; those handed over are still delivered.
+    /// Finishes the stream: no ADU follows; those handed over are still delivered. One that was finished because its promise was
+    /// warned stays so.
     ///
     /// # Errors
     /// The stream is over, or only the peer sends on it.
@@ -228,6 +235,9 @@ impl Stream {
         let mut inner = self.state().lock();
         if let Some(error) = &inner.over {
             return Err(error.clone());
+        }
+        if end == End::Finish && inner.closed_for.is_some() {
+            return Ok(());
         }
         let is_again = end == End::Finish && inner.is_send_over;
         if is_again || !self.can_send() {

@@ -8,7 +8,7 @@ use std::{
 
 use anabranch_base::StreamId;
 use anabranch_net::{Outgoing, PromiseEvent, StreamEvent};
-use anabranch_session::{ADU_BYTES_MAX, Adu, SendError, StreamSpec};
+use anabranch_session::{ADU_BYTES_MAX, Adu, Refusal, SendError, StreamSpec};
 use tokio::sync::Notify;
 
 use super::super::{
@@ -58,6 +58,8 @@ pub(super) struct Inner {
     pub(super) confirming: HashMap<u64, Option<Result<(), String>>>,
     /// The peer finished.
     pub(super) is_finished: bool,
+    /// Warning of its promise for which the node finished it.
+    pub(super) closed_for: Option<Box<Refusal>>,
     /// This side finished or reset.
     pub(super) is_send_over: bool,
     pub(super) is_delivered: bool,
@@ -147,6 +149,12 @@ impl StreamState {
                 let event = PromiseEvent::Withdrawn(refusal.resolve());
                 push(&mut inner.promises, event, PROMISES_MAX);
             }
+            EventBody::Finished { refusal } => {
+                let refusal = refusal.resolve();
+                inner.closed_for = Some(Box::new(refusal.clone()));
+                let event = PromiseEvent::Closed(refusal);
+                push(&mut inner.promises, event, PROMISES_MAX);
+            }
             EventBody::Accepted { adu } => {
                 if let Some(waiting) = inner.confirming.get_mut(&adu) {
                     *waiting = Some(Ok(()));
@@ -195,6 +203,9 @@ impl StreamState {
         }
         if let Some(error) = &inner.over {
             return Err(error.clone());
+        }
+        if let Some(refusal) = &inner.closed_for {
+            return Err(SendError::Warned(refusal.clone()).into());
         }
         if inner.is_send_over || !self.can_send {
             return Err(SendError::Closed.into());
@@ -260,4 +271,40 @@ fn check(adu: &Outgoing, fields: usize) -> Result<(), ClientError> {
         return Err(ClientError::NotAccepted(reason));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch_base::Rate;
+    use anabranch_session::{Offer, Reason};
+
+    use super::*;
+    use crate::local::message::{Event, RefusalBody};
+
+    #[test]
+    fn a_stream_that_the_node_has_finished_is_reported_with_the_warning() {
+        let opened = Opened {
+            stream: 3,
+            id: 0,
+            credit: 1_000,
+        };
+        let stream = StreamState::new(&opened, StreamSpec::default(), true, false);
+        let refusal = Refusal {
+            reason: Reason::TooMany,
+            offer: Offer {
+                rate: Some(Rate::from_mbps(1)),
+                ..Offer::default()
+            },
+        };
+        let body = EventBody::Finished {
+            refusal: RefusalBody::of(&refusal),
+        };
+        let text = serde_json::to_string(&Event::of_stream(3, body)).unwrap();
+        let event: Event = serde_json::from_str(&text).unwrap();
+        stream.event(event.body);
+        let mut inner = stream.lock();
+        let closed = PromiseEvent::Closed(refusal.clone());
+        assert_eq!(inner.promises.pop_front(), Some(closed));
+        assert_eq!(inner.closed_for, Some(Box::new(refusal)));
+    }
 }
