@@ -10,6 +10,7 @@
 //! | [`estimator`] | [`Estimator`]: the estimates of all paths of a session |
 //! | [`order`] | [`PacketOrder`]: outcomes in the order of sending |
 //! | `paths` | windows of bandwidth, losses, round trips, shared bottlenecks |
+//! | [`on_time`] | the probability that data sent now arrives in time |
 //! | [`report`] | [`PathReport`]: the estimates of one path |
 //! | [`model`] | [`ChannelModel`](model::ChannelModel)s: the expected outcome of a packet, by technology; slots and phantoms |
 //! | `models` | the models of a session's channels, while it plans |
@@ -17,6 +18,7 @@
 pub mod estimator;
 pub mod model;
 mod models;
+pub mod on_time;
 pub mod order;
 mod paths;
 pub mod report;
