@@ -9,6 +9,7 @@ use anabranch_stats::joint::Cell;
 use crate::{
     model::{Choice, Packet, Supply, Technology},
     models::Models,
+    on_time::Question,
     order::PacketOrder,
     paths::{Ends, Paths, Replaced},
     report::PathReport,
@@ -147,6 +148,23 @@ impl Estimator {
     /// The local socket of each path, in the same order.
     pub fn sockets(&self) -> impl Iterator<Item = SocketId> {
         self.paths.sockets()
+    }
+
+    /// Place of the channel's path in a row of samples; `None` if it is not measured.
+    pub fn place(&self, channel: ChannelId) -> Option<usize> {
+        self.paths.place(channel)
+    }
+
+    /// Probability that a burst of losses begins with a packet of the path in this place: losses come together, and more of them
+    /// do no more harm to the data of one packet train.
+    pub fn loss_begins(&self, place: usize) -> f64 {
+        self.paths.loss_begins(place)
+    }
+
+    /// Probability that the data of `question`, whose window and phase are those of this estimator at `now`, arrives in time;
+    /// `None` while too little is known.
+    pub fn on_time(&self, now: Instant, question: Question<'_>) -> Option<f64> {
+        self.paths.on_time(now, question)
     }
 
     /// True if two channels are found to share a bottleneck.

@@ -272,6 +272,16 @@ pub enum SendError {
         /// The stream's lifetime.
         lifetime: Duration,
     },
+    /// It is too improbable that the ADU would arrive within the stream's lifetime.
+    #[error(
+        "the ADU would arrive within its lifetime with a probability of {probability:.3}, below {least}; send a smaller one, or later"
+    )]
+    Unlikely {
+        /// The probability, from 0 to 1.
+        probability: f64,
+        /// The least that was asked for.
+        least: f64,
+    },
     /// The stream was finished or reset.
     #[error("the stream was finished or reset")]
     Closed,

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! bytes of it in time, where A(a, b) is what is acknowledged between a and b from now, if there is always something to send.
-//! The data is in time if the sum over its paths reaches the bytes ahead of it and its own.
+//! The data is in time if the sum over its paths reaches the bytes ahead of it and its own. Bytes ahead that have a deadline of
+//! their own count with what the paths carry of them until then.
 //!
 //! A is not known yet; its distribution is that of earlier times. Each earlier window takes the place of the present one, at the same
 //! phase, with weight by how near the rate just before was to the rate just now; the probability is the weight of those in
@@ -39,7 +40,7 @@ const WEIGHT_LEAST: f64 = 0.02;
 const STILL: f64 = 1_000.0;
 
 /// A path that the data may take, as it is now.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PathNow {
     /// Its place in a row of [`Deliveries`].
     pub path: usize,
@@ -63,6 +64,11 @@ pub struct Question<'a> {
     pub bytes: f64,
     /// Time from now within which they must.
     pub within: Duration,
+    /// Bytes ahead of it that are given up after `expires`, as far as they have not arrived: they take what the paths carry until
+    /// then, at most.
+    pub expiring_bytes: f64,
+    /// Time from now until they are.
+    pub expires: Duration,
     /// Every path carries all of it; otherwise they share it.
     pub is_redundant: bool,
     /// Part of the current window that has passed; 0 to 1.
@@ -127,33 +133,50 @@ fn similarity(then: f64, now: f64) -> f64 {
 
 /// Whether the data would have been in time, had the present been at the window `start`; `None` if that window does not tell.
 fn is_reached(deliveries: &Deliveries, question: &Question<'_>, start: usize) -> Option<bool> {
+    let (delivered, is_exact) = delivered(deliveries, question, question.within, start);
+    let mut taken = 0.0;
+    if question.expiring_bytes > 0.0 {
+        let until = question.within.min(question.expires);
+        let before = self::delivered(deliveries, question, until, start).0;
+        taken = before.min(question.expiring_bytes);
+    }
+    match delivered - taken >= question.bytes {
+        true => Some(true),
+        false => is_exact.then_some(false),
+    }
+}
+
+/// Bytes of new data that the paths would have delivered within a time, and whether it could not have been more.
+fn delivered(
+    deliveries: &Deliveries,
+    question: &Question<'_>,
+    within: Duration,
+    start: usize,
+) -> (f64, bool) {
     let (mut delivered, mut is_exact) = (0.0, true);
     for path in question.paths {
-        let (bytes, is_path_exact) = delivered_in_time(deliveries, question, path, start);
+        let (bytes, is_path_exact) = delivered_by(deliveries, question, (path, within), start);
         delivered = match question.is_redundant {
             true => bytes.max(delivered),
             false => delivered + bytes,
         };
         is_exact &= is_path_exact;
     }
-    match delivered >= question.bytes {
-        true => Some(true),
-        false => is_exact.then_some(false),
-    }
+    (delivered, is_exact)
 }
 
-/// Bytes of new data that a path would have delivered in time, and whether it could not have been more.
-fn delivered_in_time(
+/// The same of one path.
+fn delivered_by(
     deliveries: &Deliveries,
     question: &Question<'_>,
-    path: &PathNow,
+    (path, within): (&PathNow, Duration),
     start: usize,
 ) -> (f64, bool) {
     let window_s = question.window.as_secs_f64();
     let begin = start as f64 + question.phase.clamp(0.0, 1.0);
     let after = |time: Duration| begin + time.as_secs_f64() / window_s;
     let first = after(path.rtt_min);
-    let end = after(question.within + path.rtt_min / 2);
+    let end = after(within + path.rtt_min / 2);
     let (mut all, mut new, mut is_exact) = (0.0, 0.0, true);
     let mut row = begin as usize;
     while (row as f64) < end {

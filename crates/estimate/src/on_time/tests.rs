@@ -21,6 +21,8 @@ fn question(paths: &[PathNow], bytes: f64, within_ms: u64) -> Question<'_> {
         paths,
         bytes,
         within: Duration::from_millis(within_ms),
+        expiring_bytes: 0.0,
+        expires: Duration::ZERO,
         is_redundant: false,
         phase: 0.0,
         window: WINDOW,
@@ -64,6 +66,14 @@ fn a_steady_path_delivers_what_fits() {
         on_time(&deliveries, &question(&shared, 101_000.0, 220)),
         0.0,
     );
+    // Of 300,000 bytes ahead, 80,000 arrive before they are given up; 120,000 can follow.
+    let behind = |bytes| Question {
+        expiring_bytes: 300_000.0,
+        expires: Duration::from_millis(100),
+        ..question(&free, bytes, 220)
+    };
+    near(on_time(&deliveries, &behind(119_000.0)), 1.0);
+    near(on_time(&deliveries, &behind(121_000.0)), 0.0);
     // Light is not faster.
     assert_eq!(on_time(&deliveries, &question(&free, 1.0, 19)), Some(0.0));
 }
@@ -170,23 +180,33 @@ proptest! {
         within_ms in 0_u64..4_000,
         longer_ms in 0_u64..4_000,
         phase in 0.0..1.0,
+        (expiring_bytes, expires_ms) in (0.0..1e6, 0_u64..4_000),
         is_redundant: bool,
     ) {
         let mut deliveries = Deliveries::default();
         rows.iter().for_each(|row| deliveries.push(row));
         let paths = [paths.0, paths.1];
-        let asked = Question { is_redundant, phase, ..question(&paths, bytes, within_ms) };
+        let expires = Duration::from_millis(expires_ms);
+        let asked = Question { is_redundant, phase, expiring_bytes, expires, ..question(&paths, bytes, within_ms) };
         let longer = Question { within: asked.within + Duration::from_millis(longer_ms), ..asked };
         let larger = Question { bytes: bytes + more, ..asked };
         let busier = paths.map(|path| PathNow {
             in_flight_bytes: path.in_flight_bytes + more,
             ..path
         });
-        let busier = Question { paths: &busier, ..asked };
+        // More in flight delays also what is given up at its deadline: without such data, it is never better.
+        let plain = Question { expiring_bytes: 0.0, ..asked };
+        let busier = Question { paths: &busier, ..plain };
+        if let (Some(plain), Some(busier)) =
+            (on_time(&deliveries, &plain), on_time(&deliveries, &busier))
+        {
+            prop_assert!(busier <= plain + 1e-12);
+        }
         let answer = on_time(&deliveries, &asked);
         if let Some(answer) = answer {
             prop_assert!((0.0..=1.0).contains(&answer));
-            for less in [larger, busier] {
+            let behind = Question { expiring_bytes: expiring_bytes + more, ..asked };
+            for less in [larger, behind] {
                 if let Some(less) = on_time(&deliveries, &less) {
                     prop_assert!(less <= answer + 1e-12);
                 }

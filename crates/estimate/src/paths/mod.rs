@@ -22,7 +22,11 @@ use anabranch_stats::{
     joint::Cell,
 };
 
-use crate::{order::Settled, report::PathReport};
+use crate::{
+    on_time::{self, Deliveries, Question},
+    order::Settled,
+    report::PathReport,
+};
 use path::{Path, RoundTrip};
 use table::Table;
 
@@ -49,6 +53,7 @@ pub(crate) struct Paths {
     /// Paths replaced since they were taken last.
     replaced: Vec<Replaced>,
     row: Vec<Cell>,
+    deliveries: Deliveries,
     detector: Option<Detector>,
     advanced_at: Instant,
 }
@@ -63,6 +68,7 @@ impl Paths {
             table: Table::default(),
             replaced: Vec::new(),
             row: Vec::new(),
+            deliveries: Deliveries::default(),
             detector: None,
             advanced_at: Instant::EPOCH,
         }
@@ -94,7 +100,9 @@ impl Paths {
         if let Some(detector) = &mut self.detector {
             let _ = detector.forget(path);
         }
-        self.replaced.push(Replaced { path, kept });
+        let replaced = Replaced { path, kept };
+        self.deliveries.forget(path, replaced.windows_kept());
+        self.replaced.push(replaced);
     }
 
     /// Paths that were replaced by others since the last call.
@@ -222,6 +230,7 @@ impl Paths {
         }
         while let Some(ends_at) = self.ends_at.filter(|&at| at <= now) {
             self.end_window(ends_at);
+            self.deliveries.push(&self.row);
             row(&self.row);
             let is_idle = ends_at.since(self.used_at) >= self.window * IDLE_WINDOWS;
             self.ends_at = (!is_idle).then_some(ends_at + self.window);
@@ -239,6 +248,28 @@ impl Paths {
         for path in &mut self.table.paths {
             self.row.push(path.end_window(now));
         }
+    }
+
+    /// Place of a channel's path in a row.
+    pub(crate) fn place(&self, channel: ChannelId) -> Option<usize> {
+        self.index(channel)
+    }
+
+    /// Probability that a burst of losses begins with a packet of the path in this place.
+    pub(crate) fn loss_begins(&self, place: usize) -> f64 {
+        self.table.paths.get(place).map_or(0.0, Path::loss_begins)
+    }
+
+    /// Answer to a question that is asked at `now`.
+    pub(crate) fn on_time(&self, now: Instant, question: Question<'_>) -> Option<f64> {
+        let left = self.ends_at.map_or(self.window, |at| at.since(now));
+        let passed = self.window.saturating_sub(left);
+        let question = Question {
+            phase: passed.as_secs_f64() / self.window.as_secs_f64(),
+            window: self.window,
+            ..question
+        };
+        on_time::on_time(&self.deliveries, &question)
     }
 
     /// True if two channels are found to share a bottleneck.

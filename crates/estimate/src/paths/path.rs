@@ -255,6 +255,15 @@ impl Path {
         }
     }
 
+    /// Probability that a burst of losses begins with a packet; 0 before anything is known.
+    pub(super) fn loss_begins(&self) -> f64 {
+        let begins = self.estimators.as_ref().and_then(|estimators| {
+            let loss = estimators.loss.rate().ok()?;
+            Some(loss / estimators.bursts.mean().unwrap_or(1.0).max(1.0))
+        });
+        begins.unwrap_or(0.0)
+    }
+
     pub(super) fn report(&mut self, window: Duration) -> Option<PathReport> {
         let estimators = self.estimators.as_mut()?;
         if !estimators.is_fresh {

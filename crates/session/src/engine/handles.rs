@@ -5,7 +5,7 @@
 //! engine.session(id)?.stream(stream).send(now, data)?
 //! ```
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, Rate, SessionId, StreamId};
 use anabranch_hose::{Provided, Tally};
@@ -316,6 +316,28 @@ impl StreamMut<'_> {
             return Err(refusal);
         }
         self.session.send(now, self.id, data, 0)
+    }
+
+    /// Probability that an ADU of `bytes`, if it were handed over now, would arrive at the peer's node `within` this time: the share
+    /// of earlier times like the present one in which the paths carried it in time, with what goes before it. `None` while too
+    /// little is known of the paths (ten seconds with traffic), or of what they carry when they are full; or without such a stream.
+    /// O(windows known · paths · `within`/200 ms).
+    pub fn on_time(&self, now: Instant, bytes: usize, within: Duration) -> Option<f64> {
+        self.session.on_time(now, self.id, bytes, within)
+    }
+
+    /// As [`StreamMut::send`], but refuses an ADU that will arrive within its stream's lifetime with a probability below `least`. An
+    /// ADU of which that is not known, or of a stream without a lifetime, is taken.
+    ///
+    /// # Errors
+    /// As [`StreamMut::send`], and [`SendError::Unlikely`].
+    pub fn send_if_on_time(
+        &mut self,
+        now: Instant,
+        data: Bytes,
+        least: f64,
+    ) -> Result<u64, SendError> {
+        self.session.send_if_on_time(now, self.id, data, least)
     }
 
     /// Bytes that the stream's send buffer will take; one ADU more is accepted while it is not 0.

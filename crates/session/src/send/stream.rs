@@ -235,6 +235,11 @@ impl SendStream {
         self.adus.get(index as usize).and_then(|adu| adu.deadline)
     }
 
+    /// Deadline of the ADU that was handed over last, if its outcome is open.
+    pub(crate) fn last_deadline(&self) -> Option<Instant> {
+        self.adus.back().and_then(|adu| adu.deadline)
+    }
+
     /// Time at which this ADU becomes useless; `None`: never, or it is settled.
     pub(crate) fn deadline_of(&self, sequence: u64) -> Option<Instant> {
         let index = usize::try_from(sequence.checked_sub(self.base)?).ok()?;

@@ -17,7 +17,7 @@
 //!
 //! | phase or input | file |
 //! |---|---|
-//! | commands of the application | `commands`, `objectives`, `promises`; `warnings`: streams that a warning finishes |
+//! | commands of the application | `commands`, `objectives`, `promises`; `warnings`: streams that a warning finishes; `on_time`: the probability that an ADU arrives in time |
 //! | containers from the peer | `incoming` |
 //! | outcomes of packets: acknowledged, lost, or stuck on a silent channel | `outcomes` |
 //! | the pump, from slots and backlogs to containers (`builder`) | `pump`; `limits`, `views`, `outlook`: its views of channels and streams |
@@ -39,6 +39,7 @@ mod limits;
 mod neighbours;
 mod objectives;
 mod observed;
+mod on_time;
 mod outcomes;
 mod outlook;
 mod partners;

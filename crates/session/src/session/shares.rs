@@ -122,6 +122,18 @@ impl Shares {
         bucket.charge(bytes);
     }
 
+    /// Rate of the data that a stream is handed, in bytes per second; 0 if it does not send.
+    pub(super) fn demand_bytes_per_s(&self, stream: StreamId) -> f64 {
+        let place = self.place(stream);
+        place.map_or(0.0, |place| self.accounts[place].demand_bps as f64 / 8.0)
+    }
+
+    /// The streams that are sending, with the rate of the data that each is handed, in bytes per second.
+    pub(super) fn demands(&self) -> impl Iterator<Item = (StreamId, f64)> + '_ {
+        let demand = |account: &Account| (account.stream, account.demand_bps as f64 / 8.0);
+        self.accounts.iter().map(demand)
+    }
+
     fn offer(&self, stream: StreamId) -> Option<Rate> {
         let place = self.place(stream).ok()?;
         self.accounts[place].offer_bps.map(Rate::from_bps)

@@ -10,6 +10,7 @@ mod founding;
 mod models;
 mod network;
 mod objectives;
+mod on_time;
 mod overlay;
 mod overlay_engine;
 mod parts;

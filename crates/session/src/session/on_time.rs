@@ -1,0 +1,237 @@
+//! Probability that an ADU handed over now would arrive in time: what goes before it, and the paths that it may take.
+//!
+//! Before it go its stream's own backlog; the streams that the scheduler serves first, with what they hold and what they will be
+//! handed meanwhile, as measured lately; and of streams of the same priority, what their weights give them while it is sent. What
+//! the paths carry is [`anabranch_estimate::on_time`]. A lost packet of a reliable stream comes a repair later; one of an unreliable
+//! stream does not come.
+
+use std::{cmp::Ordering, time::Duration};
+
+use anabranch_base::{Instant, Rate, StreamId};
+use anabranch_estimate::on_time::{PathNow, Question};
+use anabranch_sched::ChannelView;
+use anabranch_spec::ChannelChoice;
+
+use bytes::Bytes;
+
+use super::Session;
+use crate::{event::SendError, send::SendStream};
+
+/// Share of headers, as a factor of an application's bytes.
+const OVERHEAD: f64 = 1.02;
+/// Most paths that data is spread over.
+const PATHS_MAX: usize = 64;
+/// Time for which a stream of the same priority is taken to be handed as much as lately.
+const SOON: Duration = Duration::from_millis(200);
+/// Burst that a capped stream may send at once, in time at its cap.
+const BURST: Duration = Duration::from_millis(50);
+
+/// Data of other streams that goes before an ADU.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ahead {
+    /// Bytes that wait.
+    bytes: f64,
+    /// Rate of those that are handed over from now on, in bytes per second.
+    bytes_per_s: f64,
+}
+
+impl Session {
+    /// Probability that an ADU of `bytes` on the stream, if handed over now, arrives `within` this time; `None` while too little is
+    /// known of the paths, or if there is no such stream.
+    pub(crate) fn on_time(
+        &self,
+        now: Instant,
+        stream: StreamId,
+        bytes: usize,
+        within: Duration,
+    ) -> Option<f64> {
+        let send = self.streams.send.get(&stream)?;
+        let own = send.backlog_bytes() + bytes as u64;
+        let capped = |cap: Rate| own > cap.bytes_in(within + BURST);
+        if send.spec.cap.is_some_and(capped) {
+            return Some(0.0);
+        }
+        let ahead = self.ahead_of(send, own as f64);
+        let mut paths = [PathNow::default(); PATHS_MAX];
+        let mut count = 0;
+        let mut losses = Losses::default();
+        for channel in self.channels_for(send) {
+            let Some(path) = self.channels.estimator.place(channel.id) else {
+                continue;
+            };
+            if count == PATHS_MAX {
+                break;
+            }
+            paths[count] = PathNow {
+                path,
+                in_flight_bytes: channel.in_flight_bytes as f64,
+                rtt_min: channel.rtt_min,
+                bytes_per_s: channel.rate_bytes_per_s,
+                reserved_bytes_per_s: 0.0,
+            };
+            count += 1;
+            losses.add(channel, self.channels.estimator.loss_begins(path));
+        }
+        let paths = &mut paths[..count];
+        let total: f64 = paths.iter().map(|path| path.bytes_per_s).sum();
+        for path in &mut *paths {
+            let share = match total > 0.0 {
+                true => path.bytes_per_s / total,
+                false => 1.0 / count as f64,
+            };
+            path.reserved_bytes_per_s = ahead.bytes_per_s * share * OVERHEAD;
+        }
+        // What waits of the stream is given up at its deadlines.
+        let expiry = send.last_deadline();
+        let expires = expiry.map_or(Duration::ZERO, |at| at.since(now));
+        let expiring = expiry.map_or(0.0, |_| send.backlog_bytes() as f64);
+        let at = |within: Duration| {
+            let question = Question {
+                paths,
+                bytes: (own as f64 - expiring + ahead.bytes) * OVERHEAD,
+                within,
+                expiring_bytes: expiring * OVERHEAD,
+                expires,
+                is_redundant: send.spec.redundant,
+                phase: 0.0,
+                window: Duration::ZERO,
+            };
+            self.channels.estimator.on_time(now, question)
+        };
+        let whole = at(within)?;
+        let lost = losses.of_any(bytes, send);
+        if lost < 1e-3 {
+            return Some(whole);
+        }
+        let repaired = match send.spec.reliable {
+            true => at(within.saturating_sub(losses.repair)).unwrap_or(0.0),
+            false => 0.0,
+        };
+        Some((1.0 - lost) * whole + lost * repaired)
+    }
+
+    /// Queues an ADU unless it is too improbable that it arrives within its lifetime.
+    pub(crate) fn send_if_on_time(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        data: Bytes,
+        least: f64,
+    ) -> Result<u64, SendError> {
+        let send = self.streams.send.get(&stream);
+        let lifetime = send.and_then(|send| send.spec.lifetime);
+        let probability =
+            lifetime.and_then(|lifetime| self.on_time(now, stream, data.len(), lifetime));
+        match probability {
+            Some(probability) if probability < least => {
+                Err(SendError::Unlikely { probability, least })
+            }
+            _ => self.send(now, stream, data, 0),
+        }
+    }
+
+    /// The channels that a stream may use.
+    fn channels_for<'a>(&'a self, send: &SendStream) -> impl Iterator<Item = &'a ChannelView> + 'a {
+        let scratch = &self.pump.scratch;
+        let choice = ChannelChoice::of(&send.spec, &self.config.paths, scratch.traits.iter());
+        let pinned = send.spec.pinned;
+        (scratch.channels.iter().enumerate())
+            .filter(move |(place, _)| choice.all().contains(*place))
+            .map(|(_, channel)| channel)
+            .filter(move |channel| pinned.is_none_or(|only| only == channel.id))
+    }
+
+    /// Data of other streams that goes before `own` bytes of this one.
+    fn ahead_of(&self, send: &SendStream, own: f64) -> Ahead {
+        let mut ahead = Ahead::default();
+        for other in self.streams.active().filter(|other| other.id != send.id) {
+            let waiting = other.backlog_bytes() as f64;
+            match self.precedence(other, send) {
+                Ordering::Less => ahead.bytes += waiting,
+                Ordering::Equal => {
+                    let demand = self.shares.demand_bytes_per_s(other.id);
+                    let ratio = f64::from(other.spec.weight) / f64::from(send.spec.weight);
+                    let soon = waiting + demand * SOON.as_secs_f64();
+                    ahead.bytes += soon.min(ratio * own);
+                }
+                Ordering::Greater => {}
+            }
+        }
+        for (stream, demand) in self.shares.demands() {
+            let other = self.streams.send.get(&stream);
+            let Some(other) = other.filter(|other| other.id != send.id) else {
+                continue;
+            };
+            if self.precedence(other, send) == Ordering::Less {
+                let claim = self.promises.claim(stream);
+                let most = claim.map_or(f64::INFINITY, |claim| claim.bytes_per_s);
+                ahead.bytes_per_s += demand.min(most);
+            }
+        }
+        ahead
+    }
+
+    /// Order in which the data of two streams is served: promised streams first, by rank, then by priority.
+    fn precedence(&self, one: &SendStream, other: &SendStream) -> Ordering {
+        let rank = |send: &SendStream| self.promises.claim(send.id).map(|claim| claim.rank);
+        match (rank(one), rank(other)) {
+            (Some(one), Some(other)) => one.cmp(&other),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => other.spec.priority.cmp(&one.spec.priority),
+        }
+    }
+}
+
+/// Losses on the paths of an ADU.
+#[derive(Clone, Copy, Debug)]
+struct Losses {
+    /// Probability that losses begin with a packet, on the path where they do most often.
+    worst: f64,
+    /// Fraction of packets lost on all paths at once.
+    all: f64,
+    /// Bytes of the smallest packet.
+    packet_bytes: usize,
+    /// Time by which a packet is later that was lost once, on the slowest path: one round trip and the time threshold
+    /// [RFC 9002 §6.1.2].
+    repair: Duration,
+    /// Rate of the paths together, in bytes per second.
+    bytes_per_s: f64,
+}
+
+impl Default for Losses {
+    fn default() -> Self {
+        Self {
+            worst: 0.0,
+            all: 1.0,
+            packet_bytes: usize::MAX,
+            repair: Duration::ZERO,
+            bytes_per_s: 0.0,
+        }
+    }
+}
+
+impl Losses {
+    fn add(&mut self, channel: &ChannelView, begins: f64) {
+        self.worst = self.worst.max(begins);
+        self.all *= channel.loss;
+        self.packet_bytes = self.packet_bytes.min(channel.packet_bytes.max(1));
+        self.repair = self.repair.max(channel.rtt_smoothed * 9 / 8);
+        self.bytes_per_s += channel.rate_bytes_per_s;
+    }
+
+    /// Probability that a loss delays an ADU of `bytes`, or is the end of it. Of a reliable stream, what is lost before the last
+    /// packets is repaired while they are sent.
+    fn of_any(&self, bytes: usize, send: &SendStream) -> f64 {
+        let loss = match send.spec.redundant {
+            true => self.all,
+            false => self.worst,
+        };
+        let mut bytes = bytes as f64;
+        if send.spec.reliable {
+            bytes = bytes.min(self.bytes_per_s * self.repair.as_secs_f64());
+        }
+        let packets = (bytes / self.packet_bytes as f64).ceil().max(1.0);
+        1.0 - (1.0 - loss.clamp(0.0, 1.0)).powf(packets)
+    }
+}
