@@ -155,10 +155,10 @@ impl Estimator {
         self.paths.place(channel)
     }
 
-    /// Probability that a burst of losses begins with a packet of the path in this place: losses come together, and more of them
-    /// do no more harm to the data of one packet train.
-    pub fn loss_begins(&self, place: usize) -> f64 {
-        self.paths.loss_begins(place)
+    /// Probability that so many packets in a row are sent without a loss on the path in this place, from the last 2,000; 1 before
+    /// anything is known.
+    pub fn loss_free(&self, place: usize, packets: usize) -> f64 {
+        self.paths.loss_free(place, packets)
     }
 
     /// Probability that the data of `question`, whose window and phase are those of this estimator at `now`, arrives in time;

@@ -6,6 +6,7 @@ use std::{
     ops::Range,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use anabranch_base::{Instant, StreamId};
@@ -122,6 +123,34 @@ impl Stream {
     /// As [`Stream::send`], or there is no space.
     pub fn try_send(&self, data: Bytes) -> Result<u64, StreamFailure> {
         self.command(|state, now| self.offer(state, now, data, 0))
+    }
+
+    /// Probability that an ADU of `bytes`, if it were handed over now, would arrive at the peer's node `within` this time: the share
+    /// of earlier times like the present one in which the paths carried it in time, with what goes before it. `None` while too
+    /// little is known of the paths (ten seconds with traffic), or of what they carry when they are full; and if the stream is over,
+    /// or only the peer sends on it. It takes some 10 to 100 µs, more for long times.
+    pub fn on_time(&self, bytes: usize, within: Duration) -> Option<f64> {
+        let (shared, stream) = (&self.inner.session.host.shared, self.inner.id);
+        let now = shared.clock.now();
+        shared.read_session(self.inner.session.id, |session| {
+            session.stream(stream).on_time(now, bytes, within)
+        })?
+    }
+
+    /// As [`Stream::try_send`], but refuses an ADU that will arrive within the stream's lifetime with a probability below `least`
+    /// ([`Stream::on_time`]). One of which that is not known, or of a stream without a lifetime, is taken.
+    ///
+    /// # Errors
+    /// As [`Stream::try_send`]; [`SendError::Unlikely`], and nothing was queued.
+    pub fn send_if_on_time(&self, data: Bytes, least: f64) -> Result<u64, StreamFailure> {
+        self.command(|state, now| {
+            self.check_sending(state)?;
+            let (session, stream) = (self.inner.session.id, self.inner.id);
+            let of_session = state.engine.session(session)?;
+            Ok(of_session
+                .stream(stream)
+                .send_if_on_time(now, data, least)?)
+        })
     }
 
     /// As [`Stream::try_send`], with an importance: a stream that drops the least important ADUs first drops those
@@ -501,6 +530,21 @@ impl Stream {
         self.offer_with(state, now, data, importance, &adu.field_values())
     }
 
+    /// Checks that neither the session nor this direction of the stream is over.
+    fn check_sending(&self, state: &mut State) -> Result<(), StreamFailure> {
+        if let Some(reason) = &entry_of(state, self.inner.session.id)?.closed {
+            return Err(Closed(reason.clone()).into());
+        }
+        let entry = self.entry(state)?;
+        if let Some(code) = entry.stopped {
+            return Err(StreamFailure::Stopped(code));
+        }
+        match &entry.closed_for {
+            Some(refusal) => Err(SendError::Warned(refusal.clone()).into()),
+            None => Ok(()),
+        }
+    }
+
     fn offer_with(
         &self,
         state: &mut State,
@@ -509,16 +553,8 @@ impl Stream {
         importance: u8,
         fields: &[(&str, FieldValue<'_>)],
     ) -> Result<u64, StreamFailure> {
+        self.check_sending(state)?;
         let (session, stream) = (self.inner.session.id, self.inner.id);
-        if let Some(reason) = &entry_of(state, session)?.closed {
-            return Err(Closed(reason.clone()).into());
-        }
-        if let Some(code) = self.entry(state)?.stopped {
-            return Err(StreamFailure::Stopped(code));
-        }
-        if let Some(refusal) = &self.entry(state)?.closed_for {
-            return Err(SendError::Warned(refusal.clone()).into());
-        }
         let engine = &mut state.engine;
         if fields.is_empty() {
             return Ok(engine

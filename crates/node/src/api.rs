@@ -28,7 +28,7 @@
 mod attached;
 mod engine;
 
-use std::{collections::VecDeque, future::Future, ops::Range};
+use std::{collections::VecDeque, future::Future, ops::Range, time::Duration};
 
 use anabranch_base::{NodeId, StreamId};
 use anabranch_net::{Outgoing, PromiseEvent, SessionEvent, StreamEvent};
@@ -76,6 +76,13 @@ pub trait AduStream: Clone + Send + Sync + 'static {
     /// # Errors
     /// As [`AduStream::send`], or there is no space.
     fn try_send(&self, adu: impl Into<Outgoing>) -> Result<u64, Self::Error>;
+    /// Probability that an ADU of `bytes`, if it were sent now, would arrive at the peer's node `within` this time; `None` while too
+    /// little is known.
+    fn on_time(
+        &self,
+        bytes: usize,
+        within: Duration,
+    ) -> impl Future<Output = Result<Option<f64>, Self::Error>> + Send;
     /// Queues ADUs from the front of `adus`, as many as there is space for; ready when at least one was queued, or when there are
     /// none. Returns the numbers of those that were, which have left `adus`.
     fn send_many(

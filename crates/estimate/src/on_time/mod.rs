@@ -21,10 +21,14 @@
 //! more time or fewer bytes: so the probability rises with the one and falls with the other.
 
 mod deliveries;
+mod losses;
 
 use std::time::Duration;
 
-pub use self::deliveries::{Carried, Deliveries};
+pub use self::{
+    deliveries::{Carried, Deliveries},
+    losses::loss_free,
+};
 
 /// Fewest windows for an answer: ten seconds of 200 ms.
 const ROWS_MIN: usize = 50;
@@ -78,7 +82,7 @@ pub struct Question<'a> {
 }
 
 /// Probability that the data arrives in time if nothing of it is lost, within [0, 1]; `None` while too little is known.
-/// O(windows · paths · length of the prediction in windows).
+/// O(windows · paths · n), where n is the number of windows in which the data is carried, or has to be.
 pub fn on_time(deliveries: &Deliveries, question: &Question<'_>) -> Option<f64> {
     let rows = deliveries.rows();
     if rows < ROWS_MIN || question.paths.is_empty() {
@@ -176,10 +180,12 @@ fn delivered_by(
     let begin = start as f64 + question.phase.clamp(0.0, 1.0);
     let after = |time: Duration| begin + time.as_secs_f64() / window_s;
     let first = after(path.rtt_min);
-    let end = after(within + path.rtt_min / 2);
+    let end = after(within.saturating_add(path.rtt_min / 2));
     let (mut all, mut new, mut is_exact) = (0.0, 0.0, true);
     let mut row = begin as usize;
-    while (row as f64) < end {
+    // More than this is not asked for: a long time costs no more than the data takes.
+    let enough = question.bytes + question.expiring_bytes + path.in_flight_bytes;
+    while (row as f64) < end && (new < enough || all < enough) {
         if row >= deliveries.rows() {
             is_exact = false;
             break;

@@ -255,9 +255,10 @@ impl Paths {
         self.index(channel)
     }
 
-    /// Probability that a burst of losses begins with a packet of the path in this place.
-    pub(crate) fn loss_begins(&self, place: usize) -> f64 {
-        self.table.paths.get(place).map_or(0.0, Path::loss_begins)
+    /// Probability that so many packets are sent without a loss on the path in this place.
+    pub(crate) fn loss_free(&self, place: usize, packets: usize) -> f64 {
+        let path = self.table.paths.get(place);
+        path.map_or(1.0, |path| path.loss_free(packets))
     }
 
     /// Answer to a question that is asked at `now`.

@@ -12,6 +12,7 @@ use anabranch_stats::{
 };
 
 use super::table::Ends;
+use crate::on_time::loss_free;
 use crate::order::Settled;
 use crate::report::{PathReport, Promise};
 
@@ -255,13 +256,10 @@ impl Path {
         }
     }
 
-    /// Probability that a burst of losses begins with a packet; 0 before anything is known.
-    pub(super) fn loss_begins(&self) -> f64 {
-        let begins = self.estimators.as_ref().and_then(|estimators| {
-            let loss = estimators.loss.rate().ok()?;
-            Some(loss / estimators.bursts.mean().unwrap_or(1.0).max(1.0))
-        });
-        begins.unwrap_or(0.0)
+    /// Probability that so many packets are sent without a loss; 1 before anything is known.
+    pub(super) fn loss_free(&self, packets: usize) -> f64 {
+        let estimators = self.estimators.as_ref();
+        estimators.map_or(1.0, |known| loss_free(known.loss.outcomes(), packets))
     }
 
     pub(super) fn report(&mut self, window: Duration) -> Option<PathReport> {

@@ -1,6 +1,6 @@
 //! The traits for sessions and streams of a running node, to which this application is attached.
 
-use std::{collections::VecDeque, ops::Range};
+use std::{collections::VecDeque, ops::Range, time::Duration};
 
 use anabranch_base::{NodeId, StreamId};
 use anabranch_net::{Outgoing, PromiseEvent, SessionEvent, StreamEvent};
@@ -37,6 +37,10 @@ impl AduStream for client::Stream {
 
     fn try_send(&self, adu: impl Into<Outgoing>) -> Result<u64, Self::Error> {
         self.try_send(adu)
+    }
+
+    async fn on_time(&self, bytes: usize, within: Duration) -> Result<Option<f64>, Self::Error> {
+        self.on_time(bytes, within).await
     }
 
     async fn send_many(&self, adus: &mut VecDeque<Outgoing>) -> Result<Range<u64>, Self::Error> {

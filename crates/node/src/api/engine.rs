@@ -1,6 +1,6 @@
 //! The traits for sessions and streams in the process of the node.
 
-use std::{collections::VecDeque, future::poll_fn, ops::Range};
+use std::{collections::VecDeque, future::poll_fn, ops::Range, time::Duration};
 
 use anabranch_base::{NodeId, StreamId};
 use anabranch_net::{
@@ -101,6 +101,10 @@ impl AduStream for Stream {
         let adu = adu.into();
         let fields = adu.field_values();
         Ok(self.try_send_with_fields(adu.data.clone(), adu.importance, &fields)?)
+    }
+
+    async fn on_time(&self, bytes: usize, within: Duration) -> Result<Option<f64>, EngineFailure> {
+        Ok(self.on_time(bytes, within))
     }
 
     async fn send_many(&self, adus: &mut VecDeque<Outgoing>) -> Result<Range<u64>, EngineFailure> {

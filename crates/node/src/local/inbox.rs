@@ -141,6 +141,12 @@ impl Local {
         self.credit
     }
 
+    /// Bytes of ADUs that the task of the stream has not taken yet.
+    pub(super) fn waiting_bytes(&self) -> u64 {
+        let inbox = self.lock();
+        inbox.adus.iter().map(|adu| adu.data.len() as u64).sum()
+    }
+
     /// Takes an ADU of the application. The credit of the connection was taken for it.
     pub(super) fn send(&self, frame: SendFrame) -> Result<(), StreamViolation> {
         let mut fields = Vec::new();

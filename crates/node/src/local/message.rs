@@ -222,6 +222,16 @@ pub enum Request {
         /// The fields.
         fields: Fields,
     },
+    /// Asks for the probability that an ADU would arrive in time.
+    OnTime {
+        /// The stream.
+        stream: u32,
+        /// Size of the ADU, in bytes.
+        bytes: u64,
+        /// Time from now within which it has to arrive; absent: the lifetime of the stream.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        within: Option<String>,
+    },
     /// Puts objectives into force for what this node sends in a session.
     Inject {
         /// The session.

@@ -17,7 +17,13 @@ use super::{
     },
     tables::error,
 };
-use crate::{config::ConfigError, outcome, spec::SpecText, ticket::Ticket, transfer::is_transfer};
+use crate::{
+    config::{self, ConfigError},
+    outcome,
+    spec::SpecText,
+    ticket::Ticket,
+    transfer::is_transfer,
+};
 
 /// Beginning of labels that belong to the node itself.
 pub(super) const RESERVED: &str = "anabranch-";
@@ -132,6 +138,23 @@ impl Connection {
                 adu,
                 fields,
             } => self.update_fields(stream, adu, fields),
+            Request::OnTime {
+                stream,
+                bytes,
+                within,
+            } => {
+                let read = |text: &String| {
+                    config::time(text).map_err(|why| config::refused("within", text, why))
+                };
+                let within = within.as_ref().map(read).transpose()?;
+                let (stream, local) = self.tables().stream(stream)?.clone();
+                // What was just handed over goes before it.
+                let ahead = local.waiting_bytes();
+                let bytes = usize::try_from(bytes.saturating_add(ahead)).unwrap_or(usize::MAX);
+                let within = within.or(stream.spec().lifetime);
+                let probability = within.and_then(|within| stream.on_time(bytes, within));
+                Ok(json!({ "probability": probability }))
+            }
             Request::Inject { session, text } => {
                 self.account.check_objectives()?;
                 let injected = self.session(session)?.inject_objectives(&text)?;

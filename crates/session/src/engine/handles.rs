@@ -321,7 +321,7 @@ impl StreamMut<'_> {
     /// Probability that an ADU of `bytes`, if it were handed over now, would arrive at the peer's node `within` this time: the share
     /// of earlier times like the present one in which the paths carried it in time, with what goes before it. `None` while too
     /// little is known of the paths (ten seconds with traffic), or of what they carry when they are full; or without such a stream.
-    /// O(windows known · paths · `within`/200 ms).
+    /// O(windows known · paths · number of windows in which the data is carried, or has to be).
     pub fn on_time(&self, now: Instant, bytes: usize, within: Duration) -> Option<f64> {
         self.session.on_time(now, self.id, bytes, within)
     }

@@ -47,14 +47,14 @@ impl Session {
     ) -> Option<f64> {
         let send = self.streams.send.get(&stream)?;
         let own = send.backlog_bytes() + bytes as u64;
-        let capped = |cap: Rate| own > cap.bytes_in(within + BURST);
+        let capped = |cap: Rate| own > cap.bytes_in(within.saturating_add(BURST));
         if send.spec.cap.is_some_and(capped) {
             return Some(0.0);
         }
         let ahead = self.ahead_of(send, own as f64);
         let mut paths = [PathNow::default(); PATHS_MAX];
         let mut count = 0;
-        let mut losses = Losses::default();
+        let mut train = Train::default();
         for channel in self.channels_for(send) {
             let Some(path) = self.channels.estimator.place(channel.id) else {
                 continue;
@@ -70,16 +70,12 @@ impl Session {
                 reserved_bytes_per_s: 0.0,
             };
             count += 1;
-            losses.add(channel, self.channels.estimator.loss_begins(path));
+            train.add(channel);
         }
         let paths = &mut paths[..count];
         let total: f64 = paths.iter().map(|path| path.bytes_per_s).sum();
         for path in &mut *paths {
-            let share = match total > 0.0 {
-                true => path.bytes_per_s / total,
-                false => 1.0 / count as f64,
-            };
-            path.reserved_bytes_per_s = ahead.bytes_per_s * share * OVERHEAD;
+            path.reserved_bytes_per_s = ahead.bytes_per_s * OVERHEAD * share(path, total, count);
         }
         // What waits of the stream is given up at its deadlines.
         let expiry = send.last_deadline();
@@ -99,15 +95,32 @@ impl Session {
             self.channels.estimator.on_time(now, question)
         };
         let whole = at(within)?;
-        let lost = losses.of_any(bytes, send);
-        if lost < 1e-3 {
+        let lost = self.loses(send, train.exposed(bytes, send), paths, total);
+        if lost <= 0.0 {
             return Some(whole);
         }
+        // The packets after the lost one take time as well: half of that of the repair, on average.
         let repaired = match send.spec.reliable {
-            true => at(within.saturating_sub(losses.repair)).unwrap_or(0.0),
+            true => at(within.saturating_sub(train.repair / 2)).unwrap_or(0.0),
             false => 0.0,
         };
         Some((1.0 - lost) * whole + lost * repaired)
+    }
+
+    /// Probability that a packet is lost among so many that are spread over these paths by their rates, of `total` bytes per second;
+    /// or, if every path carries all of them, that a packet is lost on each.
+    fn loses(&self, send: &SendStream, packets: f64, paths: &[PathNow], total: f64) -> f64 {
+        let free = |path: &PathNow, packets: f64| {
+            let packets = packets.round() as usize;
+            self.channels.estimator.loss_free(path.path, packets)
+        };
+        if send.spec.redundant {
+            let all = paths.iter().map(|path| 1.0 - free(path, packets));
+            return all.product();
+        }
+        let of = |path: &PathNow| free(path, packets * share(path, total, paths.len()));
+        let none = paths.iter().map(of);
+        1.0 - none.product::<f64>()
     }
 
     /// Queues an ADU unless it is too improbable that it arrives within its lifetime.
@@ -183,13 +196,17 @@ impl Session {
     }
 }
 
-/// Losses on the paths of an ADU.
+/// Share of a path among `count` paths of `total` bytes per second: by its rate, or all alike while rates are unknown.
+fn share(path: &PathNow, total: f64, count: usize) -> f64 {
+    match total > 0.0 {
+        true => path.bytes_per_s / total,
+        false => 1.0 / count as f64,
+    }
+}
+
+/// Packets of an ADU on its paths.
 #[derive(Clone, Copy, Debug)]
-struct Losses {
-    /// Probability that losses begin with a packet, on the path where they do most often.
-    worst: f64,
-    /// Fraction of packets lost on all paths at once.
-    all: f64,
+struct Train {
     /// Bytes of the smallest packet.
     packet_bytes: usize,
     /// Time by which a packet is later that was lost once, on the slowest path: one round trip and the time threshold
@@ -199,11 +216,9 @@ struct Losses {
     bytes_per_s: f64,
 }
 
-impl Default for Losses {
+impl Default for Train {
     fn default() -> Self {
         Self {
-            worst: 0.0,
-            all: 1.0,
             packet_bytes: usize::MAX,
             repair: Duration::ZERO,
             bytes_per_s: 0.0,
@@ -211,27 +226,20 @@ impl Default for Losses {
     }
 }
 
-impl Losses {
-    fn add(&mut self, channel: &ChannelView, begins: f64) {
-        self.worst = self.worst.max(begins);
-        self.all *= channel.loss;
+impl Train {
+    fn add(&mut self, channel: &ChannelView) {
         self.packet_bytes = self.packet_bytes.min(channel.packet_bytes.max(1));
         self.repair = self.repair.max(channel.rtt_smoothed * 9 / 8);
         self.bytes_per_s += channel.rate_bytes_per_s;
     }
 
-    /// Probability that a loss delays an ADU of `bytes`, or is the end of it. Of a reliable stream, what is lost before the last
-    /// packets is repaired while they are sent.
-    fn of_any(&self, bytes: usize, send: &SendStream) -> f64 {
-        let loss = match send.spec.redundant {
-            true => self.all,
-            false => self.worst,
-        };
+    /// Packets of an ADU whose loss delays it, or is the end of it. Of a reliable stream, what is lost before the last ones is
+    /// repaired while they are sent.
+    fn exposed(&self, bytes: usize, send: &SendStream) -> f64 {
         let mut bytes = bytes as f64;
         if send.spec.reliable {
             bytes = bytes.min(self.bytes_per_s * self.repair.as_secs_f64());
         }
-        let packets = (bytes / self.packet_bytes as f64).ceil().max(1.0);
-        1.0 - (1.0 - loss.clamp(0.0, 1.0)).powf(packets)
+        (bytes / self.packet_bytes as f64).ceil().max(1.0)
     }
 }

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use anabranch_base::{Instant, Rate, Seed};
 use anabranch_link::{Config as LinkConfig, Queue, RateSource, duplex::Configs, source::Walk};
-use anabranch_session::{Priority, StreamSpec};
+use anabranch_session::{Priority, SendError, StreamSpec};
 use anabranch_sim::{
     World,
     apps::{Load, Receiver, Sender, make_adu},
@@ -131,29 +131,86 @@ fn check(outcomes: &[Outcome]) {
             worst = worst.max((predicted - share).abs());
         }
     }
-    println!("{lines}");
     assert!(worst <= 0.1, "{lines}");
     assert!(own < of_base, "{lines}");
-    assert!((0.2..0.8).contains(&base), "{lines}");
+    assert!((0.1..0.9).contains(&base), "{lines}");
 }
 
 #[test]
 fn predictions_are_calibrated_on_one_path() {
     let mut world = world(SEED, vec![varying(4, 40, 1_000)], vec![Load::bulk(1 << 40)]);
-    check(&outcomes(
-        &mut world,
-        frames(false, Duration::from_millis(250)),
-        4_000,
-    ));
+    let spec = frames(false, Duration::from_millis(250));
+    check(&outcomes(&mut world, spec, 4_000));
 }
 
+/// Two paths with losses, from queues that overflow when a rate falls; repaired, and not.
 #[test]
 fn predictions_are_calibrated_on_two_paths() {
-    let links = vec![varying(2, 30, 700), varying(2, 80, 2_000)];
-    let mut world = world(SEED, links, vec![Load::bulk(1 << 40)]);
-    check(&outcomes(
-        &mut world,
-        frames(true, Duration::from_millis(400)),
-        4_000,
-    ));
+    for reliable in [true, false] {
+        let links = vec![varying(2, 30, 700), varying(2, 80, 2_000)];
+        let mut world = world(SEED, links, vec![Load::bulk(1 << 40)]);
+        let spec = frames(reliable, Duration::from_millis(400));
+        check(&outcomes(&mut world, spec, 3_000));
+    }
+}
+
+/// Over a steady path: nothing is known at first; then what fits is taken, what does not is refused, and nothing of it is queued.
+#[test]
+fn an_adu_that_will_be_late_is_refused_before_it_is_queued() {
+    let load = |label: &str, priority, kbps: usize| Load {
+        spec: StreamSpec {
+            label: label.to_owned(),
+            priority,
+            ..StreamSpec::default()
+        },
+        ..Load::messages(kbps * 5, Duration::from_millis(40), u64::MAX)
+    };
+    let loads = vec![
+        Load::bulk(1 << 40),
+        Load {
+            start: Instant::from_secs(40),
+            ..load("first", Priority(250), 6_000)
+        },
+    ];
+    let mut world = world(SEED, vec![common::link(8, 40)], loads);
+    world.run_until(Instant::from_secs(3));
+    let session = world.app::<Sender>(0).session().expect("connected");
+    let spec = frames(true, Duration::from_millis(300));
+    let stream = world.with_node(0, |context| context.open(session, spec).expect("a stream"));
+    let on_time = |world: &mut World, bytes: usize| {
+        world.with_node(0, |context| {
+            let now = context.now();
+            let of_session = context.engine().session(session).expect("it is open");
+            let within = Duration::from_millis(300);
+            of_session.stream(stream).on_time(now, bytes, within)
+        })
+    };
+    assert_eq!(on_time(&mut world, 1_000), None);
+    world.run_until(Instant::from_secs(35));
+    // 1 MB/s for 280 ms.
+    let small = on_time(&mut world, 180_000).expect("it is known");
+    let large = on_time(&mut world, 400_000).expect("it is known");
+    assert!(small > 0.9 && large < 0.1, "{small} {large}");
+    world.with_node(0, |context| {
+        let now = context.now();
+        let of_session = context.engine().session(session).expect("it is open");
+        let mut stream = of_session.stream(stream);
+        let before = stream.send_capacity();
+        let refused = stream.send_if_on_time(now, vec![0; 400_000].into(), 0.5);
+        assert!(
+            matches!(refused, Err(SendError::Unlikely { probability, .. }) if probability < 0.1),
+            "{refused:?}"
+        );
+        assert_eq!(stream.send_capacity(), before);
+        assert!(
+            stream
+                .send_if_on_time(now, vec![0; 1_000].into(), 0.5)
+                .is_ok()
+        );
+    });
+    // A stream that is served first takes three quarters.
+    world.run_until(Instant::from_secs(45));
+    let beside = on_time(&mut world, 180_000).expect("it is known");
+    let left = on_time(&mut world, 15_000).expect("it is known");
+    assert!(beside < 0.1 && left > 0.9, "{beside} {left}");
 }

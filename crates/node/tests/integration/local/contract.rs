@@ -1,6 +1,6 @@
 //! One contract of streams, two drivers: in the process of the node, and attached to a running one.
 
-use std::{collections::VecDeque, future::Future};
+use std::{collections::VecDeque, future::Future, time::Duration};
 
 use anabranch::{
     AduListener, AduSession, AduStream, Failure, Outgoing, PromiseEvent, SessionCloseReason,
@@ -75,6 +75,8 @@ async fn ends<S: AduSession, L: AduListener>(near: &S, far: &L) {
     // A direction that does not exist, and ADUs that cannot be.
     let (stream, incoming) = opened(near, far, StreamSpec::messages("contract")).await;
     assert!(incoming.send("back").await.is_err());
+    let known = stream.on_time(1_000, Duration::from_secs(1)).await.unwrap();
+    assert!(known.is_none_or(|probability| (0.0..=1.0).contains(&probability)));
     for data in [Vec::new(), vec![0; (16 << 20) + 1]] {
         let failure = stream.send(data).await.unwrap_err();
         assert!(failure.send_error().is_some(), "{failure}");

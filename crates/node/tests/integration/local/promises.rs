@@ -64,6 +64,13 @@ async fn a_promise_is_refused_with_an_offer_granted_explained_and_released() {
             (stream.id(), Some(Term::Renewable))
         );
         assert!(explained.windows_known >= 20, "{explained:?}");
+        // So much is known that the node can tell what will be in time.
+        let on_time = async |bytes, ms| {
+            let within = std::time::Duration::from_millis(ms);
+            stream.on_time(bytes, within).await.unwrap().unwrap()
+        };
+        assert!(on_time(100, 3_000).await > 0.5);
+        assert!(on_time(16 << 20, 100).await < 0.1);
         // What is left may be had, more than the path ever carried may not; the offer is accepted as it stands.
         assert!(
             session

@@ -2,7 +2,7 @@
 
 mod state;
 
-use std::{collections::VecDeque, ops::Range, sync::Arc};
+use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
 
 use anabranch_base::StreamId;
 use anabranch_net::{CODE_DROPPED, Outgoing, PromiseEvent, StreamEvent};
@@ -337,6 +337,45 @@ impl Stream {
             changes: Changes::of(&parameters),
         };
         self.core().request(request).await.map(drop)
+    }
+
+    /// Probability that an ADU of `bytes`, if it were handed over now, would arrive at the peer's node `within` this time; `None` while
+    /// too little is known of the paths. A node of an earlier release refuses the request.
+    ///
+    /// # Errors
+    /// The connection is over, or the node does not know the request.
+    pub async fn on_time(
+        &self,
+        bytes: usize,
+        within: Duration,
+    ) -> Result<Option<f64>, ClientError> {
+        let request = Request::OnTime {
+            stream: self.state().handle,
+            bytes: bytes as u64,
+            within: Some(format!("{} ns", within.as_nanos())),
+        };
+        let reply = self.core().ask(request, Expected::Value).await?;
+        reply.field("probability")
+    }
+
+    /// Hands an ADU to the node unless it will arrive within the stream's lifetime with a probability below `least`
+    /// ([`Stream::on_time`]). One of which that is not known, or of a stream without a lifetime, is taken.
+    ///
+    /// # Errors
+    /// As [`Stream::send`]; [`SendError::Unlikely`], and the node got nothing.
+    pub async fn send_if_on_time(
+        &self,
+        adu: impl Into<Outgoing> + Send,
+        least: f64,
+    ) -> Result<u64, ClientError> {
+        let adu = adu.into();
+        if let Some(lifetime) = self.spec().lifetime
+            && let Some(probability) = self.on_time(adu.data.len(), lifetime).await?
+            && probability < least
+        {
+            return Err(SendError::Unlikely { probability, least }.into());
+        }
+        self.send(adu).await
     }
 
     /// Asks for another guarantee for this side's data; `None` releases the promise.
