@@ -6,7 +6,7 @@
 pub fn loss_free(outcomes: impl Iterator<Item = bool>, packets: usize) -> f64 {
     let packets = packets.max(1);
     let free = |gap: usize| (gap + 1).saturating_sub(packets);
-    let (mut count, mut places, mut gap) = (0, 0, 0);
+    let (mut count, mut places, mut gap) = (0_usize, 0, 0);
     let mut head = None;
     for lost in outcomes {
         count += 1;

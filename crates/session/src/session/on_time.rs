@@ -11,7 +11,6 @@ use anabranch_base::{Instant, Rate, StreamId};
 use anabranch_estimate::on_time::{PathNow, Question};
 use anabranch_sched::ChannelView;
 use anabranch_spec::ChannelChoice;
-
 use bytes::Bytes;
 
 use super::Session;
