@@ -110,12 +110,7 @@ pub(crate) struct SendStream {
     /// Credit used and granted (reliable streams only). Invariant: `charged ≤ credit`; both only grow.
     pub charged: u64,
     pub credit: u64,
-    /// True if no more ADUs will be accepted.
-    pub finishing: bool,
-    /// Warning of its promise for which it was finished.
-    pub closed_for: Option<Box<Refusal>>,
-    pub finish_sent: bool,
-    pub finish_acked: bool,
+    pub finish: Finish,
     /// True if the application was notified that the buffer is full and waits for space.
     pub blocked: bool,
     /// True if it is among those that its session has marked as changed.
@@ -126,6 +121,17 @@ pub(crate) struct SendStream {
     /// Time at which an ADU that waited was last given up.
     given_up_at: Option<Instant>,
     pub counters: Counters,
+}
+
+/// End of a send stream.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Finish {
+    /// No more ADUs will be accepted.
+    pub is_asked: bool,
+    /// Warning of its promise for which it was finished.
+    pub warning: Option<Box<Refusal>>,
+    pub is_sent: bool,
+    pub is_acked: bool,
 }
 
 /// Totals of a send stream.
@@ -155,10 +161,7 @@ impl SendStream {
             held_bytes: 0,
             charged: 0,
             credit,
-            finishing: false,
-            closed_for: None,
-            finish_sent: false,
-            finish_acked: false,
+            finish: Finish::default(),
             blocked: false,
             touched: false,
             has_overtaken: false,
@@ -221,7 +224,9 @@ impl SendStream {
 
     /// True if there is something to send, to give up in time, or to announce.
     pub(crate) fn is_active(&self) -> bool {
-        self.backlog > 0 || self.deadline().is_some() || (self.finishing && !self.finish_sent)
+        self.backlog > 0
+            || self.deadline().is_some()
+            || (self.finish.is_asked && !self.finish.is_sent)
     }
 
     /// Deadline of the oldest ADU with bytes to send, or to send again.

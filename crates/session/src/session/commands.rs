@@ -71,8 +71,8 @@ impl Session {
             .send
             .get_mut(&stream)
             .ok_or(StreamError::UnknownStream(stream))?;
-        if send.finishing {
-            return Err(match &send.closed_for {
+        if send.finish.is_asked {
+            return Err(match &send.finish.warning {
                 Some(refusal) => SendError::Warned(refusal.clone()),
                 None => SendError::Closed,
             });
@@ -174,8 +174,8 @@ impl Session {
             .send
             .get_mut(&stream)
             .ok_or(StreamError::UnknownStream(stream))?;
-        if !send.finishing {
-            send.finishing = true;
+        if !send.finish.is_asked {
+            send.finish.is_asked = true;
             self.streams.active.insert(stream);
             self.pump.is_due = true;
         }
@@ -359,7 +359,7 @@ impl Session {
             events.push_back(Event::Writable { session, stream });
         }
         // An unreliable stream announces its end when everything is settled.
-        if send.finishing && !send.finish_sent {
+        if send.finish.is_asked && !send.finish.is_sent {
             self.streams.active.insert(stream);
             self.pump.is_due = true;
         }
@@ -372,7 +372,7 @@ impl Session {
             .streams
             .send
             .get(&stream)
-            .is_some_and(|send| send.finish_acked && send.is_settled());
+            .is_some_and(|send| send.finish.is_acked && send.is_settled());
         if over {
             self.streams.send.remove(&stream);
             self.streams.note_over(stream);

@@ -105,7 +105,7 @@ impl Session {
             }
             Control::Finish { stream, .. } => {
                 if let Some(send) = self.streams.send.get_mut(stream) {
-                    send.finish_acked = true;
+                    send.finish.is_acked = true;
                     self.note_delivered(*stream, events);
                 }
             }

@@ -226,8 +226,8 @@ impl Streams {
             // The receiver of a reliable stream waits for missing data; that of an unreliable one must not be notified of
             // the end while data may still arrive.
             let is_out = send.backlog_bytes() == 0 && (send.spec.reliable || send.is_settled());
-            if send.finishing && !send.finish_sent && is_out {
-                send.finish_sent = true;
+            if send.finish.is_asked && !send.finish.is_sent && is_out {
+                send.finish.is_sent = true;
                 announce(Control::Finish {
                     stream: send.id,
                     end: send.end(),

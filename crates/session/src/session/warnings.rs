@@ -20,11 +20,11 @@ impl Session {
     fn close_for(&mut self, stream: StreamId, refusal: &Refusal) -> Option<Event> {
         let send = self.streams.send.get_mut(&stream)?;
         let guarantee = send.spec.guarantee.as_deref()?;
-        if guarantee.on_warning != OnWarning::Close || send.finishing {
+        if guarantee.on_warning != OnWarning::Close || send.finish.is_asked {
             return None;
         }
-        send.finishing = true;
-        send.closed_for = Some(Box::new(refusal.clone()));
+        send.finish.is_asked = true;
+        send.finish.warning = Some(Box::new(refusal.clone()));
         self.streams.active.insert(stream);
         self.pump.is_due = true;
         Some(Event::Promise {

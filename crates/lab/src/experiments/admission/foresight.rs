@@ -1,4 +1,4 @@
-//! What a perfect forecaster would have in force, where there are too many streams for the exact mapping.
+//! Rate in force of a perfect forecaster, where there are too many streams for the exact mapping.
 
 use super::customers::Customer;
 
