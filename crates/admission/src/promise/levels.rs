@@ -14,10 +14,13 @@ use anabranch_spec::Guarantee;
 
 use super::{Channels, Notice, OVERHEAD, Promises, answer::Grant};
 
+/// A guarantee, and the placements of all promises with it.
+pub(super) type Found = (Guarantee, Vec<(StreamId, mapping::Placement)>);
+
 /// Time between two changes of the level of a stream, at least.
 const APART: Duration = Duration::from_secs(30);
 /// Time for which a higher level must have been possible.
-pub(super) const STEADY: Duration = Duration::from_secs(20);
+const STEADY: Duration = Duration::from_secs(20);
 /// Capacity that a lower level must find, of its rate: paths that fall usually fall further.
 pub(super) const FALLING: f64 = 1.25;
 /// Longest time before a level is tried again.
@@ -31,7 +34,7 @@ pub(super) struct Pace {
     /// Time of the last one to a higher level.
     raised_at: Option<Instant>,
     /// Time since which a higher level has been possible.
-    pub(super) higher_since: Option<Instant>,
+    higher_since: Option<Instant>,
     /// Time after a change before a higher level is tried.
     backoff: Duration,
 }
@@ -57,6 +60,15 @@ impl Pace {
     pub(super) fn may_rise(&self, now: Instant) -> bool {
         self.changed_at
             .is_none_or(|at| now.since(at) >= self.backoff)
+    }
+
+    /// Notes whether a higher level is possible; returns true if it has been for a while.
+    pub(super) fn is_steady(&mut self, now: Instant, is_possible: bool) -> bool {
+        if !is_possible {
+            self.higher_since = None;
+            return false;
+        }
+        now.since(*self.higher_since.get_or_insert(now)) >= STEADY
     }
 
     /// Notes a change to a higher level.
@@ -178,27 +190,32 @@ impl Promises {
             let Some(entry) = self.streams.get_mut(&stream) else {
                 continue;
             };
-            let Some((level, placements)) = found else {
-                entry.pace.higher_since = None;
-                continue;
-            };
-            let since = *entry.pace.higher_since.get_or_insert(now);
-            if now.since(since) < STEADY {
-                continue;
+            let is_steady = entry.pace.is_steady(now, found.is_some());
+            if let Some(found) = found.filter(|_| is_steady) {
+                self.raise(now, stream, found, channels, notices);
             }
-            entry.guarantee = level;
-            entry.pace.rises(now);
-            self.settle(placements);
-            self.change_level(now, stream, channels, notices);
         }
     }
 
-    /// The highest level of a stream above its own that can be mapped beside all promises.
-    fn higher(
+    /// Promises a stream more, for which placements were found.
+    pub(super) fn raise(
         &mut self,
+        now: Instant,
         stream: StreamId,
+        (guarantee, placements): Found,
         channels: Channels<'_>,
-    ) -> Option<(Guarantee, Vec<(StreamId, mapping::Placement)>)> {
+        notices: &mut Vec<Notice>,
+    ) {
+        if let Some(entry) = self.streams.get_mut(&stream) {
+            entry.exchange_guarantee(guarantee);
+            entry.pace.rises(now);
+        }
+        self.settle(placements);
+        self.change_level(now, stream, channels, notices);
+    }
+
+    /// The highest level of a stream above its own that can be mapped beside all promises.
+    fn higher(&mut self, stream: StreamId, channels: Channels<'_>) -> Option<Found> {
         let entry = self.streams.get(&stream)?;
         let current = entry.guarantee;
         let request = entry.request(stream, channels, OVERHEAD);

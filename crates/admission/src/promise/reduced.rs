@@ -15,12 +15,9 @@ use anabranch_spec::{Guarantee, OnWarning};
 
 use super::{
     Channels, Notice, OVERHEAD, Promises, Refusal, as_displayed,
-    levels::{FALLING, STEADY},
+    levels::{FALLING, Found},
     stream::Promised,
 };
-
-/// A guarantee, and the placements of all promises with it.
-type Found = (Guarantee, Vec<(StreamId, Placement)>);
 
 /// Time after a warning without a usable offer before another one is sought: each costs dozens of mappings.
 const SEEK_EVERY: Duration = Duration::from_secs(5);
@@ -117,30 +114,15 @@ impl Promises {
             let Some(entry) = self.streams.get_mut(&stream) else {
                 continue;
             };
-            if !is_more {
-                entry.pace.higher_since = None;
+            if !entry.pace.is_steady(now, is_more) {
                 continue;
             }
-            let since = *entry.pace.higher_since.get_or_insert(now);
-            if now.since(since) < STEADY {
-                continue;
-            }
-            let is_original = found.is_some();
-            let Some((guarantee, placements)) =
-                found.or_else(|| self.part(stream, &demand, channels))
-            else {
-                continue;
-            };
-            let Some(entry) = self.streams.get_mut(&stream) else {
-                continue;
-            };
-            entry.exchange_guarantee(guarantee);
-            if is_original {
+            if found.is_some() {
                 entry.reduced_from = None;
             }
-            entry.pace.rises(now);
-            self.settle(placements);
-            self.change_level(now, stream, channels, notices);
+            if let Some(more) = found.or_else(|| self.part(stream, &demand, channels)) {
+                self.raise(now, stream, more, channels, notices);
+            }
         }
     }
 
