@@ -17,6 +17,7 @@ mod parts;
 mod preferences;
 mod promises;
 mod rates;
+mod relay_deaths;
 mod restart;
 mod storm;
 mod storm_faults;
