@@ -99,6 +99,7 @@ impl Engine {
     /// path preferences. Without a name they are called by their ids, such as `channel-3`.
     pub fn describe_socket(&mut self, socket: SocketId, description: LocalDescription) {
         self.descriptions.insert(socket, Arc::new(description));
+        self.uplinks.forget_sockets();
     }
 
     /// [`Self::describe_socket`] with a name only.

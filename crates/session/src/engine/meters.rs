@@ -36,6 +36,7 @@ impl Engine {
         let is_taken_away = meter.is_none();
         let paid_for = self.quotas.sockets(socket);
         let stage = self.quotas.set(socket, meter);
+        self.uplinks.forget_sockets();
         self.enter(now, socket, stage, was_spent);
         if is_taken_away {
             for &further in paid_for.iter().skip(1).filter(|_| was_spent) {
@@ -67,6 +68,7 @@ impl Engine {
         if !self.quotas.share(socket, with) {
             return;
         }
+        self.uplinks.forget_sockets();
         match (was_spent, self.quotas.is_spent(socket)) {
             (false, true) => self.spent.push(socket),
             (true, false) => self.socket_up(now, socket),

@@ -5,13 +5,19 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anabranch_admission::Kind;
 use anabranch_base::{ChannelId, Instant, SessionId, SocketId};
+use anabranch_channel::Channel;
 
 use super::Engine;
 use crate::{local::LocalDescription, session::Others};
 
-/// Bytes acknowledged on each uplink since the engine began. Key: node.
+/// Uplinks, each by its first socket. Key: node.
 #[derive(Debug, Default)]
-pub(super) struct Uplinks(BTreeMap<SocketId, Traffic>);
+pub(super) struct Uplinks {
+    /// Bytes acknowledged since the engine began.
+    traffic: BTreeMap<SocketId, Traffic>,
+    /// Those of sockets that carried something.
+    of_sockets: BTreeMap<SocketId, SocketId>,
+}
 
 #[derive(Debug, Default)]
 struct Traffic {
@@ -32,7 +38,7 @@ const BUSY_FOR: Duration = Duration::from_secs(1);
 
 impl Uplinks {
     fn add(&mut self, now: Instant, uplink: SocketId, session: SessionId, bytes: u64) {
-        let traffic = self.0.entry(uplink).or_default();
+        let traffic = self.traffic.entry(uplink).or_default();
         traffic.total_bytes += bytes;
         let none = Carried { bytes: 0, at: now };
         let carried = traffic.by_session.entry(session).or_insert(none);
@@ -42,7 +48,7 @@ impl Uplinks {
 
     /// Traffic of all sessions but this one: bytes so far, and the number of those that are busy. O(sessions of the uplink).
     fn beside(&self, now: Instant, uplink: SocketId, session: SessionId) -> (u64, usize) {
-        self.0.get(&uplink).map_or((0, 0), |traffic| {
+        self.traffic.get(&uplink).map_or((0, 0), |traffic| {
             let own = traffic.by_session.get(&session).map_or(0, |own| own.bytes);
             let others = traffic
                 .by_session
@@ -53,13 +59,19 @@ impl Uplinks {
         })
     }
 
+    /// Forgets which sockets belong together: their descriptions or meters changed.
+    pub(super) fn forget_sockets(&mut self) {
+        self.of_sockets.clear();
+    }
+
     /// Forgets a session. What it carried still counts for the others: their measurements are differences.
     pub(super) fn forget(&mut self, session: SessionId) {
-        for traffic in self.0.values_mut() {
+        for traffic in self.traffic.values_mut() {
             traffic.by_session.remove(&session);
         }
         // Nobody is left who compares.
-        self.0.retain(|_, traffic| !traffic.by_session.is_empty());
+        self.traffic
+            .retain(|_, traffic| !traffic.by_session.is_empty());
     }
 }
 
@@ -84,13 +96,21 @@ impl Engine {
         session: SessionId,
         bytes: u64,
     ) {
-        if bytes > 0
-            && self.sessions.len() > 1
-            && let Some(channel) = self.endpoint.peek(id)
-        {
-            let uplink = self.uplink_of(channel.socket());
-            self.uplinks.add(now, uplink, session, bytes);
+        if bytes == 0 || self.sessions.len() < 2 {
+            return;
         }
+        let Some(socket) = self.endpoint.peek(id).map(Channel::socket) else {
+            return;
+        };
+        let uplink = match self.uplinks.of_sockets.get(&socket) {
+            Some(uplink) => *uplink,
+            None => {
+                let uplink = self.uplink_of(socket);
+                self.uplinks.of_sockets.insert(socket, uplink);
+                uplink
+            }
+        };
+        self.uplinks.add(now, uplink, session, bytes);
     }
 
     /// Shows a session its neighbours before it answers for capacity: at the end of its windows, and before a stream is admitted.
@@ -154,6 +174,6 @@ mod tests {
         uplinks.forget(two);
         assert_eq!(uplinks.beside(at(3), first, one), (30, 0));
         uplinks.forget(one);
-        assert!(uplinks.0.is_empty());
+        assert!(uplinks.traffic.is_empty());
     }
 }
