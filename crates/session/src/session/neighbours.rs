@@ -56,7 +56,7 @@ enum Whose {
 impl Beside {
     /// The part of one flow's share that the channel takes, at a rate of its own of `bps` bits per second.
     ///
-    /// What the uplink carries goes to the promises in order of precedence, and the rest is divided evenly; the parts of all sessions
+    /// The capacity of the uplink goes to the promises in order of precedence, and the rest is divided evenly; the parts of all sessions
     /// are in proportion to that. What others do not use of their promises is lent; a session that begins to use it has it back after
     /// a few windows of measurement.
     fn part(&self, bps: f64) -> f64 {
@@ -94,14 +94,14 @@ impl Beside {
 /// Neighbours of a session. Key: session.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
-    /// Bytes of others acknowledged so far on the uplink of each path; empty while there are no others.
-    acked_bytes: Vec<u64>,
+    /// The uplink of each path, and the bytes of others acknowledged on it so far; empty while there are no others.
+    acked_bytes: Vec<(SocketId, u64)>,
     /// The first path on the same uplink as each path.
     uplinks: Vec<usize>,
     /// Others that are busy there.
     busy: Vec<usize>,
-    /// Bytes at the end of the last window, and its time.
-    before: Vec<u64>,
+    /// The same bytes at the end of the last window, and its time.
+    before: BTreeMap<SocketId, u64>,
     before_at: Option<Instant>,
     /// Rates of others in that window, in bits per second.
     rates_bps: Vec<f64>,
@@ -157,14 +157,13 @@ impl Neighbours {
     /// Rates of others on the uplink of each path since the last call, in bits per second, and the first path on the same uplink.
     pub(super) fn take_rates(&mut self, now: Instant) -> (&[usize], &[f64]) {
         let passed_s = self.before_at.map_or(0.0, |at| now.since(at).as_secs_f64());
-        self.before.resize(self.acked_bytes.len(), 0);
-        let both = self.acked_bytes.iter().zip(&self.before);
-        let rate = |(bytes, before): (&u64, &u64)| match passed_s > 0.0 {
-            true => bytes.saturating_sub(*before) as f64 * 8.0 / passed_s,
-            false => 0.0,
+        // An uplink that no path of the session began at before has no rate yet.
+        let rate = |(uplink, bytes): &(SocketId, u64)| match self.before.get(uplink) {
+            Some(before) if passed_s > 0.0 => bytes.saturating_sub(*before) as f64 * 8.0 / passed_s,
+            _ => 0.0,
         };
-        self.rates_bps = both.map(rate).collect();
-        self.before.clone_from(&self.acked_bytes);
+        self.rates_bps = self.acked_bytes.iter().map(rate).collect();
+        self.before = self.acked_bytes.iter().copied().collect();
         self.before_at = Some(now);
         (&self.uplinks, &self.rates_bps)
     }
@@ -245,7 +244,10 @@ impl Session {
         uplinks: &[SocketId],
         others: &BTreeMap<SocketId, Others>,
     ) {
-        let acked = |uplink: &SocketId| others.get(uplink).map_or(0, |others| others.acked_bytes);
+        let acked = |uplink: &SocketId| {
+            let others = others.get(uplink);
+            (*uplink, others.map_or(0, |others| others.acked_bytes))
+        };
         self.neighbours.acked_bytes.clear();
         self.neighbours
             .acked_bytes
@@ -356,6 +358,22 @@ mod tests {
         // (4 + 2) to (8 + 2), of the session that was promised most.
         let three = [(OTHER, 5.0), (Whose::Own, 4.0), (OTHER, 3.0), (THIRD, 1.0)];
         assert_eq!(part(12.5, &three), (4.0 + 1.75) / (8.0 + 1.75));
+    }
+
+    #[test]
+    fn a_path_on_a_new_uplink_begins_without_a_rate() {
+        let at = Instant::from_secs;
+        let [first, second] = [1, 2].map(SocketId);
+        let mut neighbours = Neighbours {
+            acked_bytes: vec![(first, 5_000_000)],
+            ..Neighbours::default()
+        };
+        assert_eq!(neighbours.take_rates(at(1)).1, [0.0]);
+        // Others have used the second uplink for long; and then it is in the place of the first.
+        neighbours.acked_bytes = vec![(first, 5_001_000), (second, 9_000_000)];
+        assert_eq!(neighbours.take_rates(at(2)).1, [8_000.0, 0.0]);
+        neighbours.acked_bytes = vec![(second, 9_002_000)];
+        assert_eq!(neighbours.take_rates(at(3)).1, [16_000.0]);
     }
 
     #[test]
