@@ -14,7 +14,7 @@
 //! sessions share an uplink until the measurements contradict it: where a path carries about the same whether the others are busy
 //! or not, their capacity is elsewhere, and their promises do not count.
 //!
-//! Where it is evident that they share it, the whole uplink is forecast instead, c + v: elastic data of others yields to a promise, so
+//! The whole uplink, c + v, is forecast instead where it is evident that they share it: elastic data of others yields to a promise, so
 //! that f(c + v) − r can be promised, with r of those that go before. It is evident where busy others harm the path, or where
 //! both change together from window to window.
 
@@ -75,7 +75,7 @@ pub struct Uplink {
     pub reserved: Vec<Reservation>,
 }
 
-/// What a request is mapped beside: the promises of others on the uplinks of a session.
+/// Promises of others on the uplinks of a session, beside which a request is mapped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Beside<'a> {
     pub(super) uplinks: &'a [Uplink],

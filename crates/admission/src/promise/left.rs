@@ -22,7 +22,7 @@ pub(super) struct Left {
 }
 
 impl Left {
-    /// What is left of `set` in these windows; `is_shared` returns whether a path shares capacity with others.
+    /// Capacity left of `set` in these windows; `is_shared` returns whether a path shares capacity with others.
     pub(super) fn of(
         windows: &[Window<'_>],
         is_shared: impl Fn(usize) -> bool,

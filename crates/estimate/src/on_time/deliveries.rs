@@ -5,7 +5,7 @@ use anabranch_stats::joint::Cell;
 /// Windows kept: two minutes of 200 ms.
 const ROWS_MAX: usize = 600;
 
-/// What a path carried in one window, in bytes per second.
+/// Delivery of a path in one window, in bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Carried {
     /// The rate; a lower bound unless `is_exact`.

@@ -135,7 +135,7 @@ fn similarity(then: f64, now: f64) -> f64 {
     (-0.5 * distance * distance).exp().max(WEIGHT_LEAST)
 }
 
-/// Whether the data would have been in time, had the present been at the window `start`; `None` if that window does not tell.
+/// True if the data would have been in time, had the present been at the window `start`; `None` if that window does not tell.
 fn is_reached(deliveries: &Deliveries, question: &Question<'_>, start: usize) -> Option<bool> {
     let (delivered, is_exact) = delivered(deliveries, question, question.within, start);
     let mut taken = 0.0;
