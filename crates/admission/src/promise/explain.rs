@@ -42,6 +42,7 @@ impl Explanation {
     pub(super) fn new(
         stream: StreamId,
         entry: &Promised,
+        rank: u32,
         channels: Channels<'_>,
         windows_known: usize,
     ) -> Self {
@@ -59,7 +60,7 @@ impl Explanation {
             term: entry.is_in_force().then(|| entry.term()),
             until: entry.lapses_at(),
             is_warned: entry.is_warned(),
-            rank: entry.rank,
+            rank,
             shares: entry.placement.shares.iter().filter_map(share).collect(),
             account: entry.account,
             windows_known,

@@ -588,11 +588,15 @@ impl Promises {
     /// Explanation of a stream's promise or refusal.
     pub fn explain(&self, stream: StreamId, channels: Channels<'_>) -> Option<Explanation> {
         let entry = self.streams.get(&stream)?;
+        // The claim's rank is that of the last plan, which may not know the stream yet.
+        let rank = self.order().iter().position(|&other| other == stream)?;
+        let windows_known = self.history.rows();
         Some(Explanation::new(
             stream,
             entry,
+            rank as u32,
             channels,
-            self.history.rows(),
+            windows_known,
         ))
     }
 }

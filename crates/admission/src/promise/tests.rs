@@ -395,3 +395,25 @@ fn data_is_late_by_the_slowest_path_of_its_promise() {
     let explained = promises.explain(STREAM, &channels).unwrap();
     assert_eq!((explained.account.kept, explained.account.broken), (0, 1));
 }
+
+/// The plan is made when the session is next polled, the explanation whenever somebody asks.
+#[test]
+fn the_rank_of_a_stream_is_explained_before_the_next_plan() {
+    let channels = [Some(ChannelId(0))];
+    let mut promises = Promises::new(SessionId(0), WINDOW);
+    let rank = |promises: &Promises, id| promises.explain(StreamId(id), &channels).unwrap().rank;
+    for id in [5, 2, 9] {
+        let waits = spec(guarantee(1_000, 0.9).waiting());
+        let asked = promises.open(
+            Instant::EPOCH,
+            StreamId(id),
+            (&waits, ChannelMask::ALL),
+            &channels,
+        );
+        assert!(matches!(asked, Ok(None)), "{asked:?}");
+    }
+    let before = [5, 2, 9].map(|id| rank(&promises, id));
+    promises.take_plan(&channels).expect("streams came");
+    assert_eq!(before, [5, 2, 9].map(|id| rank(&promises, id)));
+    assert_eq!(before, [1, 0, 2]);
+}
