@@ -1,7 +1,8 @@
 """Case `rtp`: live media of 6 Mbit/s over three recorded cellular links, whose mean rates sum up to 7.5 Mbit/s.
 
-The media leave by the three uplinks. A datagram is in time if it is 300 ms old at most when the receiver has it. Rivals are the
-broadcast and backup groups of libsrt, if its program srt-test-live, built with bonding, is named.
+The media leave by the three uplinks. A datagram is in time if it is 300 ms old at most when the receiver has it. The media are
+RTP through a forward; if libsrt's program srt-test-live, built with bonding, is named, also SRT through a forward, beside SRT's own
+broadcast and backup groups.
 """
 
 import csv
@@ -40,6 +41,27 @@ def links(data, run):
     return texts
 
 
+QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+
+class SrtForward:
+    """One SRT connection, through a forward."""
+
+    name = "anabranch-srt"
+
+    def __init__(self, gateway, program):
+        self.gateway = gateway
+        self.program = program
+
+    def start_live(self, network, work):
+        address, port = self.gateway.start_srt(network, work)
+        network.far.start(self.program, f"srt://:7000?latency={SRT_LATENCY_MS}", f"udp://127.0.0.1:{SINK}", **QUIET)
+        caller = f"srt://{address}:{port}?latency={SRT_LATENCY_MS}"
+        network.near.start(self.program, f"udp://:{SOURCE}", caller, **QUIET)
+        time.sleep(3)
+        return "127.0.0.1", SOURCE
+
+
 class Srt:
     """Group of SRT connections, one from each interface."""
 
@@ -49,14 +71,13 @@ class Srt:
         self.program = program
 
     def start_live(self, network, _work):
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         listen = f"srt://:7000?groupconnect=1&latency={SRT_LATENCY_MS}"
-        network.far.start(self.program, listen, f"udp://127.0.0.1:{SINK}", **quiet)
+        network.far.start(self.program, listen, f"udp://127.0.0.1:{SINK}", **QUIET)
         # Each of the server's addresses is reached over a link of its own.
         addresses = enumerate(network.far_addresses)
         nodes = ",".join(f"{address}:7000?weight={len(TRACES) - index}" for index, address in addresses)
         group = f"srt:////group?type={self.kind}&nodes={nodes}&latency={SRT_LATENCY_MS}"
-        network.near.start(self.program, f"udp://:{SOURCE}", group, **quiet)
+        network.near.start(self.program, f"udp://:{SOURCE}", group, **QUIET)
         time.sleep(3)
         return "127.0.0.1", SOURCE
 

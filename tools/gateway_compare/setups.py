@@ -72,6 +72,7 @@ service = {{ {service} }}
                 (8081, PORT, "tcp", 'profile = "interactive"'),
                 (8082, PORT, "udp", 'profile = "live"'),
                 (8083, 8100, "udp", 'profile = "live", lifetime = "300 ms"'),
+                (8084, 7000, "udp", 'profile = "live", lifetime = "300 ms"'),
             )
         )
         near = f'''
@@ -93,6 +94,10 @@ addresses = {json.dumps(listen)}
     def start_live(self, network, work):
         address, _ = self.start(network, work)
         return address, 8083
+
+    def start_srt(self, network, work):
+        address, _ = self.start(network, work)
+        return address, 8084
 
     def wait(self, network, work):
         """Waits until every path is open."""
