@@ -1,6 +1,7 @@
 //! Handle to a node's sockets and sessions.
 
 use std::{
+    collections::BTreeMap,
     future::poll_fn,
     net::{IpAddr, SocketAddr},
     sync::Arc,
@@ -11,7 +12,8 @@ use std::{
 use anabranch_base::{NodeId, SessionId, SocketId};
 use anabranch_session::{
     AllowList, ChannelReport, Config, Engine, Explanation, Grant, Link, LocalDescription,
-    ObjectiveError, ObjectiveId, SecretKey, SessionStats, StreamError, StreamSpec, StreamStats,
+    ObjectiveError, ObjectiveId, Prior, SecretKey, SessionStats, Shares, StreamError, StreamSpec,
+    StreamStats,
     hose::Provided,
     metering::Period,
     objective::{self, Injected, Tally},
@@ -361,6 +363,16 @@ impl Host {
             })
         };
         ids.into_iter().filter_map(&mut report).collect()
+    }
+
+    /// What open sessions learnt of local interfaces ([`Engine::evidence`](anabranch_session::Engine::evidence)).
+    pub fn evidence(&self) -> BTreeMap<Arc<str>, (Shares, usize)> {
+        self.inner.shared.lock().engine.evidence()
+    }
+
+    /// Sets what new sessions know of local interfaces from earlier ones.
+    pub fn set_priors(&self, priors: Arc<BTreeMap<Arc<str>, Prior>>) {
+        self.inner.shared.lock().engine.set_priors(priors);
     }
 
     /// The promises of all sessions, and the demands that wait.

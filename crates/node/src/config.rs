@@ -71,6 +71,8 @@ pub struct Layer {
     pub ledger: Option<PathBuf>,
     /// File of the record of promises; empty: none.
     pub promise_record: Option<PathBuf>,
+    /// File of the evidence of interfaces; empty: none.
+    pub evidence: Option<PathBuf>,
     /// Other nodes, and their rights here.
     pub peer: Option<Vec<PeerLayer>>,
     /// The overlay that the node takes part in.
@@ -111,6 +113,12 @@ pub struct SessionLayer {
     pub copies_max: Option<String>,
     /// Detection of shared bottlenecks: selects the paths that are coupled.
     pub coupling: Option<String>,
+    /// Bytes that probes may always cost.
+    pub probe_idle: Option<String>,
+    /// Share of what is sent that probes may cost.
+    pub probe_share: Option<String>,
+    /// True if metered paths are probed.
+    pub probe_metered: Option<bool>,
     /// Path preferences of all streams, after their own.
     pub paths: Option<Vec<String>>,
 }
@@ -158,6 +166,8 @@ pub struct NodeConfig {
     pub costs: Costs,
     /// File of the record of promises; `None`: there is none.
     pub promise_record: Option<PathBuf>,
+    /// File of the evidence of interfaces; `None`: there is none.
+    pub evidence: Option<PathBuf>,
     /// Descriptions of interfaces.
     pub descriptions: Vec<(Place, LocalDescription)>,
     /// Nodes to keep a session with.
@@ -281,6 +291,7 @@ impl Layer {
             currency: get("CURRENCY"),
             ledger: get("LEDGER").map(Into::into),
             promise_record: None,
+            evidence: None,
             peer: None,
             forward: None,
             stream: None,
@@ -323,6 +334,7 @@ impl Layer {
             currency: self.currency.or(below.currency),
             ledger: self.ledger.or(below.ledger),
             promise_record: self.promise_record.or(below.promise_record),
+            evidence: self.evidence.or(below.evidence),
             peer: self.peer.or(below.peer),
             overlay: self.overlay.over(below.overlay),
             forward: self.forward.or(below.forward),
@@ -342,6 +354,9 @@ impl Layer {
                 send_buffer: self.session.send_buffer.or(below.session.send_buffer),
                 copies_max: self.session.copies_max.or(below.session.copies_max),
                 coupling: self.session.coupling.or(below.session.coupling),
+                probe_idle: self.session.probe_idle.or(below.session.probe_idle),
+                probe_share: self.session.probe_share.or(below.session.probe_share),
+                probe_metered: self.session.probe_metered.or(below.session.probe_metered),
                 paths: self.session.paths.or(below.session.paths),
             },
             channel: ChannelLayer {
@@ -407,7 +422,12 @@ impl Layer {
         let promise_record = match self.promise_record {
             Some(none) if none == PathBuf::new() => None,
             Some(path) => Some(path),
-            None => default_record(&variable),
+            None => default_state(&variable, "promises"),
+        };
+        let evidence = match self.evidence {
+            Some(none) if none == PathBuf::new() => None,
+            Some(path) => Some(path),
+            None => default_state(&variable, "evidence"),
         };
         Ok(NodeConfig {
             local,
@@ -421,6 +441,7 @@ impl Layer {
             objectives: self.session.objectives,
             costs,
             promise_record,
+            evidence,
             descriptions,
             peers: peers.dialled,
             forwards,
@@ -484,6 +505,21 @@ impl Layer {
             &session.coupling,
             parsed,
         )?;
+        set(
+            &mut engine.probing.idle_bytes,
+            "session.probe_idle",
+            &session.probe_idle,
+            size,
+        )?;
+        set(
+            &mut engine.probing.share,
+            "session.probe_share",
+            &session.probe_share,
+            percent,
+        )?;
+        if let Some(metered) = session.probe_metered {
+            engine.probing.metered = metered;
+        }
         if let Some(rules) = &session.paths {
             engine.paths = preferences("session.paths", rules)?;
         }
@@ -645,11 +681,9 @@ pub(crate) fn node(key: &str, text: &str) -> Result<NodeId, ConfigError> {
 }
 
 /// Default location of the record of promises: beside the ledger; `None` for a user without a home.
-fn default_record(variable: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+fn default_state(variable: impl Fn(&str) -> Option<String>, name: &str) -> Option<PathBuf> {
     let ledger = default_ledger(variable);
-    ledger
-        .is_absolute()
-        .then(|| ledger.with_file_name("promises"))
+    ledger.is_absolute().then(|| ledger.with_file_name(name))
 }
 
 #[cfg(test)]

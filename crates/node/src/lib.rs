@@ -85,6 +85,7 @@ pub mod api;
 pub mod config;
 pub mod control;
 pub mod daemon;
+pub mod evidence;
 pub mod keys;
 pub mod ledger;
 pub mod local;

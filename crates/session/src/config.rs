@@ -1,7 +1,8 @@
 //! Configuration of a node's sessions.
 
-use std::{fmt, str::FromStr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc, time::Duration};
 
+use anabranch_admission::Prior;
 use anabranch_channel as channel;
 use anabranch_estimate::model::Choice;
 use anabranch_sched::Policy;
@@ -75,6 +76,42 @@ impl fmt::Display for Coupling {
     }
 }
 
+/// Bounds of the probes that measure paths for promises while no data does; they hold for all sessions of a node together, in any ten
+/// seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Probing {
+    /// Bytes that may always be spent; 0 and a `share` of 0: no probes.
+    pub idle_bytes: u64,
+    /// Bytes that may be spent as a part of all that the node sends, 0 to 1, if that is more.
+    pub share: f64,
+    /// True if metered paths are probed, too.
+    pub metered: bool,
+}
+
+impl Probing {
+    /// No probes.
+    pub const OFF: Self = Self {
+        idle_bytes: 0,
+        share: 0.0,
+        metered: false,
+    };
+
+    /// True if any probe may be sent.
+    pub fn is_on(&self) -> bool {
+        self.idle_bytes > 0 || self.share > 0.0
+    }
+}
+
+impl Default for Probing {
+    fn default() -> Self {
+        Self {
+            idle_bytes: 64_000,
+            share: 0.05,
+            metered: false,
+        }
+    }
+}
+
 /// Settings of an engine; the defaults suit up to 10 Gbit/s over 50 ms or 1 Gbit/s over 300 ms.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -107,6 +144,10 @@ pub struct Config {
     pub measure_window: Duration,
     /// Path preferences of all streams, after those of the stream's own spec.
     pub paths: Preferences,
+    /// Bounds of probes.
+    pub probing: Probing,
+    /// Knowledge of local interfaces from earlier sessions, by name; it applies to paths that are measured from now on.
+    pub priors: Arc<BTreeMap<Arc<str>, Prior>>,
     /// Coupling of the channels of a session.
     pub coupling: Coupling,
     /// Model by which channels are predicted in sessions whose policy plans. See `docs/objectives.md`.
@@ -128,6 +169,8 @@ impl Default for Config {
             copies_max: 0.05,
             measure_window: Duration::from_millis(200),
             paths: Preferences::default(),
+            probing: Probing::default(),
+            priors: Arc::default(),
             coupling: Coupling::default(),
             model: Choice::default(),
         }

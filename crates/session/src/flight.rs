@@ -34,6 +34,8 @@ pub(crate) struct Packet {
     pub moved: bool,
     /// True if a copy of it has been sent on another channel.
     pub copied: bool,
+    /// True if it measures a path and carries nothing.
+    pub is_probe: bool,
 }
 
 impl Packet {
@@ -46,6 +48,7 @@ impl Packet {
             rest: Vec::new(),
             moved: false,
             copied: false,
+            is_probe: false,
         }
     }
 

@@ -49,7 +49,8 @@ mod token;
 pub mod wire;
 
 pub use anabranch_admission::{
-    Explanation, Grant, Offer, Reason, Reduction, Refusal, Term, promise,
+    Explanation, Grant, Offer, PROBABILITIES, Prior, Reason, Reduction, Refusal, Shares, Term,
+    promise,
 };
 pub use anabranch_channel::{
     AllowList, CloseReason, Config as ChannelConfig, ConnectError, Controller, Ctcp, Liveness,
@@ -63,7 +64,7 @@ pub use anabranch_spec::{
     ADU_BYTES_MAX, Demand, DropOrder, Grade, Guarantee, GuaranteeError, LABEL_BYTES_MAX, OnWarning,
     Order, PathRule, Preferences, Priority, Profile, Selector, SpecError, StreamSpec, Treatment,
 };
-pub use config::{Config, Coupling};
+pub use config::{Config, Coupling, Probing};
 pub use engine::{Engine, SessionMut, StreamMut};
 pub use event::{
     Adu, Event, Missing, PromiseEvent, SendError, SessionCloseReason, SessionEvent, StreamError,

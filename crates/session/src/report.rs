@@ -49,7 +49,6 @@ impl Collector {
     pub(crate) fn on_container(&mut self, now: Instant, bytes: usize, timestamp: Option<u32>) {
         self.packets += 1;
         self.bytes += bytes as u64;
-        self.due.get_or_insert(now + REPORT_PERIOD);
         let Some(timestamp) = timestamp else {
             return;
         };
@@ -63,6 +62,11 @@ impl Collector {
         self.delay_sum_us += delay;
         self.delay_min_us = self.delay_min_us.min(delay);
         self.delay_max_us = self.delay_max_us.max(delay);
+    }
+
+    /// Has a report sent soon.
+    pub(crate) fn schedule(&mut self, now: Instant) {
+        self.due.get_or_insert(now + REPORT_PERIOD);
     }
 
     /// Time at which the next report is due.
@@ -83,7 +87,8 @@ impl Collector {
             [
                 above(self.delay_min_us),
                 above(self.delay_sum_us / i64::from(self.delays)),
-                above(self.delay_max_us),
+                // Not zero: that says that none was stamped.
+                above(self.delay_max_us).max(Duration::from_micros(1)),
             ]
         };
         let report = Control::Report {
@@ -115,7 +120,9 @@ mod tests {
         for (index, delay_ms) in [20u64, 35, 26].into_iter().enumerate() {
             let sent = start + Duration::from_millis(index as u64 * 10);
             let tick = timestamp(sent - Duration::from_secs(3));
-            collector.on_container(sent + Duration::from_millis(delay_ms), 1000, Some(tick));
+            let arrived = sent + Duration::from_millis(delay_ms);
+            collector.on_container(arrived, 1000, Some(tick));
+            collector.schedule(arrived);
         }
         assert_eq!(collector.take(start), None, "not due yet");
         let Some(Control::Report {
@@ -132,5 +139,18 @@ mod tests {
         let near = |d: Duration, ms: f64| (d.as_secs_f64() * 1e3 - ms).abs() < 0.05;
         assert!(near(delay_min, 0.0) && near(delay_mean, 7.0) && near(delay_max, 15.0));
         assert_eq!(collector.take(start + Duration::from_secs(9)), None);
+        // None was stamped; then one, which met no queue.
+        let mut longest = |tick| {
+            let now = start + Duration::from_secs(10);
+            collector.on_container(now, 1000, tick);
+            collector.schedule(now);
+            match collector.take(now + REPORT_PERIOD) {
+                Some(Control::Report { delay_max, .. }) => delay_max.as_micros(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(longest(None), 0);
+        let sent = start + Duration::from_millis(6_980);
+        assert_eq!(longest(Some(timestamp(sent))), 1);
     }
 }

@@ -7,6 +7,8 @@ use anabranch_spec::Demand;
 
 /// Steps of a bisection: to one part in four thousand.
 const STEPS: usize = 12;
+/// Halvings before anything is accepted.
+const HALVINGS_MAX: usize = 16;
 /// Streams looked at for a reduction that would free enough capacity, the last in precedence first.
 const CANDIDATES: usize = 8;
 
@@ -52,15 +54,23 @@ fn with(wanted: Request, others: &[Request]) -> Vec<Request> {
     others.iter().cloned().chain([wanted]).collect()
 }
 
-/// The largest value from 0 to `top` that is accepted, to one part in 2^[`STEPS`]; `None`: none is.
+/// The largest value from 0 to `top` that is accepted, to one part in 2^[`STEPS`] of it; `None`: none is that exceeds one part in
+/// 2^[`HALVINGS_MAX`] of `top`.
 fn largest(top: f64, mut accept: impl FnMut(f64) -> bool) -> Option<f64> {
     let (mut low, mut high) = (0.0, top);
-    for _ in 0..STEPS {
+    let (mut steps, mut halvings) = (0, 0);
+    while steps < STEPS && halvings < HALVINGS_MAX {
         let middle = f64::midpoint(low, high);
         if accept(middle) {
             low = middle;
         } else {
             high = middle;
+        }
+        // Halving what is far too much costs none of the precision.
+        if low > 0.0 {
+            steps += 1;
+        } else {
+            halvings += 1;
         }
     }
     (low > 0.0).then_some(low)

@@ -162,8 +162,8 @@ impl fmt::Display for Reason {
             } => write!(
                 f,
                 "too little is known of the paths: a {} promise of this kind needs {needed} seconds with traffic, \
-                 and there were {windows}; ask again after {} s more of traffic, or let the stream wait for its \
-                 promise",
+                 and there were {windows}; ask again after {} s more of traffic, or in 5 s if the paths can be probed, or let \
+                 the stream wait for its promise",
                 grade(*term),
                 needed.saturating_sub(*windows)
             ),
@@ -301,7 +301,8 @@ mod tests {
         assert_eq!(
             known.to_string(),
             "too little is known of the paths: a durable promise of this kind needs 300 seconds with traffic, and \
-             there were 12; ask again after 288 s more of traffic, or let the stream wait for its promise"
+             there were 12; ask again after 288 s more of traffic, or in 5 s if the paths can be probed, or let the stream \
+             wait for its promise"
         );
         let mut grant = Grant {
             guarantee: Guarantee::rate(Rate::from_mbps(4), 0.95),

@@ -23,8 +23,10 @@ use anabranch_stats::{
 use super::{
     Channels,
     beside::Beside,
+    early::EarlyEvidence,
     left::Left,
     others::{Neighbour, Others},
+    prior::{self, Shares},
 };
 
 /// Windows kept.
@@ -109,6 +111,8 @@ pub(crate) struct SampleHistory {
     /// For each of the sums, true if it is a lower bound of the set's capacity.
     are_bounds: Vec<bool>,
     others: Others,
+    /// Evidence of the last seconds.
+    early: EarlyEvidence,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -264,7 +268,21 @@ impl SampleHistory {
             sums: Vec::new(),
             are_bounds: Vec::new(),
             others: Others::default(),
+            early: EarlyEvidence::default(),
         }
+    }
+
+    /// The evidence of the last seconds.
+    pub(super) fn early(&mut self) -> &mut EarlyEvidence {
+        &mut self.early
+    }
+
+    /// Shares of its level that a path kept in the windows known, and the number of windows; `None` if they are too few.
+    pub(super) fn shares_kept(&mut self, path: usize) -> Option<(Shares, usize)> {
+        self.collect(ChannelMask::only(path))?;
+        let mut are_bounds = self.are_bounds.iter();
+        self.sums.retain(|_| are_bounds.next() == Some(&false));
+        Some((prior::shares_of(&self.sums)?, self.sums.len()))
     }
 
     /// Windows known.
@@ -335,6 +353,7 @@ impl SampleHistory {
         let full: Vec<bool> = (self.partial.iter())
             .map(|partial| partial.is_full(self.parts))
             .collect();
+        self.early.end_window(&full);
         for partial in &mut self.partial {
             self.row.push(partial.take(self.parts));
         }
@@ -381,6 +400,7 @@ impl SampleHistory {
         if let Some(rows) = self.rows.as_mut().filter(|rows| path < rows.channels()) {
             rows.forget(path, keep);
         }
+        self.early.forget(path, keep);
         self.others.forget(path, keep);
         self.sets.retain(|known| !known.set.contains(path));
         self.durable.clear();
@@ -430,6 +450,23 @@ impl SampleHistory {
 
     /// Rate that `set` reaches beside the data of others, less what they were promised and do not use.
     fn beside_all(
+        &mut self,
+        set: ChannelMask,
+        probability: f64,
+        beside: Beside<'_>,
+    ) -> Option<f64> {
+        let known = self.by_windows(set, probability, beside);
+        if self.early.is_superseded(set) {
+            return known;
+        }
+        let reserved: f64 = beside.reserved(set).map(|(_, bps)| bps).sum();
+        let early = self.early.holds(set, probability, beside.before.is_none());
+        let early = early.map(|bps| (bps - reserved).max(0.0));
+        known.into_iter().chain(early).reduce(f64::max)
+    }
+
+    /// The same by whole windows only.
+    fn by_windows(
         &mut self,
         set: ChannelMask,
         probability: f64,

@@ -3,6 +3,8 @@
 //! | file | holds |
 //! |---|---|
 //! | `beside`, `others`, `left` | other sessions on the same uplinks: their promises, their traffic, and the capacity that they leave |
+//! | `early` | evidence of the last seconds: what can be promised before whole windows are known |
+//! | `prior` | knowledge of a path's interface from earlier sessions |
 //! | `history` | the capacity of sets of paths in one scheduling window: the evidence |
 //! | `answer` | [`Grant`] and [`Refusal`]: the answers for applications |
 //! | `explain` | [`Explanation`]: the reasons for a stream's promise or refusal |
@@ -25,12 +27,14 @@
 mod answer;
 mod beside;
 mod controller;
+mod early;
 mod explain;
 mod history;
 mod left;
 mod levels;
 mod others;
 mod own;
+mod prior;
 mod reduced;
 mod review;
 mod stream;
@@ -55,7 +59,9 @@ pub use self::{
     answer::{Grant, Reason, Refusal},
     beside::{Kind, Reservation, Standing, Uplink},
     controller::{AdmissionController, Candidate},
+    early::Measured,
     explain::Explanation,
+    prior::{PROBABILITIES, Prior, Shares},
     stream::{Account, Note},
 };
 
@@ -210,6 +216,38 @@ impl Promises {
         })
     }
 
+    /// Adds a rate that was measured on a path in the last moment, by a probe or by data; it counts before whole windows are known.
+    pub fn note_rate(&mut self, now: Instant, path: usize, measured: Measured) {
+        self.history.early().push(now, path, measured);
+    }
+
+    /// Adds the samples of all paths in a sub-window to the evidence that counts before whole windows are known.
+    pub fn note_part(&mut self, now: Instant, row: &[Cell]) {
+        self.history.early().push_part(now, row);
+    }
+
+    /// Sets what is known of a path's interface from earlier sessions.
+    pub fn set_prior(&mut self, path: usize, prior: Option<Prior>) {
+        self.history.early().set_prior(path, prior);
+    }
+
+    /// Shares of its level that a path kept in the windows known, for [`PROBABILITIES`], and the number of windows; `None` if
+    /// they are too few. O(n log n) for n windows.
+    pub fn shares_kept(&mut self, path: usize) -> Option<(Shares, usize)> {
+        self.history.shares_kept(path)
+    }
+
+    /// True if probes of the path would show more: it is neither known from traffic that filled it, nor from probes.
+    pub fn needs_probes(&mut self, now: Instant, path: usize) -> bool {
+        self.history.early().needs_probes(now, path)
+    }
+
+    /// True if a stream waits for a promise.
+    pub fn is_waiting(&self) -> bool {
+        let mut streams = self.streams.values();
+        streams.any(|entry| !entry.is_in_force() || entry.wanted.is_some())
+    }
+
     /// Adds the samples of all paths in one sub-window; returns whether a scheduling window is complete.
     pub fn observe(&mut self, row: &[Cell]) -> bool {
         self.history.push(row)
@@ -239,6 +277,7 @@ impl Promises {
             return Err(Refusal::bare(Reason::NoGuarantee));
         };
         self.has_place(NEW)?;
+        self.history.early().set_now(now);
         self.place(now, NEW, &guarantee, (spec, permitted), channels)
             .map(|(grant, _)| grant)
     }
@@ -255,6 +294,7 @@ impl Promises {
             return Ok(None);
         };
         self.has_place(stream)?;
+        self.history.early().set_now(now);
         let answer = self.place(now, stream, &guarantee, (spec, permitted), channels);
         let mut entry = Promised::new(first(&guarantee), spec, permitted);
         let notice = match answer {
@@ -290,6 +330,7 @@ impl Promises {
             return Ok(None);
         };
         self.has_place(stream)?;
+        self.history.early().set_now(now);
         match self.place(now, stream, &guarantee, (spec, permitted), channels) {
             Ok((grant, placements)) => Ok(Some(self.exchange(
                 now,

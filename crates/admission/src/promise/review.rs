@@ -99,11 +99,22 @@ impl Promises {
         }
     }
 
+    /// Reviews the promises, if streams wait, after rates were measured while no window runs. Within a window nothing may change: it would
+    /// be judged by another promise than it began with.
+    pub fn look_again(&mut self, now: Instant, channels: Channels<'_>) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        if self.is_waiting() {
+            self.review(now, channels, &mut notices);
+        }
+        notices
+    }
+
     /// Maps all promises again on the current history; renews, warns and withdraws.
     fn review(&mut self, now: Instant, channels: Channels<'_>, notices: &mut Vec<Notice>) {
         if self.streams.is_empty() {
             return;
         }
+        self.history.early().set_now(now);
         self.review_promises(now, channels, notices);
         self.review_wishes(now, channels, notices);
         self.review_levels(now, channels, notices);

@@ -61,6 +61,7 @@ fn every_key_of_the_example_shows_its_default() {
         "currency",
         "ledger",
         "promise_record",
+        "evidence",
         "on",
         "price",
         "day",
@@ -77,6 +78,9 @@ fn every_key_of_the_example_shows_its_default() {
         "send_buffer",
         "copies_max",
         "coupling",
+        "probe_idle",
+        "probe_share",
+        "probe_metered",
         "paths",
         "controller",
         "mtu_max",
@@ -160,6 +164,14 @@ fn a_refusal_names_key_value_and_accepted_form() {
         (
             "[session]\npaths = [\"never wifi\"]",
             ["session.paths", "never wifi", "interface=NAME"],
+        ),
+        (
+            "[session]\nprobe_idle = \"64 apples\"",
+            ["session.probe_idle", "64 apples", "kB"],
+        ),
+        (
+            "[session]\nprobe_share = \"150 %\"",
+            ["session.probe_share", "150 %", "%"],
         ),
         (
             "[session]\ncoupling = \"some\"",

@@ -48,6 +48,7 @@ pub use crate::rights::CODE_NO_RIGHT;
 use crate::{
     config::NodeConfig,
     control::{Control, ControlError},
+    evidence::Evidence,
     keys::{self, KeyError},
     ledger::{Ledger, LedgerError},
     local::{LocalError, LocalServer},
@@ -119,6 +120,8 @@ pub(crate) struct Core {
     key: SecretKey,
     /// The record of promises.
     record: PromiseRecord,
+    /// What sessions learnt of the interfaces.
+    evidence: Evidence,
     receivers: Mutex<Receivers>,
     services: Services,
     parts: Mutex<Vec<Arc<dyn Part>>>,
@@ -171,6 +174,8 @@ impl Daemon {
         let allowed = AllowList::of(connecting);
         let mut host = config.host(key.clone(), allowed.clone());
         host.engine.objectives.clone_from(&objectives.all);
+        let evidence = Evidence::open(config.evidence.clone());
+        host.engine.priors = evidence.priors();
         let ledger = config.costs.clone().apply(&mut host)?;
         let host = Host::start(host)?;
         let (overlay, runner) = match config.overlay.clone() {
@@ -192,6 +197,7 @@ impl Daemon {
             parts: Mutex::default(),
             sessions,
             record: PromiseRecord::new(config.promise_record.clone()),
+            evidence,
             calls: watch::Sender::new(Arc::new(reload::calls(&config, objectives))),
             names: Mutex::new(config.names.clone()),
             started: tokio::sync::Mutex::new(Started {
@@ -312,8 +318,10 @@ impl Daemon {
             }
         };
         let recording = core.record.keep(&core.host, |node| core.name(node));
+        let learning = core.evidence.keep(&core.host);
         tokio::join!(
-            accepting, lingering, calling, keeping, relaying, serving, attaching, recording
+            accepting, lingering, calling, keeping, relaying, serving, attaching, recording,
+            learning
         );
     }
 
@@ -324,6 +332,7 @@ impl Daemon {
     pub async fn shutdown(&self) -> Result<(), LedgerError> {
         let core = &self.core;
         core.record.close(&core.host, |node| core.name(node));
+        core.evidence.close(&core.host);
         self.core.host.shutdown().await;
         match &self.ledger {
             Some(ledger) => ledger.close(&self.core.host),

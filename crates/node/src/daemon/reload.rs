@@ -214,6 +214,7 @@ impl Started {
                 text(&before.promise_record),
                 text(&now.promise_record),
             ),
+            ("evidence", text(&before.evidence), text(&now.evidence)),
             (
                 "interface",
                 text(&before.descriptions),

@@ -1,7 +1,8 @@
 //! Commands of the application about the engine as a whole; those about a session or a stream are in `handles`.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
+use anabranch_admission::{Prior, Shares};
 use anabranch_base::{ChannelId, Instant, NodeId, SessionId, SocketId};
 use anabranch_channel::ConnectError;
 
@@ -100,6 +101,29 @@ impl Engine {
     pub fn describe_socket(&mut self, socket: SocketId, description: LocalDescription) {
         self.descriptions.insert(socket, Arc::new(description));
         self.uplinks.forget_sockets();
+    }
+
+    /// What open sessions learnt of local interfaces, by name: shares of its level that an interface keeps for ten seconds, and the
+    /// number of windows from which they are; of several paths that which was measured for longest. For hosts that keep it
+    /// ([`Config::priors`]).
+    pub fn evidence(&mut self) -> BTreeMap<Arc<str>, (Shares, usize)> {
+        let mut all = BTreeMap::<Arc<str>, (Shares, usize)>::new();
+        let known = self
+            .sessions
+            .values_mut()
+            .flat_map(|session| session.evidence());
+        for (name, shares, windows) in known {
+            let best = all.entry(name).or_insert((shares, windows));
+            if best.1 < windows {
+                *best = (shares, windows);
+            }
+        }
+        all
+    }
+
+    /// Sets what is known of local interfaces from earlier sessions; it applies to sessions that begin from now on.
+    pub fn set_priors(&mut self, priors: Arc<BTreeMap<Arc<str>, Prior>>) {
+        self.config.priors = priors;
     }
 
     /// [`Self::describe_socket`] with a name only.

@@ -28,6 +28,7 @@ mod commands;
 mod guests;
 mod handles;
 mod meters;
+mod probes;
 mod responses;
 mod routing;
 mod timers;
@@ -36,6 +37,7 @@ mod uplinks;
 pub use self::handles::{SessionMut, StreamMut};
 use self::{
     guests::{ACCEPT_MAX, Guests},
+    probes::ProbeBudget,
     responses::Responses,
     timers::Timers,
     uplinks::Uplinks,
@@ -84,6 +86,7 @@ pub struct Engine {
     /// Cost of sending, by local socket.
     quotas: Quotas,
     uplinks: Uplinks,
+    probes: ProbeBudget,
     /// Local sockets to be left once what is queued has gone out.
     spent: Vec<SocketId>,
     /// Names of the channels of a socket in objectives.
@@ -157,6 +160,7 @@ impl Engine {
             endpoint: Endpoint::new(epoch, key, allowed, config.channel.clone(), entropy),
             quotas: Quotas::new(meters::packet_max_bytes(config.channel.mtu_max_bytes)),
             uplinks: Uplinks::default(),
+            probes: ProbeBudget::default(),
             spent: Vec::new(),
             descriptions: BTreeMap::new(),
             config,
@@ -271,7 +275,11 @@ impl Engine {
                 if !self.quotas.is_empty() {
                     session.price(&mut self.endpoint, &self.quotas);
                 }
+                if session.has_probes(now) {
+                    session.allow_probes(self.probes.left(now, &self.config.probing));
+                }
                 session.pump(now, &mut self.endpoint, &mut self.touched, &mut self.events);
+                self.probes.spend(now, session.take_probed());
             }
         }
         while let Some(&id) = self.touched.front() {

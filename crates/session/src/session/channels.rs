@@ -49,6 +49,10 @@ pub(crate) struct ChannelState {
     pub(super) control: VecDeque<Control>,
     /// Containers sent.
     pub(super) launched: u64,
+    /// Time of the last one.
+    pub(super) launched_at: Option<Instant>,
+    /// Time at which it was opened, or last carried something besides reports.
+    pub(super) active_at: Instant,
 }
 
 /// Parameters of a channel that the session sets. Key: channel.
@@ -86,6 +90,8 @@ impl ChannelState {
             payload_received_bytes: 0,
             control: VecDeque::new(),
             launched: 0,
+            launched_at: None,
+            active_at: now,
         }
     }
 

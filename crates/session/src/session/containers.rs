@@ -62,7 +62,7 @@ impl Session {
 
     /// Starts a container without control frames and, for a copy, without a timestamp: the fragments of
     /// one container must fit another.
-    fn begin_bare(
+    pub(super) fn begin_bare(
         &mut self,
         run: &mut Run<'_>,
         place: usize,
@@ -197,9 +197,15 @@ impl Session {
         state.launched += 1;
         let (sent_at, bytes) = (packet.sent_at, builder.bytes.len());
         let number = channel.send(builder.bytes);
-        self.channels
-            .estimator
-            .sent(sent_at, state.id, number, bytes);
+        state.launched_at = Some(sent_at);
+        if packet.bytes > 0 || packet.is_probe {
+            state.active_at = sent_at;
+        }
+        if !packet.is_probe {
+            self.channels
+                .estimator
+                .sent(sent_at, state.id, number, bytes);
+        }
         if let Some(journal) = &mut self.journal {
             let view = channel_view(run.now, channel, (state.id, 0, 0));
             journal.note_sent(&view, number, &packet);
@@ -256,7 +262,7 @@ impl Session {
 }
 
 /// True if a container may be handed to the channel with this view index, although it may have no slot.
-fn may_launch(run: &mut Run<'_>, index: usize) -> bool {
+pub(super) fn may_launch(run: &mut Run<'_>, index: usize) -> bool {
     let channel = run.endpoint.channel(run.scratch.channels[index].id);
     channel.is_some_and(|channel| !channel.is_held() && channel.has_capacity())
 }

@@ -1,6 +1,6 @@
 //! Containers from the peer.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_spec::StreamSpec;
@@ -18,6 +18,9 @@ use crate::{
 /// that opens as many streams as it may, all of which are refused, stays below.
 const CONTROLS_MAX: usize = 4 * STREAMS_MAX;
 
+/// Reports alone are reported only within this time after something else: two idle ends would report each other's reports for ever.
+const BUSY_FOR: Duration = Duration::from_secs(1);
+
 impl Session {
     /// Handles a container that arrived on one of the session's channels.
     pub(crate) fn on_container(
@@ -30,17 +33,25 @@ impl Session {
         self.establish(events);
         let bytes = container.len();
         let header = wire::read_header(&mut container)?;
-        if let Some(state) = self.channels.get_mut(channel) {
-            state.collector.on_container(now, bytes, header.timestamp);
-        }
+        let mut is_report = true;
         let mut reader = Reader::new(container);
         while let Some(frame) = reader.next_frame()? {
             if let Some(probation) = &mut self.probation {
                 probation.take(&frame)?;
             }
+            is_report &= matches!(frame, Frame::Control(Control::Report { .. }));
             match frame {
                 Frame::Fragment(fragment) => self.on_fragment(now, channel, &fragment, events)?,
                 Frame::Control(control) => self.on_control(now, channel, control, events)?,
+            }
+        }
+        if let Some(state) = self.channels.get_mut(channel) {
+            state.collector.on_container(now, bytes, header.timestamp);
+            if !is_report {
+                state.active_at = now;
+            }
+            if now.since(state.active_at) < BUSY_FOR {
+                state.collector.schedule(now);
             }
         }
         if self.control.len() > CONTROLS_MAX {
@@ -158,7 +169,13 @@ impl Session {
                 sequence,
                 charged_bytes,
             } => self.on_skip(stream, sequence, charged_bytes, events)?,
-            Control::Report { .. } => {
+            Control::Report {
+                packets,
+                delay_min,
+                delay_max,
+                ..
+            } => {
+                self.note_report(channel, packets, [delay_min, delay_max]);
                 if let Some(state) = self.channels.get_mut(channel) {
                     state.peer_report = Some(control);
                 }

@@ -11,6 +11,7 @@
 //! | `scheduling` | the policy, its scheduler, the objectives in force (`objectives`, `observed`), the input of a policy that plans (`planning`, `supply`), `arrival_period` |
 //! | `shares` | the share of each stream: `Throttle` events, caps, drops beyond them |
 //! | `neighbours` | traffic and promises of the node's other sessions on the same uplinks |
+//! | `probing` | trains of packets that measure paths for promises |
 //! | `copies` | the budget of second copies |
 //! | `latency` | latest latency-sensitive data |
 //! | `probation` | limits of a stranger's session before it is admitted |
@@ -45,6 +46,7 @@ mod outlook;
 mod partners;
 mod planning;
 mod probation;
+mod probing;
 mod promises;
 mod pump;
 mod scheduling;
@@ -77,7 +79,7 @@ use anabranch_admission::Promises;
 pub(crate) use self::neighbours::Others;
 use self::{
     channels::Channels, copies::Copies, establishment::Establishment, flow_control::FlowControl,
-    latency::Latency, neighbours::Neighbours, probation::Probation, pump::Pump,
+    latency::Latency, neighbours::Neighbours, probation::Probation, probing::Probing, pump::Pump,
     scheduling::Scheduling, shares::Shares, streams::Streams,
 };
 
@@ -126,6 +128,7 @@ pub(crate) struct Session {
     shares: Shares,
     promises: Promises,
     neighbours: Neighbours,
+    probing: Probing,
     copies: Copies,
     latency: Latency,
     /// Control frames for the peer, on any channel.
@@ -175,6 +178,7 @@ impl Session {
             shares: Shares::new(now),
             promises: Promises::new(parts.id, config.measure_window),
             neighbours: Neighbours::default(),
+            probing: Probing::default(),
             copies: Copies::new(now),
             latency: Latency::default(),
             control: VecDeque::from([hello]),
@@ -212,6 +216,11 @@ impl Session {
     pub(crate) fn measure(&mut self, id: ChannelId, socket: SocketId, remote: SocketAddr) {
         self.channels.measure(id, socket, remote);
         self.on_paths_changed();
+        let name = (self.channels.get(id)).and_then(|state| state.description.name.clone());
+        let prior = name.and_then(|name| self.config.priors.get(&name).copied());
+        if let Some(place) = self.channels.estimator.place(id) {
+            self.promises.set_prior(place, prior);
+        }
     }
 
     /// Notes that a path has another channel, or none, or that its place is that of another path now.
@@ -279,6 +288,7 @@ impl Session {
     /// Handles the end of a channel; all outcomes of its packets are known.
     pub(crate) fn on_channel_closed(&mut self, now: Instant, id: ChannelId) {
         self.channels.on_closed(now, id);
+        self.probing.forget(id);
         self.on_paths_changed();
         self.pump.is_due = true;
     }
@@ -408,6 +418,7 @@ impl Session {
             self.streams.expire_at,
             self.channels.estimator.due(),
             self.shares.rests_at(),
+            self.probing.due(),
             self.probation.as_ref().map(|probation| probation.until()),
         ]
         .into_iter()
@@ -426,7 +437,9 @@ impl Session {
         self.expire(now, events);
         self.advance_estimates(now, events);
         self.shares.rest(now);
+        self.settle_probes(now, events);
         self.pump.is_due |= self.channels.queue_reports(now);
+        self.pump.is_due |= self.probing.is_due(now);
         self.pump.advance(now);
     }
 

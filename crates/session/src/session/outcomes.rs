@@ -53,7 +53,9 @@ impl Session {
                     sent_at,
                     rtt,
                 };
-                estimator.acked(now, channel, acked);
+                if !packet.is_probe {
+                    estimator.acked(now, channel, acked);
+                }
                 let receipt = Receipt {
                     at: now,
                     channel,
@@ -63,7 +65,9 @@ impl Session {
                 packet.wire_bytes
             }
             Outcome::Lost => {
-                estimator.lost(now, channel, number, sent_at);
+                if !packet.is_probe {
+                    estimator.lost(now, channel, number, sent_at);
+                }
                 self.on_packet_lost(channel, &packet, events);
                 0
             }

@@ -7,7 +7,7 @@ use anabranch_spec::{ChannelChoice, ChannelMask, StreamSpec};
 
 use super::Session;
 use crate::event::{Event, PromiseEvent, StreamError};
-use anabranch_admission::{Explanation, Grant, LATE, Notice};
+use anabranch_admission::{Explanation, Grant, LATE, Notice, Shares};
 
 /// An ADU that has been on its way for longer than [`LATE`] and two round trips is late, and so is one that has been for longer
 /// than this and the shortest round trip, even in a queue.
@@ -19,9 +19,19 @@ impl Session {
         spec.validate()?;
         let channels = self.channels.of_paths();
         let permitted = self.permitted(spec);
-        self.promises
-            .admit(now, (spec, permitted), &channels)
-            .map_err(|refusal| StreamError::Refused(Box::new(refusal)))
+        let answer = self.promises.admit(now, (spec, permitted), &channels);
+        answer.map_err(|refusal| {
+            if spec.guarantee.is_some() {
+                self.note_asked(now);
+            }
+            StreamError::Refused(Box::new(refusal))
+        })
+    }
+
+    /// Has paths probed for the next seconds, because a promise was asked for.
+    fn note_asked(&mut self, now: Instant) {
+        self.probing.note_asked(now);
+        self.pump.is_due = true;
     }
 
     /// Makes the demand of a new stream's spec.
@@ -34,6 +44,9 @@ impl Session {
     ) -> Result<(), StreamError> {
         let channels = self.channels.of_paths();
         let permitted = self.permitted(spec);
+        if spec.guarantee.is_some() {
+            self.note_asked(now);
+        }
         match (self.promises).open(now, stream, (spec, permitted), &channels) {
             Ok(notice) => {
                 self.notify(notice, events);
@@ -94,6 +107,21 @@ impl Session {
         }
     }
 
+    /// What the session learnt of the interfaces of its paths: shares of the level that they kept, and the number of windows. O(n log n)
+    /// for n windows of a path.
+    pub(crate) fn evidence(&mut self) -> Vec<(Arc<str>, Shares, usize)> {
+        let mut all = Vec::new();
+        for state in &self.channels.states {
+            let place = self.channels.estimator.place(state.id);
+            if let (Some(name), Some(place)) = (&state.description.name, place)
+                && let Some((shares, windows)) = self.promises.shares_kept(place)
+            {
+                all.push((name.clone(), shares, windows));
+            }
+        }
+        all
+    }
+
     /// Explanation of a stream's promise or refusal.
     pub(crate) fn explain(&self, stream: StreamId) -> Option<Explanation> {
         self.promises.explain(stream, &self.channels.of_paths())
@@ -152,11 +180,13 @@ impl Session {
                 let (uplinks, rates_bps) = neighbours.take_rates(now);
                 promises.observe_others(uplinks, rates_bps, is_behind);
             }
+            promises.note_part(now, row);
             is_over |= promises.observe(row);
         });
         if !is_part_over || self.promises.is_empty() {
             return;
         }
+        self.probing.look(now);
         self.permit_paths();
         let channels = self.channels.of_paths();
         let late = self.late_after(&channels);
@@ -188,7 +218,7 @@ impl Session {
         }
     }
 
-    fn notify(&self, notice: Option<Notice>, events: &mut VecDeque<Event>) {
+    pub(super) fn notify(&self, notice: Option<Notice>, events: &mut VecDeque<Event>) {
         let session = self.id;
         events.extend(notice.map(|notice| match notice {
             Notice::Promised(stream, grant) => Event::Promise {

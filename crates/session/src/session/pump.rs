@@ -122,6 +122,7 @@ impl Session {
         self.view(&mut run);
         self.fill_slots(&mut run);
         self.flush_control(&mut run);
+        self.send_probes(&mut run);
         self.conclude(&mut run);
         self.pump.scratch = run.scratch;
     }

@@ -15,6 +15,7 @@ mod overlay;
 mod overlay_engine;
 mod parts;
 mod preferences;
+mod probing;
 mod promises;
 mod rates;
 mod relay_deaths;

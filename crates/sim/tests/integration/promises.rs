@@ -67,7 +67,7 @@ fn a_stream_is_promised_what_the_paths_hold_and_gets_it() {
             frames("live", 8_000, rate(8_000, 0.95).waiting()),
         ],
     );
-    world.run_until(Instant::from_secs(3));
+    world.run_until(Instant::from_secs(1));
     // Nothing is known yet, and nothing is assumed.
     let early = admit(&mut world, rate(1_000, 0.95));
     let Err(StreamError::Refused(refusal)) = early else {

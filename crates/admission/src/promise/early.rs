@@ -1,0 +1,394 @@
+//! Early evidence: the rate that holds on a path of which only seconds are known, or which no traffic has filled.
+//!
+//! Its *level* is the smallest of the rates that were measured in the last seconds, by probes or by data that filled the path. On recorded
+//! paths, the share of that level which the next ten windows reach with a probability hardly depends on how much the rates differ,
+//! but on the time over which they were measured; [`SHARES`] is that share, from 197 recordings (`anabranch-lab run first-admission
+//! --only shares`). What is known of the path's interface from earlier sessions replaces it ([`Prior`]).
+
+use std::collections::VecDeque;
+
+use anabranch_base::Instant;
+use anabranch_spec::ChannelMask;
+use anabranch_stats::joint::Cell;
+
+use super::{
+    history::WINDOWS_MIN,
+    prior::{PROBABILITIES, Prior, Shares},
+};
+
+/// Full sub-windows of 200 ms at the beginning that show the sender's start.
+const BEGINNING: u32 = 3;
+/// Seconds kept.
+const SECONDS: u64 = 20;
+/// Seconds with a measured rate before anything is promised, and the time from the first to the last.
+const LEAST: usize = 3;
+const SPAN_MIN_S: u64 = 2;
+/// Seconds with a lower bound of the rate that count instead.
+const BOUNDS: usize = 5;
+/// Evidence that is older is not that of the present path.
+const FRESH_S: u64 = 10;
+/// A path is steady if the smallest rate of at least so many seconds is at least this part of the largest.
+const STEADY: f64 = 0.95;
+const STEADY_SECONDS: usize = 4;
+/// Shares of the level that hold for ten seconds: by the time from the first to the last second, of any path and of steady ones, for
+/// [`PROBABILITIES`].
+const SHARES: [(u64, Shares, Shares); 7] = [
+    (2, [1.0, 0.9, 0.54, 0.27, 0.0], [1.0, 0.9, 0.62, 0.35, 0.0]),
+    (3, [1.0, 0.94, 0.57, 0.3, 0.0], [1.0, 0.94, 0.67, 0.4, 0.0]),
+    (4, [1.0, 0.97, 0.61, 0.31, 0.0], [1.0, 0.97, 0.76, 0.5, 0.0]),
+    (
+        5,
+        [1.0, 0.99, 0.64, 0.33, 0.0],
+        [1.0, 0.98, 0.81, 0.54, 0.0],
+    ),
+    (8, [1.0, 1.0, 0.71, 0.38, 0.0], [1.0, 0.99, 0.91, 0.74, 0.0]),
+    (
+        10,
+        [1.0, 1.0, 0.75, 0.43, 0.0],
+        [1.0, 0.99, 0.92, 0.75, 0.0],
+    ),
+    (15, [1.0, 1.0, 0.83, 0.51, 0.0], [1.0, 0.99, 0.93, 0.8, 0.0]),
+];
+
+/// A rate that was measured on a path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Measured {
+    /// The path was full: it carries this much, in bits per second.
+    Exactly(f64),
+    /// It carries at least this much.
+    AtLeast(f64),
+}
+
+/// Rates of one second.
+#[derive(Clone, Copy, Debug)]
+struct Second {
+    at_s: u64,
+    /// Smallest rate of the full path; infinite: it was not full.
+    least_bps: f64,
+    /// Largest lower bound.
+    bound_bps: f64,
+}
+
+impl Second {
+    fn is_exact(&self) -> bool {
+        self.least_bps.is_finite()
+    }
+
+    /// Rate of a second in which the path was full.
+    fn bps(&self) -> f64 {
+        self.least_bps.max(self.bound_bps)
+    }
+}
+
+/// Early evidence of one path. O(1) for a rate, O(seconds) for an answer.
+#[derive(Clone, Debug, Default)]
+struct Early {
+    seconds: VecDeque<Second>,
+    /// Sub-windows in a row in which the path was full.
+    full_parts: u32,
+    prior: Option<Prior>,
+}
+
+impl Early {
+    fn push(&mut self, now: Instant, measured: Measured) {
+        let at_s = second(now);
+        if self.seconds.back().is_none_or(|last| last.at_s < at_s) {
+            self.seconds.push_back(Second {
+                at_s,
+                least_bps: f64::INFINITY,
+                bound_bps: 0.0,
+            });
+            while (self.seconds.front()).is_some_and(|first| first.at_s + SECONDS <= at_s) {
+                self.seconds.pop_front();
+            }
+        }
+        let Some(last) = self.seconds.back_mut() else {
+            return;
+        };
+        match measured {
+            Measured::Exactly(bps) => last.least_bps = last.least_bps.min(bps),
+            Measured::AtLeast(bps) => last.bound_bps = last.bound_bps.max(bps),
+        }
+    }
+
+    /// Adds the rate of a sub-window. The first ones of a path that becomes full show how its sender began.
+    fn push_part(&mut self, now: Instant, cell: Cell) {
+        self.full_parts = match cell {
+            Cell::Exact(_) => self.full_parts.saturating_add(1),
+            _ => 0,
+        };
+        match cell {
+            Cell::Exact(bps) if self.full_parts > BEGINNING => {
+                self.push(now, Measured::Exactly(bps))
+            }
+            Cell::Exact(bps) | Cell::AtLeast(bps) => self.push(now, Measured::AtLeast(bps)),
+            Cell::Missing => {}
+        }
+    }
+
+    /// True if rates were measured lately.
+    fn is_fresh(&self, now: Instant) -> bool {
+        let last = self.seconds.back();
+        last.is_some_and(|last| last.at_s + FRESH_S >= second(now))
+    }
+
+    /// True if probes would add nothing: rates were measured for as long as is kept.
+    fn is_complete(&self, now: Instant) -> bool {
+        let mut exact = self.exact();
+        let first = exact.next();
+        self.is_fresh(now) && first.is_some_and(|first| first.at_s + SECONDS <= second(now) + 2)
+    }
+
+    fn exact(&self) -> impl Iterator<Item = &Second> {
+        self.seconds.iter().filter(|second| second.is_exact())
+    }
+
+    /// Rate that holds with `probability` for the next ten windows; `None` while too little is known.
+    fn holds(&self, probability: f64) -> Option<f64> {
+        let by_rates = self.by_rates(probability);
+        let by_bounds = self.by_bounds(probability);
+        by_rates.into_iter().chain(by_bounds).reduce(f64::max)
+    }
+
+    fn by_rates(&self, probability: f64) -> Option<f64> {
+        let (first, last) = (self.exact().next()?, self.exact().last()?);
+        let (span_s, count) = (last.at_s - first.at_s, self.exact().count());
+        if count < LEAST || span_s < SPAN_MIN_S {
+            return None;
+        }
+        let rates = || self.exact().map(Second::bps);
+        let level = rates().fold(f64::INFINITY, f64::min);
+        let is_steady = count >= STEADY_SECONDS && level >= STEADY * rates().fold(0.0, f64::max);
+        Some(level * self.share(span_s, is_steady, probability))
+    }
+
+    fn by_bounds(&self, probability: f64) -> Option<f64> {
+        let known = self.seconds.iter().rev();
+        let bounds = known.filter(|second| second.bound_bps > 0.0).take(BOUNDS);
+        let span_s = BOUNDS as u64 - 1;
+        let (count, level) = bounds.fold((0, f64::INFINITY), |(count, least), second| {
+            (count + 1, least.min(second.bound_bps))
+        });
+        (count == BOUNDS).then(|| level * self.share(span_s, false, probability))
+    }
+
+    fn share(&self, span_s: u64, is_steady: bool, probability: f64) -> f64 {
+        let row = SHARES.iter().rfind(|(least_s, ..)| *least_s <= span_s);
+        let generic = row.map_or([0.0; PROBABILITIES.len()], |&(_, any, steady)| {
+            if is_steady { steady } else { any }
+        });
+        let (prior, weight) = match self.prior {
+            Some(prior) => (prior.shares, prior.weight),
+            None => (generic, 0.0),
+        };
+        let mixed = |at: usize| weight * prior[at] + (1.0 - weight) * generic[at];
+        let Some(above) = (PROBABILITIES.iter()).position(|known| probability <= known + 1e-9)
+        else {
+            return 0.0;
+        };
+        let high = PROBABILITIES[above];
+        if above == 0 || (probability - high).abs() <= 1e-9 {
+            return mixed(above);
+        }
+        let low = PROBABILITIES[above - 1];
+        let place = ((1.0 - low) / (1.0 - probability)).ln() / ((1.0 - low) / (1.0 - high)).ln();
+        mixed(above - 1) + (mixed(above) - mixed(above - 1)) * place
+    }
+}
+
+/// Early evidence of all paths of a session, by path.
+#[derive(Clone, Debug, Default)]
+pub(super) struct EarlyEvidence {
+    paths: Vec<Early>,
+    /// Windows in which each path was full.
+    full: Vec<usize>,
+    /// Time of the last question.
+    now: Instant,
+}
+
+impl EarlyEvidence {
+    /// Sets the time by which evidence is fresh.
+    pub(super) fn set_now(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    fn path(&mut self, path: usize) -> &mut Early {
+        if path >= self.paths.len() {
+            self.paths.resize(path + 1, Early::default());
+        }
+        &mut self.paths[path]
+    }
+
+    /// Adds a rate that was measured on a path just now.
+    pub(super) fn push(&mut self, now: Instant, path: usize, measured: Measured) {
+        self.path(path).push(now, measured);
+    }
+
+    /// Sets what is known of a path's interface from earlier sessions.
+    pub(super) fn set_prior(&mut self, path: usize, prior: Option<Prior>) {
+        self.path(path).prior = prior;
+    }
+
+    /// Adds the samples of a sub-window that ends now, by path.
+    pub(super) fn push_part(&mut self, now: Instant, row: &[Cell]) {
+        for (path, cell) in row.iter().enumerate() {
+            self.path(path).push_part(now, *cell);
+        }
+    }
+
+    /// Adds a window, in which some paths were full.
+    pub(super) fn end_window(&mut self, are_full: &[bool]) {
+        self.full.resize(are_full.len().max(self.full.len()), 0);
+        for (count, &is_full) in self.full.iter_mut().zip(are_full) {
+            *count += usize::from(is_full);
+        }
+    }
+
+    /// Forgets a path but for its last `keep` windows: its samples are those of another one from now on.
+    pub(super) fn forget(&mut self, path: usize, keep: usize) {
+        if let Some(count) = self.full.get_mut(path) {
+            *count = keep.min(*count);
+        }
+        if keep == 0
+            && let Some(early) = self.paths.get_mut(path)
+        {
+            *early = Early::default();
+        }
+    }
+
+    /// True if every path of the set was full for as many windows as a forecast needs.
+    pub(super) fn is_superseded(&self, set: ChannelMask) -> bool {
+        let is_known = |path| {
+            self.full
+                .get(path)
+                .is_some_and(|count| *count >= WINDOWS_MIN)
+        };
+        set.iter().all(is_known)
+    }
+
+    /// True if probes of a path would show more: it is neither known from traffic that filled it, nor from probes.
+    pub(super) fn needs_probes(&self, now: Instant, path: usize) -> bool {
+        let early = self.paths.get(path);
+        !self.is_superseded(ChannelMask::only(path))
+            && early.is_none_or(|early| !early.is_complete(now))
+    }
+
+    /// Rate that `set` holds with `probability` for the next ten windows; `None` while too little is known. For a stream without a
+    /// promise (`is_new`), only fresh evidence counts.
+    pub(super) fn holds(&self, set: ChannelMask, probability: f64, is_new: bool) -> Option<f64> {
+        let known = set.iter().filter_map(|path| {
+            let early = self.paths.get(path)?;
+            let counts = !is_new || early.is_fresh(self.now);
+            if counts {
+                early.holds(probability)
+            } else {
+                None
+            }
+        });
+        known
+            .reduce(|one, other| one + other)
+            .filter(|bps| *bps > 0.0)
+    }
+}
+
+fn second(at: Instant) -> u64 {
+    at.since_epoch().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(rates: &[(u64, Measured)]) -> Early {
+        let mut early = Early::default();
+        for &(at_s, measured) in rates {
+            early.push(Instant::from_secs(at_s), measured);
+        }
+        early
+    }
+
+    #[test]
+    fn nothing_holds_before_three_seconds_have_rates() {
+        let rate = |at_s| (at_s, Measured::Exactly(8e6));
+        assert_eq!(known(&[rate(1), rate(2)]).holds(0.9), None);
+        assert_eq!(known(&[rate(1), rate(1), rate(1)]).holds(0.9), None);
+        let three = known(&[rate(1), rate(2), rate(3)]);
+        assert_eq!(three.holds(0.9), Some(8e6 * 0.54));
+        assert_eq!(three.holds(0.99), Some(0.0));
+    }
+
+    #[test]
+    fn the_smallest_rate_counts_and_more_holds_the_longer_it_is_known() {
+        let mut before = 0.0;
+        for until in [3, 5, 9, 16] {
+            let mut rates: Vec<_> = (1..=until)
+                .map(|at_s| (at_s, Measured::Exactly(10e6)))
+                .collect();
+            let steady = known(&rates).holds(0.9).unwrap();
+            rates[1].1 = Measured::Exactly(5e6);
+            let varying = known(&rates).holds(0.9).unwrap();
+            assert!(
+                varying <= 5e6 && varying < 0.6 * steady,
+                "{varying} {steady}"
+            );
+            assert!(varying > before, "{varying} {before}");
+            before = varying;
+        }
+        // A probe beside data shows less than the path carries; the data shows how much at least.
+        let both = |at_s| {
+            [
+                (at_s, Measured::Exactly(2e6)),
+                (at_s, Measured::AtLeast(4e6)),
+            ]
+        };
+        let rates: Vec<_> = (1..=3).flat_map(both).collect();
+        assert_eq!(known(&rates).holds(0.5), Some(4e6));
+    }
+
+    #[test]
+    fn bounds_count_where_nothing_else_is_known() {
+        let bound = |at_s| (at_s, Measured::AtLeast(3e6));
+        let four: Vec<_> = (1..=4).map(bound).collect();
+        assert_eq!(known(&four).holds(0.75), None);
+        let five: Vec<_> = (1..=5).map(bound).collect();
+        let holds = known(&five).holds(0.75).unwrap();
+        assert!((holds - 3e6 * 0.97).abs() < 1.0, "{holds}");
+    }
+
+    #[test]
+    fn old_rates_are_forgotten() {
+        let mut early = known(&[(1, Measured::Exactly(1e6)), (2, Measured::Exactly(1e6))]);
+        assert!(early.is_fresh(Instant::from_secs(12)));
+        assert!(!early.is_fresh(Instant::from_secs(13)));
+        for at_s in 30..33 {
+            early.push(Instant::from_secs(at_s), Measured::Exactly(9e6));
+        }
+        assert_eq!(early.holds(0.5), Some(9e6));
+        assert!(!early.is_complete(Instant::from_secs(33)));
+        for at_s in 33..50 {
+            early.push(Instant::from_secs(at_s), Measured::Exactly(9e6));
+        }
+        assert!(early.is_complete(Instant::from_secs(50)));
+    }
+
+    #[test]
+    fn what_was_known_before_replaces_what_holds_on_any_path() {
+        let rates: Vec<_> = (1..=3)
+            .map(|at_s| (at_s, Measured::Exactly(10e6)))
+            .collect();
+        let mut early = known(&rates);
+        let shares = [1.0, 1.0, 0.94, 0.87, 0.6];
+        early.prior = Some(Prior {
+            shares,
+            weight: 1.0,
+        });
+        assert_eq!(early.holds(0.9), Some(9.4e6));
+        assert_eq!(early.holds(0.99), Some(6e6));
+        early.prior = Some(Prior {
+            shares,
+            weight: 0.5,
+        });
+        let holds = early.holds(0.9).unwrap();
+        assert!((holds - 10e6 * (0.94 + 0.54) / 2.0).abs() < 1.0, "{holds}");
+    }
+}
