@@ -119,7 +119,7 @@ impl Early {
         };
         match cell {
             Cell::Exact(bps) if self.full_parts > BEGINNING => {
-                self.push(now, Measured::Exactly(bps))
+                self.push(now, Measured::Exactly(bps));
             }
             Cell::Exact(bps) | Cell::AtLeast(bps) => self.push(now, Measured::AtLeast(bps)),
             Cell::Missing => {}

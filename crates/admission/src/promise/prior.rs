@@ -28,10 +28,11 @@ pub(super) fn shares_of(rates_bps: &[f64]) -> Option<Shares> {
     for at in BEFORE..rates_bps.len().saturating_sub(AFTER - 1) {
         let level = rates_bps[at - BEFORE..at].iter().copied();
         let level = level.fold(f64::INFINITY, f64::min);
-        let after = &rates_bps[at..at + AFTER];
         // Where nothing is promised, nothing is broken.
-        shares
-            .extend((after.iter()).filter_map(|bps| (level > 0.0).then(|| (bps / level).min(1.0))));
+        if level > 0.0 {
+            let after = rates_bps[at..at + AFTER].iter();
+            shares.extend(after.map(|bps| (bps / level).min(1.0)));
+        }
     }
     if shares.len() < SHARES_MIN {
         return None;

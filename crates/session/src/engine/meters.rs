@@ -114,7 +114,7 @@ impl Engine {
 
     pub(super) fn pay(&mut self, now: Instant, transmit: &Transmit) {
         let socket = transmit.socket;
-        self.probes.sent(now, wire_bytes(transmit));
+        self.uplinks.probes.sent(now, wire_bytes(transmit));
         let was_spent = self.quotas.is_spent(socket);
         if let Some(stage) = self.quotas.pay(socket, wire_bytes(transmit)) {
             self.enter(now, socket, stage, was_spent);

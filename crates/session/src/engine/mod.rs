@@ -37,7 +37,6 @@ mod uplinks;
 pub use self::handles::{SessionMut, StreamMut};
 use self::{
     guests::{ACCEPT_MAX, Guests},
-    probes::ProbeBudget,
     responses::Responses,
     timers::Timers,
     uplinks::Uplinks,
@@ -86,7 +85,6 @@ pub struct Engine {
     /// Cost of sending, by local socket.
     quotas: Quotas,
     uplinks: Uplinks,
-    probes: ProbeBudget,
     /// Local sockets to be left once what is queued has gone out.
     spent: Vec<SocketId>,
     /// Names of the channels of a socket in objectives.
@@ -160,7 +158,6 @@ impl Engine {
             endpoint: Endpoint::new(epoch, key, allowed, config.channel.clone(), entropy),
             quotas: Quotas::new(meters::packet_max_bytes(config.channel.mtu_max_bytes)),
             uplinks: Uplinks::default(),
-            probes: ProbeBudget::default(),
             spent: Vec::new(),
             descriptions: BTreeMap::new(),
             config,
@@ -276,10 +273,10 @@ impl Engine {
                     session.price(&mut self.endpoint, &self.quotas);
                 }
                 if session.has_probes(now) {
-                    session.allow_probes(self.probes.left(now, &self.config.probing));
+                    session.allow_probes(self.uplinks.probes.left(now, &self.config.probing));
                 }
                 session.pump(now, &mut self.endpoint, &mut self.touched, &mut self.events);
-                self.probes.spend(now, session.take_probed());
+                self.uplinks.probes.spend(now, session.take_probed());
             }
         }
         while let Some(&id) = self.touched.front() {

@@ -7,7 +7,7 @@ use anabranch_admission::Kind;
 use anabranch_base::{ChannelId, Instant, SessionId, SocketId};
 use anabranch_channel::Channel;
 
-use super::Engine;
+use super::{Engine, probes::ProbeBudget};
 use crate::{local::LocalDescription, session::Others};
 
 /// Uplinks, each by its first socket. Key: node.
@@ -17,6 +17,8 @@ pub(super) struct Uplinks {
     traffic: BTreeMap<SocketId, Traffic>,
     /// Those of sockets that carried something.
     of_sockets: BTreeMap<SocketId, SocketId>,
+    /// What probes may cost.
+    pub(super) probes: ProbeBudget,
 }
 
 #[derive(Debug, Default)]

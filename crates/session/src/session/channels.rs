@@ -6,7 +6,7 @@ use anabranch_base::{ChannelId, Instant, Rate, SocketId};
 use anabranch_channel::{Endpoint, QueueGoal};
 use anabranch_estimate::{Ends, Estimator};
 
-use super::{coupling::Couplings, latency::Traffic};
+use super::{coupling::Couplings, latency::Traffic, probing::Probing};
 use anabranch_metering::{Marginal, Quotas};
 use anabranch_spec::{PathPrice, PathTraits};
 
@@ -145,6 +145,7 @@ pub(crate) struct Channels {
     alone_since: Option<Instant>,
     pub(super) couplings: Couplings,
     pub(super) estimator: Estimator,
+    pub(super) probing: Probing,
 }
 
 impl Channels {
@@ -157,6 +158,7 @@ impl Channels {
             alone_since: Some(now),
             couplings: Couplings::default(),
             estimator: Estimator::new(measure_window),
+            probing: Probing::default(),
         }
     }
 

@@ -79,7 +79,7 @@ use anabranch_admission::Promises;
 pub(crate) use self::neighbours::Others;
 use self::{
     channels::Channels, copies::Copies, establishment::Establishment, flow_control::FlowControl,
-    latency::Latency, neighbours::Neighbours, probation::Probation, probing::Probing, pump::Pump,
+    latency::Latency, neighbours::Neighbours, probation::Probation, pump::Pump,
     scheduling::Scheduling, shares::Shares, streams::Streams,
 };
 
@@ -128,7 +128,6 @@ pub(crate) struct Session {
     shares: Shares,
     promises: Promises,
     neighbours: Neighbours,
-    probing: Probing,
     copies: Copies,
     latency: Latency,
     /// Control frames for the peer, on any channel.
@@ -178,7 +177,6 @@ impl Session {
             shares: Shares::new(now),
             promises: Promises::new(parts.id, config.measure_window),
             neighbours: Neighbours::default(),
-            probing: Probing::default(),
             copies: Copies::new(now),
             latency: Latency::default(),
             control: VecDeque::from([hello]),
@@ -288,7 +286,7 @@ impl Session {
     /// Handles the end of a channel; all outcomes of its packets are known.
     pub(crate) fn on_channel_closed(&mut self, now: Instant, id: ChannelId) {
         self.channels.on_closed(now, id);
-        self.probing.forget(id);
+        self.channels.probing.forget(id);
         self.on_paths_changed();
         self.pump.is_due = true;
     }
@@ -418,7 +416,7 @@ impl Session {
             self.streams.expire_at,
             self.channels.estimator.due(),
             self.shares.rests_at(),
-            self.probing.due(),
+            self.channels.probing.due(),
             self.probation.as_ref().map(|probation| probation.until()),
         ]
         .into_iter()
@@ -439,7 +437,7 @@ impl Session {
         self.shares.rest(now);
         self.settle_probes(now, events);
         self.pump.is_due |= self.channels.queue_reports(now);
-        self.pump.is_due |= self.probing.is_due(now);
+        self.pump.is_due |= self.channels.probing.is_due(now);
         self.pump.advance(now);
     }
 

@@ -217,17 +217,17 @@ fn shape(bps: Option<f64>, full_bytes: usize) -> (usize, usize) {
 impl Session {
     /// Sets what probes may cost until the next call.
     pub(crate) fn allow_probes(&mut self, bytes: u64) {
-        self.probing.allowance_bytes = bytes;
+        self.channels.probing.allowance_bytes = bytes;
     }
 
     /// True if probes may leave in the next run of the pump.
     pub(crate) fn has_probes(&self, now: Instant) -> bool {
-        self.probing.is_due(now)
+        self.channels.probing.is_due(now)
     }
 
     /// Cost of the probes since the last call, headers of containers included.
     pub(crate) fn take_probed(&mut self) -> u64 {
-        std::mem::take(&mut self.probing.spent_bytes)
+        std::mem::take(&mut self.channels.probing.spent_bytes)
     }
 
     /// True if evidence is wanted that only probes can give.
@@ -238,7 +238,7 @@ impl Session {
         {
             return false;
         }
-        let probing = &mut self.probing;
+        let probing = &mut self.channels.probing;
         if self.totals.payload_sent_bytes > probing.payload_sent_bytes {
             probing.payload_sent_bytes = self.totals.payload_sent_bytes;
             probing.active_at = now;
@@ -250,16 +250,16 @@ impl Session {
 
     /// Sends the trains that are due, on channels that have slots left, and decides when to look again. O(1) while nothing is due.
     pub(super) fn send_probes(&mut self, run: &mut Run<'_>) {
-        if !self.probing.is_due(run.now) {
+        if !self.channels.probing.is_due(run.now) {
             return;
         }
-        self.probing.due_at = None;
+        self.channels.probing.due_at = None;
         if !self.wants_probes(run.now) {
             return;
         }
         // A peer that has not admitted the session yet would take probes for an attack; its windows are the smallest then.
         let is_admitted = self.flow.initial_stream_credit() > INITIAL_STREAM_CREDIT_BYTES;
-        let period = self.probing.period(run.now);
+        let period = self.channels.probing.period(run.now);
         let mut next_at = run.now + period;
         let mut due: Vec<(Option<Instant>, usize)> = Vec::new();
         for index in 0..run.scratch.places.len() {
@@ -267,8 +267,8 @@ impl Session {
                 continue;
             }
             let id = run.scratch.channels[index].id;
-            let last_at = self.probing.probe(id).last_at;
-            let at = last_at.map_or(self.probing.active_at, |at| at + period);
+            let last_at = self.channels.probing.probe(id).last_at;
+            let at = last_at.map_or(self.channels.probing.active_at, |at| at + period);
             if at > run.now {
                 next_at = next_at.min(at);
             } else if let Some(ready_at) = self.prepare(run, index) {
@@ -289,7 +289,7 @@ impl Session {
         if !are_sent || !is_admitted {
             next_at = next_at.min(run.now + PERIOD / 4);
         }
-        self.probing.due_at = Some(next_at);
+        self.channels.probing.due_at = Some(next_at);
     }
 
     /// Stops stamping data on the channel with this view index, which meets other delays than a train; time at which all stamped data
@@ -297,7 +297,7 @@ impl Session {
     fn prepare(&mut self, run: &Run<'_>, index: usize) -> Option<Instant> {
         let reported_within = run.scratch.channels[index].rtt_smoothed + REPORTED_WITHIN;
         let is_idle = self.is_quiet(run, index, reported_within);
-        let probe = self.probing.probe(run.scratch.channels[index].id);
+        let probe = self.channels.probing.probe(run.scratch.channels[index].id);
         let ready_at = match probe.ready_at {
             _ if is_idle => run.now,
             Some(ready_at) => ready_at,
@@ -331,8 +331,8 @@ impl Session {
     fn send_train(&mut self, run: &mut Run<'_>, index: usize) -> bool {
         let (place, capacity) = run.scratch.places[index];
         let channel = run.scratch.channels[index].id;
-        let (count, size) = shape(self.probing.probe(channel).bps, capacity);
-        if (count * (size + HEADERS_BYTES)) as u64 > self.probing.allowance_bytes {
+        let (count, size) = shape(self.channels.probing.probe(channel).bps, capacity);
+        if (count * (size + HEADERS_BYTES)) as u64 > self.channels.probing.allowance_bytes {
             return false;
         }
         let is_alone = self.is_quiet(run, index, QUIET);
@@ -353,14 +353,15 @@ impl Session {
                 break;
             }
             let cost = self.send_probe(run, (index, size)) + HEADERS_BYTES as u64;
-            self.probing.allowance_bytes = self.probing.allowance_bytes.saturating_sub(cost);
-            self.probing.spent_bytes += cost;
+            self.channels.probing.allowance_bytes =
+                self.channels.probing.allowance_bytes.saturating_sub(cost);
+            self.channels.probing.spent_bytes += cost;
             sent.packets += 1;
             sent.bytes += if number == 0 { 0 } else { cost };
         }
         self.channels.states[place].timestamp_at = sent.reported_at;
         touch(run.touched, channel);
-        let probe = self.probing.probe(channel);
+        let probe = self.channels.probing.probe(channel);
         probe.last_at = Some(run.now);
         probe.ready_at = None;
         probe.train = (sent.packets >= 2).then_some(sent);
@@ -390,15 +391,15 @@ impl Session {
 
     /// Takes a report of the peer on the containers of a channel; the delays are those of stamped ones.
     pub(super) fn note_report(&mut self, channel: ChannelId, packets: u64, delays: [Duration; 2]) {
-        self.probing.on_report(channel, (packets, delays));
+        self.channels.probing.on_report(channel, (packets, delays));
     }
 
     /// Passes on what trains showed that have been reported by now.
     pub(super) fn settle_probes(&mut self, now: Instant, events: &mut VecDeque<Event>) {
-        if self.probing.settles_at().is_none_or(|at| at > now) {
+        if self.channels.probing.settles_at().is_none_or(|at| at > now) {
             return;
         }
-        for (channel, measured) in self.probing.settle(now) {
+        for (channel, measured) in self.channels.probing.settle(now) {
             if let Some(place) = self.channels.estimator.place(channel) {
                 self.promises.note_rate(now, place, measured);
             }

@@ -30,7 +30,7 @@ impl Session {
 
     /// Has paths probed for the next seconds, because a promise was asked for.
     fn note_asked(&mut self, now: Instant) {
-        self.probing.note_asked(now);
+        self.channels.probing.note_asked(now);
         self.pump.is_due = true;
     }
 
@@ -186,7 +186,7 @@ impl Session {
         if !is_part_over || self.promises.is_empty() {
             return;
         }
-        self.probing.look(now);
+        self.channels.probing.look(now);
         self.permit_paths();
         let channels = self.channels.of_paths();
         let late = self.late_after(&channels);

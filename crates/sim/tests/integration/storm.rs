@@ -11,6 +11,8 @@ const SEEDS: u64 = 300;
 /// under `random_walk`; 1015, one that waited for good for a path whose quota was used up; 2114, a JOIN that was overtaken by its REPLACE; 5538 and 7403, where the ledger was wrong about
 /// sessions that are established again, or only after a restart.
 const FOUND_FAULTS: [u64; 6] = [327, 698, 1015, 2114, 5538, 7403];
+/// One that comes near the bound of the session window.
+const FILLS_WINDOWS: u64 = 924;
 
 #[test]
 fn every_invariant_holds_in_every_storm() {
@@ -19,7 +21,12 @@ fn every_invariant_holds_in_every_storm() {
     let run = |first: usize| -> (Vec<String>, Reach) {
         let mut broken = Vec::new();
         let mut reach = Reach::default();
-        for seed in (0..SEEDS).chain(FOUND_FAULTS).skip(first).step_by(threads) {
+        for seed in (0..SEEDS)
+            .chain(FOUND_FAULTS)
+            .chain([FILLS_WINDOWS])
+            .skip(first)
+            .step_by(threads)
+        {
             let report = storm::run(seed, Options::default());
             broken.extend(
                 report
