@@ -9,6 +9,7 @@ pub mod channels;
 pub mod coupling;
 pub mod daemons;
 pub mod fgs;
+pub mod first_admission;
 pub mod horde;
 pub mod live_media;
 pub mod overlay_failures;
@@ -44,6 +45,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     fgs::EXPERIMENT,
     path_sets::EXPERIMENT,
     admission::EXPERIMENT,
+    first_admission::EXPERIMENT,
     horde::E1,
     horde::S0,
     horde::S1,
