@@ -17,5 +17,6 @@ pub mod promise;
 pub use mapping::{Offer, Reduction, Term};
 pub use promise::{
     Account, AdmissionController, Candidate, Explanation, Grant, Kind, LATE, LateAfter, Measured,
-    Notice, PROBABILITIES, Prior, Promises, Reason, Refusal, Reservation, Shares, Standing, Uplink,
+    Notice, PROBABILITIES, Prior, Promises, Reason, Refusal, Reservation, Standing, Steadiness,
+    Uplink,
 };

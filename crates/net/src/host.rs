@@ -12,8 +12,8 @@ use std::{
 use anabranch_base::{NodeId, SessionId, SocketId};
 use anabranch_session::{
     AllowList, ChannelReport, Config, Engine, Explanation, Grant, Link, LocalDescription,
-    ObjectiveError, ObjectiveId, Prior, SecretKey, SessionStats, Shares, StreamError, StreamSpec,
-    StreamStats,
+    ObjectiveError, ObjectiveId, Prior, SecretKey, SessionStats, Steadiness, StreamError,
+    StreamSpec, StreamStats,
     hose::Provided,
     metering::Period,
     objective::{self, Injected, Tally},
@@ -366,7 +366,7 @@ impl Host {
     }
 
     /// What open sessions learnt of local interfaces ([`Engine::evidence`](anabranch_session::Engine::evidence)).
-    pub fn evidence(&self) -> BTreeMap<Arc<str>, (Shares, usize)> {
+    pub fn evidence(&self) -> BTreeMap<Arc<str>, (Steadiness, usize)> {
         self.inner.shared.lock().engine.evidence()
     }
 

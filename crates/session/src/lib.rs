@@ -49,7 +49,7 @@ mod token;
 pub mod wire;
 
 pub use anabranch_admission::{
-    Explanation, Grant, Offer, PROBABILITIES, Prior, Reason, Reduction, Refusal, Shares, Term,
+    Explanation, Grant, Offer, PROBABILITIES, Prior, Reason, Reduction, Refusal, Steadiness, Term,
     promise,
 };
 pub use anabranch_channel::{

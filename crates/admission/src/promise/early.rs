@@ -13,7 +13,7 @@ use anabranch_stats::joint::Cell;
 
 use super::{
     history::WINDOWS_MIN,
-    prior::{PROBABILITIES, Prior, Shares},
+    prior::{PROBABILITIES, Prior, Steadiness},
 };
 
 /// Full sub-windows of 200 ms at the beginning that show the sender's start.
@@ -32,7 +32,7 @@ const STEADY: f64 = 0.95;
 const STEADY_SECONDS: usize = 4;
 /// Shares of the level that hold for ten seconds: by the time from the first to the last second, of any path and of steady ones, for
 /// [`PROBABILITIES`].
-const SHARES: [(u64, Shares, Shares); 8] = [
+const SHARES: [(u64, Steadiness, Steadiness); 8] = [
     (2, [1.0, 0.89, 0.5, 0.23, 0.0], [1.0, 0.89, 0.57, 0.3, 0.0]),
     (
         3,

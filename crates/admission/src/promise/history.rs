@@ -26,7 +26,7 @@ use super::{
     early::EarlyEvidence,
     left::Left,
     others::{Neighbour, Others},
-    prior::{self, Shares},
+    prior::{self, Steadiness},
 };
 
 /// Windows kept.
@@ -278,7 +278,7 @@ impl SampleHistory {
     }
 
     /// Shares of its level that a path kept in the windows known, and the number of windows; `None` if they are too few.
-    pub(super) fn shares_kept(&mut self, path: usize) -> Option<(Shares, usize)> {
+    pub(super) fn shares_kept(&mut self, path: usize) -> Option<(Steadiness, usize)> {
         self.collect(ChannelMask::only(path))?;
         let mut are_bounds = self.are_bounds.iter();
         self.sums.retain(|_| are_bounds.next() == Some(&false));

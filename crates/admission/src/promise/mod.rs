@@ -61,7 +61,7 @@ pub use self::{
     controller::{AdmissionController, Candidate},
     early::Measured,
     explain::Explanation,
-    prior::{PROBABILITIES, Prior, Shares},
+    prior::{PROBABILITIES, Prior, Steadiness},
     stream::{Account, Note},
 };
 
@@ -233,7 +233,7 @@ impl Promises {
 
     /// Shares of its level that a path kept in the windows known, for [`PROBABILITIES`], and the number of windows; `None` if
     /// they are too few. O(n log n) for n windows.
-    pub fn shares_kept(&mut self, path: usize) -> Option<(Shares, usize)> {
+    pub fn shares_kept(&mut self, path: usize) -> Option<(Steadiness, usize)> {
         self.history.shares_kept(path)
     }
 

@@ -4,13 +4,13 @@
 pub const PROBABILITIES: [f64; 5] = [0.5, 0.75, 0.9, 0.95, 0.99];
 
 /// Shares of a level that hold for ten seconds, for [`PROBABILITIES`]; 0 to 1, descending.
-pub type Shares = [f64; PROBABILITIES.len()];
+pub type Steadiness = [f64; PROBABILITIES.len()];
 
 /// Knowledge of how far the capacity of an interface falls below its level, from earlier sessions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prior {
     /// Shares of the level that hold for ten seconds, for [`PROBABILITIES`]; 0 to 1, descending.
-    pub shares: Shares,
+    pub shares: Steadiness,
     /// Weight beside what holds on any path, 0 to 1: less the older it is, and the fewer windows it is from.
     pub weight: f64,
 }
@@ -23,7 +23,7 @@ const SHARES_MIN: usize = 200;
 
 /// Shares of its level that a path kept, from the rates of the windows in which it was full; `None` if they are too few.
 /// O(n log n) for n windows.
-pub(super) fn shares_of(rates_bps: &[f64]) -> Option<Shares> {
+pub(super) fn shares_of(rates_bps: &[f64]) -> Option<Steadiness> {
     let mut shares: Vec<f64> = Vec::new();
     for at in BEFORE..rates_bps.len().saturating_sub(AFTER - 1) {
         let level = rates_bps[at - BEFORE..at].iter().copied();

@@ -15,7 +15,7 @@ use std::{
 };
 
 use anabranch_net::Host;
-use anabranch_session::{Prior, Shares};
+use anabranch_session::{Prior, Steadiness};
 
 use crate::record::unix_ms;
 
@@ -31,7 +31,7 @@ const HALF_LIFE: Duration = Duration::from_secs(24 * 3600);
 /// Evidence of one interface.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Known {
-    shares: Shares,
+    shares: Steadiness,
     windows: usize,
     /// Time of the last measurement, in milliseconds since 1970.
     measured_ms: u64,
@@ -138,7 +138,7 @@ impl Evidence {
 }
 
 /// Adds what was learnt until now. A short session does not replace what a long one learnt lately.
-fn merge(known: &mut Interfaces, learnt: BTreeMap<Arc<str>, (Shares, usize)>, now_ms: u64) {
+fn merge(known: &mut Interfaces, learnt: BTreeMap<Arc<str>, (Steadiness, usize)>, now_ms: u64) {
     for (name, (shares, windows)) in learnt {
         let new = Known {
             shares,
@@ -165,7 +165,7 @@ mod tests {
 
     const HOUR_MS: u64 = 3_600_000;
 
-    fn learnt(name: &str, share: f64, windows: usize) -> BTreeMap<Arc<str>, (Shares, usize)> {
+    fn learnt(name: &str, share: f64, windows: usize) -> BTreeMap<Arc<str>, (Steadiness, usize)> {
         BTreeMap::from([(name.into(), ([share; 5], windows))])
     }
 

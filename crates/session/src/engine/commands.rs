@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use anabranch_admission::{Prior, Shares};
+use anabranch_admission::{Prior, Steadiness};
 use anabranch_base::{ChannelId, Instant, NodeId, SessionId, SocketId};
 use anabranch_channel::ConnectError;
 
@@ -106,8 +106,8 @@ impl Engine {
     /// What open sessions learnt of local interfaces, by name: shares of its level that an interface keeps for ten seconds, and the
     /// number of windows from which they are; of several paths that which was measured for longest. For hosts that keep it
     /// ([`Config::priors`]).
-    pub fn evidence(&mut self) -> BTreeMap<Arc<str>, (Shares, usize)> {
-        let mut all = BTreeMap::<Arc<str>, (Shares, usize)>::new();
+    pub fn evidence(&mut self) -> BTreeMap<Arc<str>, (Steadiness, usize)> {
+        let mut all = BTreeMap::<Arc<str>, (Steadiness, usize)>::new();
         let known = self
             .sessions
             .values_mut()

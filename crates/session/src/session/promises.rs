@@ -7,7 +7,7 @@ use anabranch_spec::{ChannelChoice, ChannelMask, StreamSpec};
 
 use super::Session;
 use crate::event::{Event, PromiseEvent, StreamError};
-use anabranch_admission::{Explanation, Grant, LATE, Notice, Shares};
+use anabranch_admission::{Explanation, Grant, LATE, Notice, Steadiness};
 
 /// An ADU that has been on its way for longer than [`LATE`] and two round trips is late, and so is one that has been for longer
 /// than this and the shortest round trip, even in a queue.
@@ -109,7 +109,7 @@ impl Session {
 
     /// What the session learnt of the interfaces of its paths: shares of the level that they kept, and the number of windows. O(n log n)
     /// for n windows of a path.
-    pub(crate) fn evidence(&mut self) -> Vec<(Arc<str>, Shares, usize)> {
+    pub(crate) fn evidence(&mut self) -> Vec<(Arc<str>, Steadiness, usize)> {
         let mut all = Vec::new();
         for state in &self.channels.states {
             let place = self.channels.estimator.place(state.id);
