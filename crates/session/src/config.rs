@@ -6,7 +6,7 @@ use anabranch_admission::Prior;
 use anabranch_channel as channel;
 use anabranch_estimate::model::Choice;
 use anabranch_sched::Policy;
-use anabranch_spec::{ADU_BYTES_MAX, Preferences};
+use anabranch_spec::{ADU_BYTES_MAX, Preferences, Shares};
 
 use crate::send::ADU_OVERHEAD_BYTES;
 
@@ -148,6 +148,8 @@ pub struct Config {
     pub probing: Probing,
     /// Knowledge of local interfaces from earlier sessions, by name; it applies to paths that are measured from now on.
     pub priors: Arc<BTreeMap<Arc<str>, Prior>>,
+    /// Largest shares of tenants of what can be promised, over all sessions; see [`crate::Engine::set_promised_share`].
+    pub promised_shares: Arc<Shares>,
     /// Coupling of the channels of a session.
     pub coupling: Coupling,
     /// Model by which channels are predicted in sessions whose policy plans. See `docs/objectives.md`.
@@ -171,6 +173,7 @@ impl Default for Config {
             paths: Preferences::default(),
             probing: Probing::default(),
             priors: Arc::default(),
+            promised_shares: Arc::default(),
             coupling: Coupling::default(),
             model: Choice::default(),
         }

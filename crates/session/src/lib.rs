@@ -62,7 +62,8 @@ pub use anabranch_metering::{self as metering, Marginal};
 pub use anabranch_sched::{Callback, Policy, Walk};
 pub use anabranch_spec::{
     ADU_BYTES_MAX, Demand, DropOrder, Grade, Guarantee, GuaranteeError, LABEL_BYTES_MAX, OnWarning,
-    Order, PathRule, Preferences, Priority, Profile, Selector, SpecError, StreamSpec, Treatment,
+    Order, PathRule, Preferences, Priority, Profile, Selector, Share, Shares, SpecError,
+    StreamSpec, Tenant, Treatment,
 };
 pub use config::{Config, Coupling, Probing};
 pub use engine::{Engine, SessionMut, StreamMut};

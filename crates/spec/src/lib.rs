@@ -14,6 +14,7 @@
 //! | [`correlation`] | [`Correlation`]: correlation of losses of two slots |
 //! | [`preference`] | [`Preferences`]: the paths that a stream uses first, last, in need, or never; [`ChannelChoice`] |
 //! | [`profile`] | [`Profile`]: presets of a spec by name |
+//! | `tenant` | [`Tenant`]: the user or rule that a stream belongs to on this side; [`Share`] of what can be promised |
 //! | `channel_mask` | [`ChannelMask`]: a set of channels |
 
 mod channel_mask;
@@ -27,6 +28,7 @@ pub mod preference;
 pub mod profile;
 pub mod slot;
 pub mod stream;
+mod tenant;
 
 pub use channel_mask::ChannelMask;
 pub use correlation::Correlation;
@@ -44,3 +46,4 @@ pub use stream::{
     ADU_BYTES_MAX, CAP_MIN, LABEL_BYTES_MAX, LIFETIME_SHORT, LIFETIME_TIGHT, Order, Priority,
     SpecError, StreamSpec, WEIGHT_MAX,
 };
+pub use tenant::{ParseShareError, Share, Shares, Tenant};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anabranch_base::{ChannelId, Rate};
 
-use crate::{DropOrder, Guarantee, GuaranteeError, Preferences};
+use crate::{DropOrder, Guarantee, GuaranteeError, Preferences, Tenant};
 
 /// Largest application data unit, in bytes.
 pub const ADU_BYTES_MAX: usize = 16 << 20;
@@ -51,7 +51,7 @@ impl Default for Priority {
 }
 
 /// Specification of a stream. The receiving node learns it when the stream opens, all but the guarantee, the cap,
-/// the drop order, the path preferences and the redundancy, which concern what this side sends.
+/// the tenant, the drop order, the path preferences and the redundancy, which concern what this side sends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamSpec {
     /// Lost fragments are sent again, until [`StreamSpec::lifetime`] if there is one.
@@ -80,6 +80,8 @@ pub struct StreamSpec {
     /// The promise demanded for the data that this side sends; `None`: it takes its share of what is there.
     /// On the heap, because most streams have none and idle ones are to be small.
     pub guarantee: Option<Box<Guarantee>>,
+    /// The tenant on this side, whose streams together are promised a share at most; `None`: none, without a limit.
+    pub tenant: Option<Tenant>,
     /// A guaranteed stream may be spread over several paths if none alone suffices. Streams with a
     /// lifetime up to [`LIFETIME_TIGHT`] are not, whatever this value is: parts would wait for each other.
     pub may_split: bool,
@@ -111,6 +113,7 @@ impl Default for StreamSpec {
             paths: Preferences::default(),
             redundant: false,
             guarantee: None,
+            tenant: None,
             may_split: true,
             duplex: false,
             partial: false,

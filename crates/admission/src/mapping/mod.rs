@@ -10,6 +10,7 @@
 //! | [`request`] | a stream to be mapped, and the order of precedence |
 //! | `mod` | the mapping |
 //! | [`offer`] | what could be promised instead |
+//! | `alone` | what one stream could be promised if nothing else were |
 //!
 //! A stream of probability P that comes after others of total rate ℓ on a set of paths gets its rate r in a
 //! window exactly when the set holds ℓ + r in it, since those before it are served first. So the set
@@ -17,6 +18,7 @@
 //! E\[(ℓ + r − b)⁺\] − E\[(ℓ − b)⁺\] are late (Lemma 2, twice). Sets are judged by their simultaneous samples,
 //! not by sums over paths; see `spec/guarantees.md`.
 
+pub(crate) mod alone;
 pub mod capacity;
 pub mod offer;
 pub mod request;

@@ -92,6 +92,18 @@ pub(crate) fn rate(
     Some(Rate::from_bps(found as u64)).filter(|rate| *rate > Rate::ZERO)
 }
 
+/// The same, of rates up to that of `wanted`, which is tried itself.
+pub(crate) fn rate_up_to(
+    wanted: &Request,
+    others: &[Request],
+    capacity: &mut dyn Capacity,
+) -> Option<Rate> {
+    if wanted.rate_bps >= 1.0 && fits(with(wanted.clone(), others), capacity) {
+        return Some(Rate::from_bps(wanted.rate_bps as u64));
+    }
+    rate(wanted, others, capacity)
+}
+
 fn probability(wanted: &Request, others: &[Request], capacity: &mut dyn Capacity) -> Option<f64> {
     let asked = match wanted.demand {
         Demand::Rate { probability, .. } | Demand::Packets { probability, .. } => probability,

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use crate::mapping::{Offer, Placement, Term};
 use anabranch_base::{ChannelId, Instant, Rate, StreamId};
-use anabranch_spec::Guarantee;
+use anabranch_spec::{Guarantee, Share};
 
 use super::{Channels, PROMISED_MAX, history::ROWS};
 
@@ -99,6 +99,17 @@ pub enum Reason {
         needed: Rate,
         /// Share of windows in which the rate was reached; `None` for a bound on late packets.
         probability: Option<f64>,
+    },
+    /// The streams of the tenant together would have more than its share of what can be promised.
+    OverShare {
+        /// The share.
+        share: Share,
+        /// Rate that could be promised to a stream with this demand if nothing were promised, headers included.
+        whole: Rate,
+        /// Rate that other streams of the tenant have promised there, headers included.
+        has: Rate,
+        /// Rate that this stream needs, headers included.
+        needed: Rate,
     },
     /// This stream, which has a promise, would lose it.
     Displaces(StreamId),
@@ -211,6 +222,19 @@ impl fmt::Display for Reason {
                 }
                 write!(f, "; {needed} would be needed, headers included")
             }
+            Self::OverShare {
+                share,
+                whole,
+                has,
+                needed,
+            } => {
+                let most = *whole * share.get();
+                write!(
+                    f,
+                    "your share of what can be promised is {share}, {most} of {whole}; your other streams have {has} of it, and \
+                     {needed} would be needed, headers included"
+                )
+            }
             Self::Displaces(stream) => {
                 write!(f, "{stream}, which has a promise, would lose it")
             }
@@ -247,7 +271,10 @@ impl fmt::Display for Refusal {
         let offers: Vec<String> = offers.into_iter().flatten().collect();
         if !offers.is_empty() {
             write!(f, "; could be promised: {}", offers.join(", or "))?;
-        } else if matches!(self.reason, Reason::TooLittle { .. } | Reason::Displaces(_)) {
+        } else if matches!(
+            self.reason,
+            Reason::TooLittle { .. } | Reason::OverShare { .. } | Reason::Displaces(_)
+        ) {
             write!(f, "; nothing can be offered instead")?;
         }
         Ok(())

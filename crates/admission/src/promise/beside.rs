@@ -19,7 +19,7 @@
 //! both change together from window to window.
 
 use anabranch_base::{Instant, SessionId};
-use anabranch_spec::ChannelMask;
+use anabranch_spec::{ChannelMask, Tenant};
 
 /// Windows of each kind, others busy and others quiet, that must be known before sharing is judged by them.
 const EACH_KIND: usize = 8;
@@ -62,6 +62,8 @@ pub struct Standing {
 pub struct Reservation {
     /// Its precedence.
     pub standing: Standing,
+    /// The tenant of its stream.
+    pub tenant: Option<Tenant>,
     /// Its rate on the uplink, with headers, in bits per second.
     pub bps: f64,
 }
@@ -275,7 +277,11 @@ mod tests {
         let uplinks = [Uplink {
             paths: ChannelMask::only(1).with(2),
             reserved: reserved
-                .map(|(standing, bps)| Reservation { standing, bps })
+                .map(|(standing, bps)| Reservation {
+                    standing,
+                    tenant: None,
+                    bps,
+                })
                 .to_vec(),
         }];
         let of = |before, set| {

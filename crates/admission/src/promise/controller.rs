@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::mapping::{Capacity, Request};
 use anabranch_base::{ChannelId, Instant, SessionId, StreamId};
-use anabranch_spec::{ChannelMask, StreamSpec};
+use anabranch_spec::{ChannelMask, Shares, StreamSpec};
 use anabranch_stats::joint::Cell;
 
 use super::{Explanation, Grant, Notice, OVERHEAD, Promises, Refusal, WINDOW, beside::Beside};
@@ -90,6 +90,11 @@ impl AdmissionController {
             Some(Notice::Promised(_, grant)) => Some(grant),
             _ => None,
         })
+    }
+
+    /// Sets the largest shares of tenants, for promises that are made or raised from now on.
+    pub fn set_shares(&mut self, shares: Shares) {
+        self.promises.set_shares(shares.into());
     }
 
     /// Closes a stream.

@@ -155,6 +155,9 @@ impl Promises {
             all
         };
         let all = with(1.0);
+        if !self.may_have(&request, channels) {
+            return None;
+        }
         let before = self.last_standing(&all);
         if headroom > 1.0 {
             mapping::map(&with(headroom), &mut self.view_before(before, channels)).ok()?;
@@ -228,7 +231,9 @@ impl Promises {
                 demand: level.demand,
                 ..request.clone()
             };
-            if let Some(placements) = self.map_with(&wanted, channels) {
+            if self.may_have(&wanted, channels)
+                && let Some(placements) = self.map_with(&wanted, channels)
+            {
                 return Some((level, placements));
             }
         }

@@ -10,6 +10,7 @@
 //! | `explain` | [`Explanation`]: the reasons for a stream's promise or refusal |
 //! | `own` | the caution with which a stream's promise is judged, from its own windows |
 //! | `stream` | the state of one promised stream, and the statistics of its windows |
+//! | `share` | the most that the streams of a user, or of a rule, may have promised together |
 //! | `controller` | [`AdmissionController`]: the same without a session, for experiments |
 //! | `levels` | the highest rate of a layered or adaptive source that can be promised |
 //! | `reduced` | offers of warnings that a stream takes by itself, and the return to its demand |
@@ -37,15 +38,16 @@ mod own;
 mod prior;
 mod reduced;
 mod review;
+mod share;
 mod stream;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::mapping::{self, Offer, Placement, Reduction, Request, Shortage, Term, offer};
 use anabranch_base::{ChannelId, Instant, Rate, SessionId, StreamId};
-use anabranch_spec::{Assignment, ChannelMask, Claim, Grade, Guarantee, Plan, StreamSpec};
+use anabranch_spec::{Assignment, ChannelMask, Claim, Grade, Guarantee, Plan, Shares, StreamSpec};
 use anabranch_stats::joint::Cell;
 
 use self::{
@@ -87,6 +89,8 @@ pub struct Promises {
     /// The session, and the uplinks that others use beside it.
     session: SessionId,
     uplinks: Vec<Uplink>,
+    /// The largest shares of tenants.
+    shares: Arc<Shares>,
 }
 
 /// Event of a promise, for its owner.
@@ -119,7 +123,13 @@ impl Promises {
             on: Vec::new(),
             session,
             uplinks: Vec::new(),
+            shares: Arc::default(),
         }
+    }
+
+    /// Sets the largest shares of tenants, for promises that are made or raised from now on.
+    pub fn set_shares(&mut self, shares: Arc<Shares>) {
+        self.shares = shares;
     }
 
     /// Sets the uplinks that other sessions use beside this one, and what they were promised there. It applies to new streams at
@@ -148,7 +158,12 @@ impl Promises {
     ) -> impl Iterator<Item = (usize, Reservation)> + 'a {
         self.streams.values().flat_map(move |entry| {
             let standing = entry.standing(self.session);
-            let reservation = move |bps: f64| Reservation { standing, bps };
+            let tenant = entry.tenant;
+            let reservation = move |bps: f64| Reservation {
+                standing,
+                tenant,
+                bps,
+            };
             let usable = match standing.kind {
                 Kind::Waiting => entry.usable(channels),
                 Kind::Durable | Kind::Renewable => ChannelMask::NONE,
@@ -529,6 +544,9 @@ impl Promises {
                 term,
                 ..request.clone()
             };
+            if !self.is_within_share(spec.tenant, &wanted, channels) {
+                continue;
+            }
             if let Some(placements) = self.map_with(&wanted, channels) {
                 let own = placements.iter().find(|(id, _)| *id == stream);
                 let own = own.map(|(_, placement)| placement.clone());
@@ -563,6 +581,9 @@ impl Promises {
             ..entry.request(stream, channels, OVERHEAD)
         };
         let (others, all) = self.beside(&wanted, channels);
+        if let Some(refusal) = self.refuse_over_share(spec.tenant, &wanted, &others, channels) {
+            return refusal;
+        }
         let mut view = self.view(channels);
         let shortage = mapping::map(&all, &mut view).err().unwrap_or(Shortage {
             request: all.len() - 1,

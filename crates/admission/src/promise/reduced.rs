@@ -156,7 +156,11 @@ impl Promises {
         channels: Channels<'_>,
     ) -> Option<Found> {
         let lowest = demand.by_level().last()?;
-        let wanted = self.request_for(stream, &lowest, 1.0, channels)?;
+        let mut wanted = self.request_for(stream, &lowest, 1.0, channels)?;
+        let tenant = self.streams.get(&stream)?.tenant;
+        if let Some(allowance) = self.allowance(tenant, &wanted, channels) {
+            wanted.rate_bps = wanted.rate_bps.min(allowance.most_bps());
+        }
         let (others, _) = self.beside(&wanted, channels);
         let largest = offer::rate(&wanted, &others, &mut self.view(channels))?;
         let part = demand.reduced_to(with_headroom(as_displayed(largest)))?;
@@ -175,7 +179,14 @@ impl Promises {
         headroom: f64,
         channels: Channels<'_>,
     ) -> Option<Found> {
-        let wanted = self.request_for(stream, &guarantee, headroom, channels)?;
+        let wanted = self.request_for(stream, &guarantee, 1.0, channels)?;
+        if !self.may_have(&wanted, channels) {
+            return None;
+        }
+        let wanted = Request {
+            rate_bps: headroom * wanted.rate_bps,
+            ..wanted
+        };
         let placements = self.map_with(&wanted, channels)?;
         Some((guarantee, placements))
     }

@@ -1,6 +1,6 @@
 //! Review of promises during and after windows.
 
-use crate::mapping::{self, Request, Term};
+use crate::mapping::{self, Placement, Request, Term};
 use anabranch_base::{Instant, StreamId};
 use anabranch_spec::{ChannelMask, StreamSpec};
 
@@ -127,7 +127,9 @@ impl Promises {
         Request::sort(&mut all);
         // Usually all can be mapped at once; else one after the other, the first in precedence
         // first.
-        if let Ok(placements) = mapping::map(&all, &mut self.view(channels)) {
+        if self.may_all_have(&all, channels)
+            && let Ok(placements) = mapping::map(&all, &mut self.view(channels))
+        {
             let placed = all.iter().map(|request| request.stream);
             self.settle(placed.zip(placements).collect());
             for stream in order {
@@ -138,22 +140,25 @@ impl Promises {
         let mut kept: Vec<Request> = Vec::new();
         for stream in order {
             let request = self.streams[&stream].request(stream, channels, OVERHEAD);
+            if !self.streams[&stream].is_in_force() && !self.may_have(&request, channels) {
+                if let Some((all, placements)) = self.step_down(now, stream, &kept, channels) {
+                    kept = self.keep(all, placements);
+                    self.change_level(now, stream, channels, notices);
+                }
+                continue;
+            }
             let mut all = kept.clone();
             all.push(request.clone());
             Request::sort(&mut all);
             let before = self.last_standing(&all);
             match mapping::map(&all, &mut self.view_before(before, channels)) {
                 Ok(placements) => {
-                    kept = all;
-                    let placed = kept.iter().map(|request| request.stream);
-                    self.settle(placed.zip(placements).collect());
+                    kept = self.keep(all, placements);
                     self.confirm(now, stream, channels, notices);
                 }
                 Err(shortage) => {
                     if let Some((all, placements)) = self.step_down(now, stream, &kept, channels) {
-                        kept = all;
-                        let placed = kept.iter().map(|request| request.stream);
-                        self.settle(placed.zip(placements).collect());
+                        kept = self.keep(all, placements);
                         self.change_level(now, stream, channels, notices);
                         continue;
                     }
@@ -168,9 +173,7 @@ impl Promises {
                     if let Some((all, placements)) =
                         self.take_offer(now, (stream, &refusal), &kept, channels, notices)
                     {
-                        kept = all;
-                        let placed = kept.iter().map(|request| request.stream);
-                        self.settle(placed.zip(placements).collect());
+                        kept = self.keep(all, placements);
                         self.change_level(now, stream, channels, notices);
                         continue;
                     }
@@ -188,6 +191,13 @@ impl Promises {
                 }
             }
         }
+    }
+
+    /// Settles the placements of requests, which are returned.
+    fn keep(&mut self, requests: Vec<Request>, placements: Vec<Placement>) -> Vec<Request> {
+        let placed = requests.iter().map(|request| request.stream);
+        self.settle(placed.zip(placements).collect());
+        requests
     }
 
     /// Promises the changed demands of streams whose earlier promise is in force, as soon as possible.
@@ -234,6 +244,7 @@ impl Promises {
                 ..entry.request(stream, channels, OVERHEAD)
             };
             if is_within_reach(&entry.guarantee, Term::Durable)
+                && self.may_have(&wanted, channels)
                 && let Some(placements) = self.map_with(&wanted, channels)
             {
                 self.settle(placements);

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use crate::mapping::{Placement, Request, Term};
 use anabranch_base::{ChannelId, Instant, SessionId, StreamId};
-use anabranch_spec::{ChannelMask, Grade, Guarantee, StreamSpec};
+use anabranch_spec::{ChannelMask, Grade, Guarantee, StreamSpec, Tenant};
 
 use super::{
     Channels, LATE, LateAfter, NOTICE,
@@ -95,6 +95,8 @@ pub(crate) struct Promised {
     /// The guarantee that it is promised or waits for: of several levels, the one that can be had, or was tried last.
     pub(crate) guarantee: Guarantee,
     pub(super) pace: Pace,
+    /// The tenant that it belongs to.
+    pub(super) tenant: Option<Tenant>,
     pub(crate) is_divisible: bool,
     pinned: Option<ChannelId>,
     /// Paths that its preferences permit.
@@ -129,6 +131,7 @@ impl Promised {
         Self {
             guarantee,
             pace: Pace::default(),
+            tenant: spec.tenant,
             is_divisible: spec.is_divisible(),
             pinned: spec.pinned,
             permitted,

@@ -338,6 +338,8 @@ fn texts_of_a_specification_resolve_to_the_same_one() {
         .unwrap(),
         redundant: false,
         pinned: Some(ChannelId(3)),
+        // The node sets it; applications do not.
+        tenant: None,
         may_split: false,
         duplex: true,
         partial: true,

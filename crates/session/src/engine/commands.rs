@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use anabranch_admission::{Prior, Steadiness};
 use anabranch_base::{ChannelId, Instant, NodeId, SessionId, SocketId};
 use anabranch_channel::ConnectError;
+use anabranch_spec::{Share, Shares, Tenant};
 
 use super::{CODE_CHANNEL_ONLY, Engine};
 use crate::{
@@ -133,6 +134,28 @@ impl Engine {
             ..LocalDescription::default()
         };
         self.describe_socket(socket, description);
+    }
+
+    /// Sets the largest share of what can be promised that the streams of a tenant may have together, over all sessions; `None`: no
+    /// limit. It decides about promises that are made or raised from now on; waiting streams are tried again at the end of a
+    /// window. O(sessions + tenants).
+    pub fn set_promised_share(&mut self, tenant: Tenant, share: Option<Share>) {
+        if self.config.promised_shares.get(&tenant).copied() == share {
+            return;
+        }
+        let shares = Arc::make_mut(&mut self.config.promised_shares);
+        match share {
+            Some(share) => shares.insert(tenant, share),
+            None => shares.remove(&tenant),
+        };
+        for session in self.sessions.values_mut() {
+            session.set_promised_shares(self.config.promised_shares.clone());
+        }
+    }
+
+    /// The shares that were set.
+    pub fn promised_shares(&self) -> &Shares {
+        &self.config.promised_shares
     }
 
     pub(super) fn close_channel(&mut self, now: Instant, id: ChannelId) {

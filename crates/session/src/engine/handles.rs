@@ -10,7 +10,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use anabranch_base::{ChannelId, Instant, Rate, SessionId, StreamId};
 use anabranch_hose::{Provided, Tally};
 use anabranch_sched::{AnyScheduler, Callback, Policy};
-use anabranch_spec::{Guarantee, StreamSpec};
+use anabranch_spec::{Guarantee, StreamSpec, Tenant};
 use bytes::Bytes;
 
 use super::{CODE_APPLICATION, Engine, Sessions};
@@ -388,6 +388,15 @@ impl StreamMut<'_> {
     ) -> Result<(), StreamError> {
         self.session
             .change_guarantee(now, self.id, guarantee, self.events)
+    }
+
+    /// Gives an open stream to a tenant, for its next demand: a stream that the peer opened belongs to none. What it was promised
+    /// before stays with its former tenant.
+    ///
+    /// # Errors
+    /// No such stream.
+    pub fn set_tenant(&mut self, tenant: Option<Tenant>) -> Result<(), StreamError> {
+        self.session.set_tenant(self.id, tenant)
     }
 
     /// Reason why a stream is promised what it is, or not; `None` for one that asked for nothing.

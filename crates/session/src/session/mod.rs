@@ -160,6 +160,8 @@ impl Session {
             .probation
             .map(|until| Box::new(Probation::new(until, &mut parts.config)));
         let config = parts.config;
+        let mut promises = Promises::new(parts.id, config.measure_window);
+        promises.set_shares(config.promised_shares.clone());
         let hello = Control::Hello {
             version: VERSION,
             stream_window_bytes: config.stream_window_bytes,
@@ -175,7 +177,7 @@ impl Session {
             flow: FlowControl::new(config.session_window_bytes),
             scheduling: Scheduling::new(config.policy, parts.seed),
             shares: Shares::new(now),
-            promises: Promises::new(parts.id, config.measure_window),
+            promises,
             neighbours: Neighbours::default(),
             copies: Copies::new(now),
             latency: Latency::default(),

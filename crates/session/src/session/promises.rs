@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
-use anabranch_spec::{ChannelChoice, ChannelMask, StreamSpec};
+use anabranch_spec::{ChannelChoice, ChannelMask, Shares, StreamSpec, Tenant};
 
 use super::Session;
 use crate::event::{Event, PromiseEvent, StreamError};
@@ -32,6 +32,12 @@ impl Session {
     fn note_asked(&mut self, now: Instant) {
         self.channels.probing.note_asked(now);
         self.pump.is_due = true;
+    }
+
+    /// Sets the largest shares of tenants, for promises that are made or raised from now on.
+    pub(crate) fn set_promised_shares(&mut self, shares: Arc<Shares>) {
+        self.config.promised_shares = shares.clone();
+        self.promises.set_shares(shares);
     }
 
     /// Makes the demand of a new stream's spec.
@@ -86,6 +92,18 @@ impl Session {
             send.spec = Arc::new(spec);
         }
         self.pump.is_due = true;
+        Ok(())
+    }
+
+    /// Gives a stream, which the peer may have opened, to a tenant, before it asks for a promise.
+    pub(crate) fn set_tenant(
+        &mut self,
+        stream: StreamId,
+        tenant: Option<Tenant>,
+    ) -> Result<(), StreamError> {
+        let send = self.streams.send.get_mut(&stream);
+        let send = send.ok_or(StreamError::UnknownStream(stream))?;
+        Arc::make_mut(&mut send.spec).tenant = tenant;
         Ok(())
     }
 

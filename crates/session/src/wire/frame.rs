@@ -428,6 +428,7 @@ fn read_spec(input: &mut Bytes) -> Result<StreamSpec, DecodeError> {
         priority,
         weight,
         cap: None,
+        tenant: None,
         drop: None,
         pinned: None,
         paths: Preferences::default(),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anabranch_base::{Instant, NodeId, Rate, Seed, SessionId, StreamId};
 use anabranch_session::{
-    AllowList, Config, Event, Explanation, Guarantee, Link, LocalDescription, SendError,
-    StreamError, StreamSpec,
+    AllowList, Config, Event, Explanation, Guarantee, Link, LocalDescription, Reason, SendError,
+    Share, StreamError, StreamSpec, Tenant,
 };
 use anabranch_sim::{App, Context, Hop, World, apps::Receiver};
 use bytes::Bytes;
@@ -51,6 +51,17 @@ impl Flow {
             rate: Some(rate),
             ..Self::bulk(session, [from, until])
         }
+    }
+
+    fn of(mut self, tenant: Tenant) -> Self {
+        self.spec.tenant = Some(tenant);
+        self
+    }
+
+    fn waiting(mut self) -> Self {
+        let guarantee = self.spec.guarantee.take().expect("it asks for a promise");
+        self.spec = self.spec.with_guarantee(guarantee.waiting());
+        self
     }
 
     fn step(&mut self, context: &mut Context<'_>, session: SessionId) {
@@ -281,4 +292,44 @@ fn the_older_promise_is_kept_when_the_uplink_sinks() {
         ];
         assert!(broken <= kept / 10, "{kept} kept, {broken} broken");
     }
+}
+
+/// The share of a tenant holds over all sessions of the node, and leaves the rest to others.
+#[test]
+fn a_tenant_has_its_share_over_all_sessions_and_others_have_the_rest() {
+    let [ada, bob] = [1, 2].map(Tenant::new);
+    let share = |share: f64| Share::new(share).expect("a share");
+    let mut flows = in_turn();
+    flows.truncate(2);
+    let all = [85, 300];
+    flows.push(Flow::promised(0, 5, all).of(ada));
+    flows.push(Flow::promised(1, 4, [90, 300]).of(ada));
+    flows.push(Flow::promised(1, 4, [91, 300]).of(ada).waiting());
+    flows.push(Flow::promised(1, 8, [92, 300]).of(bob));
+    let mut world = two_peers(true, flows);
+    world
+        .engine(SENDER)
+        .set_promised_share(ada, Some(share(0.4)));
+    world.run_until(Instant::from_secs(140));
+    let Some(StreamError::Refused(refusal)) = &world.app::<Sources>(SENDER).flows[3].refusal else {
+        panic!("9 of 20 Mbit/s");
+    };
+    let Reason::OverShare { whole, has, .. } = refusal.reason else {
+        panic!("{refusal}");
+    };
+    let mbps = |rate: Rate| rate.as_bps() as f64 / 1e6;
+    assert!((17.0..20.0).contains(&mbps(whole)), "{refusal}");
+    assert!((5.0..5.2).contains(&mbps(has)), "{refusal}");
+    let offered = mbps(refusal.offer.rate.expect("a part is left"));
+    let left = (0.4 * mbps(whole) - mbps(has)) / 1.02;
+    assert!((left - 0.01..=left).contains(&offered), "{refusal}: {left}");
+    let terms = |world: &mut World| [2, 4, 5].map(|flow| explain(world, flow).term.is_some());
+    assert_eq!(terms(&mut world), [true, false, true], "one waits");
+    world
+        .engine(SENDER)
+        .set_promised_share(ada, Some(share(0.6)));
+    world.run_until(Instant::from_secs(160));
+    assert_eq!(terms(&mut world), [true; 3]);
+    let account = explain(&mut world, 2).account;
+    assert!(account.kept > 60 && account.broken <= 2, "{account:?}");
 }
