@@ -146,7 +146,7 @@ async fn carry(
         .uplink
         .session(Instant::now() + means.timeouts.connect())
         .await?;
-    let stream = choice.service.open(&session, to, &means.notices);
+    let stream = choice.open(&session, to, &means.notices);
     let stream = stream.map_err(|failure| Refusal::new(Code::Unreachable, failure.to_string()))?;
     drop(session);
     tokio::select! {

@@ -39,7 +39,7 @@ pub(crate) async fn open(
     loop {
         let session = choice.uplink.session(by).await?;
         let opening = async {
-            let stream = choice.service.open(&session, to, notices)?;
+            let stream = choice.open(&session, to, notices)?;
             let request = Message::request(action.clone());
             stream.send(request.encode()).await?;
             Ok::<_, anabranch::StreamFailure>(stream)

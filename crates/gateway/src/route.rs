@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anabranch::daemon::PromiseState;
+use anabranch::{Session, Stream, StreamFailure, daemon::PromiseState};
 
 use crate::{
     connections::Means,
     endpoint::Endpoint,
     error::{Code, Refusal},
-    notice::Notice,
+    notice::{Notice, Notices},
     rules::{Exceeded, Facts, Lease, Rule},
     service::{Service, Services},
     uplink::{Exits, OnlyExit, Uplink},
@@ -34,6 +34,25 @@ pub(crate) struct Choice {
     pub(crate) uplink: Arc<dyn Uplink>,
     /// Its place under the limits of the rule.
     _lease: Option<Lease>,
+}
+
+impl Choice {
+    /// Opens a stream for the flow, under the limits of its rule.
+    pub(crate) fn open(
+        &self,
+        session: &Session,
+        to: &Endpoint,
+        notices: &Notices,
+    ) -> Result<Stream, StreamFailure> {
+        let account = self.rule.as_ref().map(|rule| rule.account());
+        if let Some(account) = account
+            && self.service.is_promised()
+        {
+            session.set_promised_share(account.tenant(), account.limits().promised_share);
+        }
+        let tenant = account.map(|account| account.tenant());
+        self.service.open(session, tenant, to, notices)
+    }
 }
 
 impl Chooser {

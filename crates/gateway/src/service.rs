@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anabranch::{
-    DropOrder, Guarantee, Order, Profile, Session, Stream, StreamFailure, StreamSpec,
+    DropOrder, Guarantee, Order, Profile, Session, Stream, StreamFailure, StreamSpec, Tenant,
     base::Rate,
     config::ConfigError,
     daemon::PromiseState,
@@ -193,14 +193,19 @@ impl Service {
         self.spec.guarantee.is_some()
     }
 
-    /// Opens a stream for a flow to a target. If its promise is refused and it may wait, it opens without, which is a notice.
+    /// Opens a stream for a flow of a tenant to a target. If its promise is refused and it may wait, it opens without, which is a notice.
     pub(crate) fn open(
         &self,
         session: &Session,
+        tenant: Option<Tenant>,
         to: &Endpoint,
         notices: &Notices,
     ) -> Result<Stream, StreamFailure> {
-        let failure = match session.open_stream(self.spec.clone()) {
+        let spec = StreamSpec {
+            tenant,
+            ..self.spec.clone()
+        };
+        let failure = match session.open_stream(spec.clone()) {
             Ok(stream) => return Ok(stream),
             Err(failure) => failure,
         };
@@ -215,7 +220,7 @@ impl Service {
         });
         session.open_stream(StreamSpec {
             guarantee: Some(Box::new(guarantee.waiting())),
-            ..self.spec.clone()
+            ..spec
         })
     }
 

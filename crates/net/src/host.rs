@@ -12,8 +12,8 @@ use std::{
 use anabranch_base::{NodeId, SessionId, SocketId};
 use anabranch_session::{
     AllowList, ChannelReport, Config, Engine, Explanation, Grant, Link, LocalDescription,
-    ObjectiveError, ObjectiveId, Prior, SecretKey, SessionStats, Steadiness, StreamError,
-    StreamSpec, StreamStats,
+    ObjectiveError, ObjectiveId, Prior, SecretKey, SessionStats, Share, Shares, Steadiness,
+    StreamError, StreamSpec, StreamStats, Tenant,
     hose::Provided,
     metering::Period,
     objective::{self, Injected, Tally},
@@ -495,6 +495,19 @@ impl Host {
         shared
             .read_session(session, |mut session| session.provided())
             .unwrap_or_default()
+    }
+
+    /// Sets the largest share of what can be promised that the streams of a tenant ([`StreamSpec::tenant`]) may have together, over all
+    /// sessions; `None`: no limit. What is promised already stays. See [`Engine::set_promised_share`].
+    pub fn set_promised_share(&self, tenant: Tenant, share: Option<Share>) {
+        self.inner
+            .shared
+            .command(|state, _| state.engine.set_promised_share(tenant, share));
+    }
+
+    /// The shares that were set.
+    pub fn promised_shares(&self) -> Shares {
+        self.inner.shared.lock().engine.promised_shares().clone()
     }
 
     /// Applies changes of the allow-list at once, rather than with the next packet or timer: closes the sessions of keys

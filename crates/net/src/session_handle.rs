@@ -10,7 +10,7 @@ use std::{
 use anabranch_base::{ChannelId, NodeId, Rate, SessionId, StreamId};
 use anabranch_session::{
     Callback, ChannelReport, Explanation, Grant, Link, ObjectiveError, ObjectiveId, Policy,
-    SessionCloseReason, SessionEvent, SessionStats, StreamSpec, StreamStats,
+    SessionCloseReason, SessionEvent, SessionStats, Share, StreamSpec, StreamStats, Tenant,
     objective::{self, Injected},
 };
 
@@ -91,6 +91,14 @@ impl Session {
             Ok::<_, StreamFailure>(id)
         })?;
         Ok(Stream::new(self.inner.clone(), id, spec, true, can_receive))
+    }
+
+    /// [`Host::set_promised_share`](crate::Host::set_promised_share) of the session's host.
+    pub fn set_promised_share(&self, tenant: Tenant, share: Option<Share>) {
+        self.inner
+            .host
+            .shared
+            .command(|state, _| state.engine.set_promised_share(tenant, share));
     }
 
     /// Decision that [`Session::open_stream`] would make on the spec's guarantee now: the duration of the

@@ -12,7 +12,7 @@ use std::{
 use anabranch_base::{Instant, StreamId};
 use anabranch_session::{
     Adu, Explanation, FieldValue, Guarantee, ObjectiveError, PromiseEvent, SendError, StreamEvent,
-    StreamParameters, StreamSpec,
+    StreamParameters, StreamSpec, Tenant,
 };
 use bytes::Bytes;
 
@@ -476,6 +476,19 @@ impl Stream {
                 .session(session)?
                 .stream(stream)
                 .change_guarantee(now, guarantee)?)
+        })
+    }
+
+    /// Gives the stream to a tenant, for the guarantees that this side asks for from now on: a stream that the peer opened belongs to
+    /// none.
+    ///
+    /// # Errors
+    /// The stream is over, or only the peer sends on it.
+    pub fn set_tenant(&self, tenant: Option<Tenant>) -> Result<(), StreamFailure> {
+        let (session, stream) = (self.inner.session.id, self.inner.id);
+        self.command(|state, _| {
+            let found = state.engine.session(session)?;
+            Ok(found.stream(stream).set_tenant(tenant)?)
         })
     }
 

@@ -112,7 +112,8 @@ pub use anabranch_session::{
     AllowList, Callback, Controller, Ctcp, Demand, DropOrder, Explanation, FieldValue, Grade,
     Grant, Guarantee, GuaranteeError, ObjectiveError, ObjectiveId, Offer, OnWarning, Order,
     PathRule, Policy, Preferences, Priority, Profile, Reason, Reduction, Refusal, SecretKey,
-    Selector, SessionCloseReason, StreamParameters, StreamSpec, Term, Treatment, Walk, objective,
+    Selector, SessionCloseReason, Share, Shares, StreamParameters, StreamSpec, Tenant, Term,
+    Treatment, Walk, objective,
     promise::{Account, Note},
 };
 pub use api::{AduListener, AduSession, AduStream, Failure};

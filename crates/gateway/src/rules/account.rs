@@ -2,10 +2,13 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
-use anabranch::{base::Rate, pace::Pace};
+use anabranch::{Share, Tenant, base::Rate, pace::Pace};
 
 /// Limits of all flows of a rule together; `None`: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +17,8 @@ pub(crate) struct Limits {
     pub(crate) flows: Option<u32>,
     /// Rate of all promises that they ask for, those that wait included.
     pub(crate) promised_rate: Option<Rate>,
+    /// Share of what can be promised that they have.
+    pub(crate) promised_share: Option<Share>,
     /// Rate at which they send.
     pub(crate) rate: Option<Rate>,
 }
@@ -26,6 +31,9 @@ impl fmt::Display for Limits {
         }
         if let Some(rate) = self.promised_rate {
             write!(f, ", promises up to {rate}")?;
+        }
+        if let Some(share) = self.promised_share {
+            write!(f, ", promises up to {share} of what is possible")?;
         }
         if let Some(rate) = self.rate {
             write!(f, ", up to {rate}")?;
@@ -52,9 +60,15 @@ pub(crate) struct Used {
     pub(crate) promised_bps: u64,
 }
 
+/// Tenants of rules are numbered from here, after those of users.
+const TENANTS_FROM: u64 = 1 << 32;
+static TENANTS: AtomicU64 = AtomicU64::new(TENANTS_FROM);
+
 /// The account of a rule. It stays when a reload changes the rule.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Account {
+    /// The tenant that its flows belong to.
+    tenant: Tenant,
     state: Mutex<(Limits, Used)>,
     pace: Pace,
 }
@@ -62,6 +76,7 @@ pub(crate) struct Account {
 impl Account {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
+            tenant: Tenant::new(TENANTS.fetch_add(1, Ordering::Relaxed)),
             state: Mutex::new((limits, Used::default())),
             pace: Pace::default(),
         }
@@ -69,6 +84,10 @@ impl Account {
 
     fn lock(&self) -> MutexGuard<'_, (Limits, Used)> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn tenant(&self) -> Tenant {
+        self.tenant
     }
 
     pub(crate) fn limits(&self) -> Limits {

@@ -18,7 +18,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use anabranch::{base::NodeId, config::RuleLayer, daemon::RuleReport};
+use anabranch::{Share, Tenant, base::NodeId, config::RuleLayer, daemon::RuleReport};
 
 use self::{account::Limits, matching::Matching};
 pub(crate) use self::{
@@ -219,6 +219,15 @@ impl Rules {
     #[cfg(test)]
     pub(crate) fn remainder(&self) -> Arc<Rule> {
         self.table().remainder.clone()
+    }
+
+    /// The tenants of all rules, with their shares of what can be promised.
+    pub(crate) fn promised_shares(&self) -> Vec<(Tenant, Option<Share>)> {
+        let table = self.table();
+        let accounts = table.rules.iter().map(|rule| rule.account());
+        accounts
+            .map(|account| (account.tenant(), account.limits().promised_share))
+            .collect()
     }
 
     /// Reports of all rules, in order, and of flows without a rule.

@@ -1,6 +1,7 @@
 //! Rules from their texts.
 
 use anabranch::{
+    Share,
     base::{NodeId, Rate},
     config::{ConfigError, MatchLayer, PortsLayer, RuleLayer},
 };
@@ -127,9 +128,17 @@ fn limits(layer: &RuleLayer) -> Result<Limits, ConfigError> {
             Err(error) => Err(refused(key, &text, error.to_string())),
         },
     };
+    let share = |text: &Option<String>| match text {
+        None => Ok(None),
+        Some(text) => match text.parse::<Share>() {
+            Ok(share) => Ok(Some(share)),
+            Err(error) => Err(refused("promised_share_max", &text, error.to_string())),
+        },
+    };
     let limits = Limits {
         flows: layer.flows_max,
         promised_rate: rate("promised_rate_max", &layer.promised_rate_max)?,
+        promised_share: share(&layer.promised_share_max)?,
         rate: rate("rate_max", &layer.rate_max)?,
     };
     let reason = "no flow could send anything; give more, or deny = true";

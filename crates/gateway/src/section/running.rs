@@ -243,9 +243,16 @@ impl Listeners {
         }
         let (running, connections) = (self.running.clone(), self.connections.clone());
         let (rules, timeouts) = (settings.rules, settings.config);
+        let slot = self.node.clone();
         Ok(Box::new(move || {
             let notices = connections.notices();
             connections.rules().replace(rules);
+            // Flows that wait for a promise are under the new limits, too.
+            if let Some(node) = slot.node() {
+                for (tenant, share) in connections.rules().promised_shares() {
+                    node.host().set_promised_share(tenant, share);
+                }
+            }
             connections.timeouts().set(&timeouts);
             let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
             let mut before = std::mem::take(&mut *running);

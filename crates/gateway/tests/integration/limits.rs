@@ -195,3 +195,47 @@ async fn a_reload_counts_what_is_open_under_a_rule_of_the_same_name() {
     })
     .await;
 }
+
+/// The share is decided by the engine, over all sessions: it has to know whose a stream is, and the share in force.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_flows_of_a_rule_belong_to_a_tenant_with_its_share() {
+    within(async {
+        let rule = |share: &str| {
+            let service = "service = { rate = \"6 Mbit/s\", probability = \"90 %\" }";
+            format!("[[rule]]\nname = \"video\"\n{share}\n{service}\n")
+        };
+        let target = echo().await.to_string();
+        let may = format!("{{ right = \"forward\", to = [\"{target}\"] }}");
+        let pair = Pair::start(&may, &[]).await;
+        let base = forwards(pair.far.address(), &[("127.0.0.1:0", &target, "")]);
+        let reload = async |share: &str| {
+            let text = format!("{base}{}", rule(share));
+            pair.near.reload(&text).await.unwrap();
+        };
+        reload("promised_share_max = \"40 %\"").await;
+        let host = pair.near.daemon.host();
+        let shares = || {
+            let shares = host.promised_shares();
+            shares.values().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(shares(), ["40 %"]);
+        let action = "probability 90 %, rate 6 Mbit/s, promises up to 40 % of what is possible";
+        assert_eq!(report(&pair).action, action);
+        let _flows = (open(&pair).await, open(&pair).await);
+        let promises = host.promises();
+        let tenants: Vec<_> = promises.iter().map(|row| row.spec.tenant).collect();
+        let known: Vec<_> = host.promised_shares().into_keys().map(Some).collect();
+        assert_eq!(tenants, [known[0], known[0]]);
+        // Another share, and none.
+        reload("promised_share_max = \"25 %\"").await;
+        assert_eq!(shares(), ["25 %"]);
+        reload("").await;
+        assert_eq!(shares(), [""; 0]);
+        let text = format!("{base}{}", rule("promised_share_max = \"0 %\""));
+        let error = pair.near.reload(&text).await.unwrap_err();
+        for word in ["promised_share_max", "above 0 %"] {
+            assert!(error.contains(word), "{error}");
+        }
+    })
+    .await;
+}

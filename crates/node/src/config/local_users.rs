@@ -4,7 +4,7 @@
 use std::fmt;
 
 use anabranch_base::Rate;
-use anabranch_session::Priority;
+use anabranch_session::{Priority, Share};
 use serde::{
     Deserialize, Deserializer,
     de::{Error, MapAccess, Visitor, value::MapAccessDeserializer},
@@ -39,6 +39,8 @@ pub struct LocalLimitsLayer {
     pub priority_max: Option<String>,
     /// Rate of all promises together that streams ask for.
     pub promised_rate_max: Option<String>,
+    /// Share of what can be promised that all streams together may have.
+    pub promised_share_max: Option<String>,
     /// Open streams.
     pub streams_max: Option<u32>,
     /// Rate at which all streams together may send.
@@ -54,6 +56,8 @@ pub struct LocalLimits {
     pub priority_max: Priority,
     /// Rate of all promises that their streams ask for; `None`: any.
     pub promised_rate_max: Option<Rate>,
+    /// Share of what can be promised that their streams may have; `None`: all of it.
+    pub promised_share_max: Option<Share>,
     /// Streams that are open at a time; `None`: any number.
     pub streams_max: Option<u32>,
     /// Rate at which they may send; `None`: any.
@@ -67,6 +71,7 @@ impl LocalLimits {
     pub const NONE: Self = Self {
         priority_max: Priority(u8::MAX),
         promised_rate_max: None,
+        promised_share_max: None,
         streams_max: None,
         rate_max: None,
         may_change_objectives: true,
@@ -80,6 +85,7 @@ struct Table {
     user: LocalUser,
     priority_max: Option<String>,
     promised_rate_max: Option<String>,
+    promised_share_max: Option<String>,
     streams_max: Option<u32>,
     rate_max: Option<String>,
     objectives: Option<bool>,
@@ -128,6 +134,7 @@ impl<'de> Visitor<'de> for AnyForm {
             limits: LocalLimitsLayer {
                 priority_max: table.priority_max,
                 promised_rate_max: table.promised_rate_max,
+                promised_share_max: table.promised_share_max,
                 streams_max: table.streams_max,
                 rate_max: table.rate_max,
                 objectives: table.objectives,
@@ -174,6 +181,12 @@ impl LocalLimitsLayer {
             streams_max: self.streams_max,
             ..LocalLimits::NONE
         };
+        if let Some(text) = &self.promised_share_max {
+            let share = text.parse::<Share>();
+            let share = share
+                .map_err(|why| refused("local_users.promised_share_max", text, why.to_string()))?;
+            limits.promised_share_max = Some(share);
+        }
         if let Some(text) = &self.priority_max {
             limits.priority_max =
                 priority(text).map_err(|why| refused("local_users.priority_max", text, why))?;
@@ -202,7 +215,7 @@ mod tests {
     #[test]
     fn users_have_limits_or_none() {
         let text = r#"local_users = ["ada", 7, { user = "sensors", priority_max = "normal", promised_rate_max = "5 Mbit/s",
-            streams_max = 64, rate_max = "20 Mbit/s" }, { user = 8, objectives = false }]"#;
+            promised_share_max = "40 %", streams_max = 64, rate_max = "20 Mbit/s" }, { user = 8, objectives = false }]"#;
         let users = users(text).unwrap();
         let ada = LocalUser::Name("ada".to_owned());
         assert_eq!(users[0], (ada, LocalLimits::NONE));
@@ -210,6 +223,7 @@ mod tests {
         let sensors = LocalLimits {
             priority_max: Priority::NORMAL,
             promised_rate_max: Some(Rate::from_mbps(5)),
+            promised_share_max: Share::new(0.4),
             streams_max: Some(64),
             rate_max: Some(Rate::from_mbps(20)),
             may_change_objectives: false,
@@ -238,6 +252,22 @@ mod tests {
             (
                 "local_users = [{ user = 1, rate_max = \"0 bit/s\" }]",
                 "above 0",
+            ),
+            (
+                "local_users = [{ user = 1, promised_share_max = \"5 Mbit/s\" }]",
+                "local_users.promised_share_max",
+            ),
+            (
+                "local_users = [{ user = 1, promised_share_max = \"0 %\" }]",
+                "above 0 %",
+            ),
+            (
+                "local_users = [{ user = 1, promised_share_max = \"101 %\" }]",
+                "up to 100 %",
+            ),
+            (
+                "local_users = [{ user = 1, promised_share_max = 40 }]",
+                "promised_share_max",
             ),
             (
                 "local_users = [{ user = 1, priority_max = \"top\" }]",

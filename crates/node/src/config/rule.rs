@@ -25,6 +25,8 @@ pub struct RuleLayer {
     pub peer: Option<String>,
     /// Rate of all promises together that its flows ask for.
     pub promised_rate_max: Option<String>,
+    /// Share of what can be promised that all its flows together may have.
+    pub promised_share_max: Option<String>,
     /// Rate at which all its flows together may send.
     pub rate_max: Option<String>,
     /// Its flows that are open at a time.

@@ -72,6 +72,7 @@ fn every_key_of_the_example_shows_its_default() {
         "outage_timeout",
         "flows_max",
         "promised_rate_max",
+        "promised_share_max",
         "rate_max",
         "stream_window",
         "session_window",

@@ -95,6 +95,7 @@ fn refused(report: &SessionReport, guarantee: &Guarantee, refusal: &Refusal) -> 
         Reason::Unsteady { .. } => ("unsteady", &[][..]),
         Reason::TooSure { .. } => ("too_sure", &[][..]),
         Reason::TooLittle { channels, .. } => ("too_little", &channels[..]),
+        Reason::OverShare { .. } => ("over_share", &[][..]),
         Reason::Displaces(_) => ("displaces", &[][..]),
         Reason::TooMany => ("too_many", &[][..]),
         _ => ("other", &[][..]),
@@ -102,6 +103,7 @@ fn refused(report: &SessionReport, guarantee: &Guarantee, refusal: &Refusal) -> 
     let names: Vec<String> = channels.iter().map(ChannelId::to_string).collect();
     let (holds, taken) = match &refusal.reason {
         Reason::TooLittle { holds, taken, .. } => (Some(holds.as_bps()), Some(taken.as_bps())),
+        Reason::OverShare { whole, has, .. } => (Some(whole.as_bps()), Some(has.as_bps())),
         _ => (None, None),
     };
     let (known, needed) = match &refusal.reason {

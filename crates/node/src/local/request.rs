@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anabranch_net::{Session, StreamFailure};
-use anabranch_session::{ObjectiveError, ObjectiveId, StreamError};
+use anabranch_session::{ObjectiveError, ObjectiveId, StreamError, StreamSpec};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -108,7 +108,7 @@ impl Connection {
                 Ok(json!({}))
             }
             Request::Admit { session, spec } => {
-                let spec = spec.resolve()?;
+                let spec = self.own(spec.resolve()?);
                 self.account.check(&spec)?;
                 let grant = self.session(session)?.admit(&spec)?;
                 Ok(json!({ "grant": GrantBody::of(&grant) }))
@@ -129,6 +129,8 @@ impl Connection {
                     .transpose()?;
                 let (stream, local) = self.tables().stream(stream)?.clone();
                 local.reservation.change(guarantee.as_ref(), || {
+                    // The peer may have opened it.
+                    stream.set_tenant(Some(self.account.tenant()))?;
                     stream.change_guarantee(guarantee)?;
                     Ok(json!({}))
                 })
@@ -185,6 +187,14 @@ impl Connection {
         }
     }
 
+    /// The spec of a stream that belongs to the user of the application.
+    fn own(&self, spec: StreamSpec) -> StreamSpec {
+        StreamSpec {
+            tenant: Some(self.account.tenant()),
+            ..spec
+        }
+    }
+
     fn session(&self, handle: u32) -> Result<Session, ErrorBody> {
         self.tables().session(handle).cloned()
     }
@@ -221,7 +231,7 @@ impl Connection {
     }
 
     fn open(self: &Arc<Self>, session: u32, spec: &SpecText, credit: u32) -> Done {
-        let spec = spec.resolve()?;
+        let spec = self.own(spec.resolve()?);
         let is_for_all = is_transfer(&spec.label) || spec.label == outcome::LABEL;
         if spec.label.starts_with(RESERVED) && !is_for_all {
             let why = format!("labels that begin with {RESERVED} belong to the node itself");

@@ -194,7 +194,11 @@ impl LocalServer {
 
     /// Serves applications until dropped.
     pub(crate) async fn serve(&self, node: &Handle) {
-        node.attach(Arc::new(LocalPart::new(self.policy.clone(), &self.path)));
+        node.attach(Arc::new(LocalPart::new(
+            self.policy.clone(),
+            &self.path,
+            node.host().clone(),
+        )));
         let counts = Counts::default();
         let mut connections = JoinSet::new();
         loop {

@@ -8,6 +8,7 @@ mod outcome;
 mod promises;
 mod python;
 mod rights;
+mod shares;
 mod streams;
 mod tcp;
 mod transfer;

@@ -4,7 +4,7 @@
 
 use anabranch_base::{ChannelId, Instant, Rate, StreamId};
 use anabranch_session::{
-    Explanation, Grant, Guarantee, Offer, Reason, Reduction, Refusal, Term,
+    self as session, Explanation, Grant, Guarantee, Offer, Reason, Reduction, Refusal, Term,
     promise::{Account, Note},
 };
 use serde::{Deserialize, Serialize};
@@ -152,6 +152,12 @@ pub enum ReasonBody {
         needed_bps: u64,
         probability: Option<f64>,
     },
+    OverShare {
+        share: f64,
+        whole_bps: u64,
+        has_bps: u64,
+        needed_bps: u64,
+    },
     Displaces {
         stream: u64,
     },
@@ -188,6 +194,17 @@ impl RefusalBody {
                 taken_bps: taken.as_bps(),
                 needed_bps: needed.as_bps(),
                 probability: *probability,
+            },
+            Reason::OverShare {
+                share,
+                whole,
+                has,
+                needed,
+            } => ReasonBody::OverShare {
+                share: share.get(),
+                whole_bps: whole.as_bps(),
+                has_bps: has.as_bps(),
+                needed_bps: needed.as_bps(),
             },
             Reason::Displaces(stream) => ReasonBody::Displaces { stream: stream.0 },
             Reason::TooMany => ReasonBody::TooMany,
@@ -242,6 +259,18 @@ impl RefusalBody {
                 taken: rate(taken_bps),
                 needed: rate(needed_bps),
                 probability,
+            },
+            ReasonBody::OverShare {
+                share,
+                whole_bps,
+                has_bps,
+                needed_bps,
+            } => Reason::OverShare {
+                // One that is out of range is of no node.
+                share: session::Share::new(share).unwrap_or(session::Share::ALL),
+                whole: rate(whole_bps),
+                has: rate(has_bps),
+                needed: rate(needed_bps),
             },
             ReasonBody::Displaces { stream } => Reason::Displaces(StreamId(stream)),
             ReasonBody::TooMany => Reason::TooMany,
@@ -378,6 +407,12 @@ mod tests {
                 taken: Rate::from_mbps(1),
                 needed: Rate::from_mbps(9),
                 probability: None,
+            },
+            Reason::OverShare {
+                share: session::Share::new(0.4).unwrap(),
+                whole: Rate::from_mbps(10),
+                has: Rate::from_mbps(3),
+                needed: Rate::from_mbps(2),
             },
             Reason::Displaces(StreamId(6)),
             Reason::TooMany,

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anabranch_base::Rate;
-use anabranch_session::{Guarantee, StreamSpec};
+use anabranch_session::{Guarantee, StreamSpec, Tenant};
 
-use super::Policy;
+use super::{Policy, tenant};
 use crate::{
     config::LocalLimits,
     local::message::{ErrorBody, LimitBody},
@@ -116,6 +116,11 @@ impl Account {
             used: Mutex::default(),
             pace: Pace::default(),
         }
+    }
+
+    /// The tenant that the user's streams belong to.
+    pub(in crate::local) fn tenant(&self) -> Tenant {
+        tenant(self.user)
     }
 
     fn lock(&self) -> MutexGuard<'_, Used> {

@@ -14,6 +14,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
+use anabranch_session::{Share, Tenant};
 use tokio::sync::watch;
 
 pub(super) use self::{
@@ -45,6 +46,14 @@ impl Policy {
         self.table.send_replace(Arc::new(table));
     }
 
+    /// The shares of what can be promised in force, of the users in the table.
+    pub(super) fn promised_shares(&self) -> BTreeMap<Tenant, Option<Share>> {
+        let table = self.table.borrow();
+        let share =
+            |(&user, limits): (&u32, &LocalLimits)| (tenant(user), limits.promised_share_max);
+        table.iter().map(share).collect()
+    }
+
     /// Limits of a user; `None` if this user may not attach.
     pub(super) fn limits(&self, user: u32) -> Option<LocalLimits> {
         limits(&self.table.borrow(), user)
@@ -69,6 +78,11 @@ impl Policy {
         accounts.insert(user, Arc::downgrade(&account));
         account
     }
+}
+
+/// The tenant of the streams of a user.
+pub(super) fn tenant(user: u32) -> Tenant {
+    Tenant::new(user.into())
 }
 
 /// Limits of a user in a table. The one who runs the node and root have none unless they are listed.

@@ -7,6 +7,8 @@ use std::{
     sync::Arc,
 };
 
+use anabranch_net::Host;
+
 use super::{Policy, Table};
 use crate::{
     config::{LocalConfig, LocalUser, NodeConfig},
@@ -43,13 +45,20 @@ pub(in crate::local) fn mode(config: &LocalConfig) -> u32 {
 pub(in crate::local) struct LocalPart {
     policy: Arc<Policy>,
     socket: PathBuf,
+    /// The host, which knows the users' shares of what can be promised.
+    host: Host,
 }
 
 impl LocalPart {
-    pub(in crate::local) fn new(policy: Arc<Policy>, socket: &Path) -> Self {
+    /// Creates the part, and notifies the host of the shares in force.
+    pub(in crate::local) fn new(policy: Arc<Policy>, socket: &Path, host: Host) -> Self {
+        for (tenant, share) in policy.promised_shares() {
+            host.set_promised_share(tenant, share);
+        }
         Self {
             policy,
             socket: socket.to_owned(),
+            host,
         }
     }
 }
@@ -62,8 +71,16 @@ impl Part for LocalPart {
         };
         let table = resolve(config).map_err(|error| error.to_string())?;
         let (policy, socket, mode) = (self.policy.clone(), self.socket.clone(), mode(config));
+        let host = self.host.clone();
         Ok(Box::new(move || {
+            // Those who are no longer listed have none.
+            let mut shares = policy.promised_shares();
+            shares.values_mut().for_each(|share| *share = None);
             policy.replace(table);
+            shares.append(&mut policy.promised_shares());
+            for (tenant, share) in shares {
+                host.set_promised_share(tenant, share);
+            }
             let mode = fs::Permissions::from_mode(mode);
             if let Err(error) = fs::set_permissions(&socket, mode) {
                 tracing::warn!(%error, socket = %socket.display(), "mode not changed");
