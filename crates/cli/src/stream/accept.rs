@@ -51,7 +51,7 @@ async fn carry_one(stream: &Stream, arguments: &Arguments) -> Outcome {
     let sending = async {
         match (stream.can_send(), arguments.keep) {
             (false, _) => Ok(()),
-            (true, false) => carry::send(stream, carry::input()?, form, &[]).await,
+            (true, false) => carry::send(stream, carry::input()?, form, &[], None).await,
             (true, true) => stream.finish().map_err(failure),
         }
     };

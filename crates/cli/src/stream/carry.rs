@@ -5,7 +5,10 @@ use std::{
     os::fd::AsFd,
 };
 
-use anabranch::{Field, base::text::printable, local::client::Stream};
+use anabranch::{
+    ClientError, Field, Outgoing, base::text::printable, local::client::Stream,
+    net::session::SendError,
+};
 use tokio::{
     fs::File,
     io::{AsyncRead, AsyncWrite},
@@ -14,6 +17,7 @@ use tokio::{
 use super::{
     failure,
     framing::{self, Framing, Reader},
+    on_time::Tally,
 };
 use crate::exit::{Failure, Outcome};
 
@@ -40,12 +44,13 @@ fn writing(error: io::Error) -> Failure {
 }
 
 /// Sends the input, with these header fields on each ADU that does not have them itself, and waits until everything has
-/// arrived.
+/// arrived. With a tally, ADUs that are too improbable to be in time are left out.
 pub(super) async fn send(
     stream: &Stream,
     input: impl AsyncRead + Unpin,
     form: Framing,
     fields: &[(String, Field)],
+    tally: Option<&Tally>,
 ) -> Outcome {
     let mut reader = Reader::new(input, form);
     loop {
@@ -61,13 +66,30 @@ pub(super) async fn send(
                         adu.fields.push((name.clone(), field.clone()));
                     }
                 }
-                stream.send(adu).await.map_err(failure)?
+                send_one(stream, adu, tally).await.map_err(failure)?;
             }
             None => break,
-        };
+        }
     }
     stream.finish().map_err(failure)?;
     stream.delivered().await.map_err(failure)
+}
+
+async fn send_one(
+    stream: &Stream,
+    adu: Outgoing,
+    tally: Option<&Tally>,
+) -> Result<(), ClientError> {
+    let Some(tally) = tally else {
+        return stream.send(adu).await.map(drop);
+    };
+    let is_sent = match stream.send_if_on_time(adu, tally.least()).await {
+        Ok(_) => true,
+        Err(ClientError::Send(SendError::Unlikely { .. })) => false,
+        Err(error) => return Err(error),
+    };
+    tally.count(is_sent);
+    Ok(())
 }
 
 /// Waits until nothing can be sent any more.

@@ -6,12 +6,14 @@
 //! | `accept` | `stream accept`: the streams of peers |
 //! | `framing` | ADUs as lines, frames, records or JSON |
 //! | `message` | ADUs with header fields |
+//! | `on_time` | messages that are sent only if they will probably be in time |
 //! | `carry` | the two directions between a stream and the standard streams |
 
 mod accept;
 mod carry;
 mod framing;
 mod message;
+mod on_time;
 mod open;
 
 use anabranch::{

@@ -8,7 +8,11 @@ use anabranch::{
     spec::SpecText,
 };
 
-use super::{Common, carry, failure, message, refusal};
+use super::{
+    Common, carry, failure, message,
+    on_time::{self, Tally},
+    refusal,
+};
 use crate::{
     exit::{self, Failure, note, stopped},
     guarantee,
@@ -40,6 +44,11 @@ pub(super) struct Arguments {
     /// Time after which a message is of no use, such as '300 ms'.
     #[arg(long, value_name = "DURATION")]
     lifetime: Option<String>,
+    /// Probability, such as '90%' or 0.9, with which a message must be in time to be sent: arrive within the lifetime. The others are left out
+    /// and counted on standard error at the end, with --as json as an object. A message of which it is not known, in the first ten seconds
+    /// of traffic, is sent.
+    #[arg(long, value_name = "PROBABILITY", value_parser = on_time::parse_least, allow_hyphen_values = true)]
+    least_on_time: Option<f64>,
     /// Lost data is not sent again.
     #[arg(long)]
     unreliable: bool,
@@ -94,14 +103,25 @@ fn spec(arguments: &Arguments) -> Result<SpecText, Failure> {
 
 pub(super) async fn run(arguments: Arguments) -> exit::Outcome {
     let spec = spec(&arguments)?.resolve().map_err(Failure::usage)?;
+    if arguments.least_on_time.is_some() && spec.lifetime.is_none() {
+        let why = "--least-on-time: messages have no lifetime to be in time for; give one with --lifetime, such as '300 ms'";
+        return Err(Failure::usage(why));
+    }
+    let tally = arguments.least_on_time.map(Tally::new);
+    let form = arguments.common.framing;
     let stopped = stopped();
     let carrying = async {
         let client = arguments.common.attach().await?;
         let session = client.connect_at(&arguments.peer, &arguments.address).await;
         let session = session.map_err(failure)?;
         let stream = session.open_stream(spec).await.map_err(failure)?;
-        let form = arguments.common.framing;
-        let sending = carry::send(&stream, carry::input()?, form, &arguments.fields);
+        let sending = carry::send(
+            &stream,
+            carry::input()?,
+            form,
+            &arguments.fields,
+            tally.as_ref(),
+        );
         let receiving = async {
             if stream.can_receive() {
                 carry::receive(&stream, &mut carry::output()?, form).await?;
@@ -126,8 +146,12 @@ pub(super) async fn run(arguments: Arguments) -> exit::Outcome {
             Some(Outcome::Taken) | None => Ok(()),
         }
     };
-    tokio::select! {
+    let outcome = tokio::select! {
         outcome = carrying => outcome,
         stopped = stopped => stopped.and(Err(Failure::by_signal("stopped; what had not arrived is lost"))),
+    };
+    if let Some(tally) = &tally {
+        tally.report(form);
     }
+    outcome
 }

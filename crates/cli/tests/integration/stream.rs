@@ -155,6 +155,54 @@ fn exit_codes_say_what_was_wrong() {
     fails(&["other", "log"], 4, "stopped");
 }
 
+/// What a cap does not let out within the lifetime has the probability 0, whatever is known of the paths, so that nothing has to be measured.
+#[test]
+fn messages_that_would_be_late_are_left_out_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let _nodes = pair(folder);
+    let capped = ["other", "log", "--cap", "8 kbit/s", "--lifetime", "1 s"];
+    let opened = |more: &[&str], input: &str, form: &str| {
+        let mut accepting = accept(folder, &["log"]);
+        let arguments = [&capped[..], &["--as", form], more].concat();
+        let (code, _, errors) = open(folder, &arguments, input.as_bytes());
+        assert_eq!(code, Some(0), "{errors}");
+        (read(&mut accepting), errors)
+    };
+    let long = "x".repeat(3_000);
+    let lines = format!("one\n{long}\ntwo\n");
+    for least in ["90%", "0.9"] {
+        let (arrived, errors) = opened(&["--least-on-time", least], &lines, "lines");
+        assert_eq!(String::from_utf8_lossy(&arrived), "one\ntwo\n", "{errors}");
+        let expected = "1 of 3 messages were not sent, less than 90 % likely to be in time";
+        assert!(errors.contains(expected), "{errors}");
+    }
+    let objects = format!("{{\"data\": \"one\"}}\n{{\"data\": \"{long}\"}}\n");
+    let (arrived, errors) = opened(&["--least-on-time", "50%"], &objects, "json");
+    assert_eq!(arrived, b"one\n", "{errors}");
+    let report = errors
+        .lines()
+        .find_map(|line| serde_json::from_str(line).ok());
+    let report: serde_json::Value = report.unwrap_or_else(|| panic!("{errors}"));
+    let expected =
+        serde_json::json!({"messages_sent": 1, "messages_not_sent": 1, "least_on_time": 0.5});
+    assert_eq!(report, expected);
+    // 0 is reached by all, and without a lifetime there is no time to be in.
+    let (_, errors) = opened(&["--least-on-time", "0"], "one\n", "lines");
+    assert!(errors.contains("0 of 1 messages"), "{errors}");
+    for (arguments, word) in [
+        (
+            &["other", "log", "--least-on-time", "90%"][..],
+            "--lifetime",
+        ),
+        (&["other", "log", "--least-on-time", "90"], "90%"),
+    ] {
+        let (code, _, errors) = open(folder, arguments, b"x\n");
+        assert_eq!(code, Some(2), "{errors}");
+        assert!(errors.contains(word), "{errors}");
+    }
+}
+
 /// The exit code of what the node test `what_an_application_makes_of_the_data_reaches_the_opener` checks in every order.
 #[test]
 fn a_refusal_of_the_application_is_an_exit_code() {
