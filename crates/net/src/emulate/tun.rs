@@ -108,16 +108,33 @@ impl TunEmulator {
     }
 }
 
-/// Creates a device on a thread that enters the namespace and ends there, so that no other thread of this
-/// process changes its namespace.
+/// Does some work on a thread that enters a network namespace, named as in `ip netns`, and ends then: no other thread of this
+/// process changes its namespace. Sockets that the work opens stay in the namespace, as do the threads that it starts, such as that of a
+/// [`Host`](crate::Host). Needs root.
+///
+/// # Errors
+/// The namespace cannot be entered; nothing was done.
+///
+/// # Panics
+/// If the work does.
+pub fn within<T: Send>(
+    namespace: &str,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, EmulateError> {
+    let inside = || {
+        enter(namespace).map_err(|source| EmulateError::Namespace {
+            name: namespace.to_owned(),
+            source,
+        })?;
+        Ok(work())
+    };
+    let joined = std::thread::scope(|scope| scope.spawn(inside).join());
+    joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Creates a device in its namespace.
 fn make(end: &End, mtu_bytes: usize) -> Result<SyncDevice, EmulateError> {
-    let on_thread = || {
-        if let Some(name) = &end.namespace {
-            enter(name).map_err(|source| EmulateError::Namespace {
-                name: name.clone(),
-                source,
-            })?;
-        }
+    let make = || {
         let failed = |reason: String| EmulateError::Device {
             name: end.device.clone(),
             reason,
@@ -132,8 +149,10 @@ fn make(end: &End, mtu_bytes: usize) -> Result<SyncDevice, EmulateError> {
         ip(&["link", "set", device_name, "mtu", &mtu, "up"]).map_err(failed)?;
         Ok(device)
     };
-    std::thread::scope(|scope| scope.spawn(on_thread).join())
-        .unwrap_or_else(|_| panic!("the thread that makes a device does not panic"))
+    match &end.namespace {
+        Some(name) => within(name, make)?,
+        None => make(),
+    }
 }
 
 fn enter(namespace: &str) -> std::io::Result<()> {
@@ -340,6 +359,9 @@ mod tests {
             address: "10.9.9.1/30".to_owned(),
         };
         let error = make(&end, 1500).map(drop).unwrap_err().to_string();
+        assert!(error.contains("no-such-namespace"), "{error}");
+        let entered = within("no-such-namespace", || panic!("it is not there"));
+        let error = entered.map(drop).unwrap_err().to_string();
         assert!(error.contains("no-such-namespace"), "{error}");
     }
 }

@@ -13,9 +13,16 @@ use std::{
 
 use anabranch_base::{Rate, Seed};
 use anabranch_link::{Config, Queue, RateSource, duplex::Configs};
-use anabranch_net::emulate::tun::{End, TunEmulator, TunSpec};
+use anabranch_net::{
+    Host, HostConfig,
+    emulate::tun::{End, TunEmulator, TunSpec, within},
+    session::AllowList,
+};
 
-use crate::namespace::{Namespace, namespaces_with_tun};
+use crate::{
+    namespace::{Namespace, namespaces_with_tun},
+    node::key,
+};
 
 const DELAY: Duration = Duration::from_millis(20);
 const ADDRESS: &str = "10.93.1.2:7007";
@@ -174,4 +181,34 @@ fn the_kernels_tcp_arrives_whole() {
         stream.write_all(&content).unwrap();
     });
     assert!(reading.join().unwrap() == content, "the same bytes");
+}
+
+/// A node that was started within a namespace stays in it, wherever it is used.
+#[test]
+fn nodes_started_within_namespaces_meet_over_the_link() {
+    let Some(([left, right], emulator)) = emulated(10) else {
+        return;
+    };
+    let start = |namespace: &Namespace, [own, peer]: [u8; 2], address: [u8; 4]| {
+        let allowed = AllowList::of([key(peer).node_id()]);
+        let config = HostConfig::new(key(own), allowed);
+        let config = config.bind([SocketAddr::from((address, 0))]);
+        let started = within(namespace.name(), || Host::start(config));
+        started.unwrap().unwrap()
+    };
+    let near = start(&left, [1, 2], [10, 93, 1, 1]);
+    let far = start(&right, [2, 1], [10, 93, 1, 2]);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let addresses = far.addresses();
+        let meeting = async { tokio::join!(near.connect(far.node_id(), &addresses), far.accept()) };
+        let met = tokio::time::timeout(Duration::from_secs(20), meeting).await;
+        let (outgoing, incoming) = met.expect("they meet");
+        assert_eq!(outgoing.unwrap().peer(), far.node_id());
+        assert_eq!(incoming.unwrap().peer(), near.node_id());
+        near.shutdown().await;
+        far.shutdown().await;
+    });
+    let (forward, backward) = emulator.paths()[0].stats();
+    assert!(forward.delivered.packets > 0 && backward.delivered.packets > 0);
 }
