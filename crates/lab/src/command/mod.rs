@@ -203,7 +203,7 @@ impl Run {
         }
         if self.promises.is_given() && !is_promises {
             return Err(Failure::usage(format!(
-                "--sets, --seconds and --rows are for 'promises-live'; leave them out for '{}'",
+                "--sets, --seconds, --rows and --netns are for 'promises-live'; leave them out for '{}'",
                 self.name
             )));
         }

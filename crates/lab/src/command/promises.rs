@@ -1,21 +1,19 @@
 //! `anabranch-lab run promises-live`: its arguments, and with `--live` its runs between three nodes on this machine.
 
+mod bench;
+#[cfg(target_os = "linux")]
+mod namespaces;
+
 use std::{
-    net::SocketAddr,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use anabranch::{
-    AllowList, Host, HostConfig, Session, Stream,
+    Session, Stream,
     base::{Instant, Seed},
-    keys,
-    net::{
-        Clock,
-        emulate::{Emulator, Entrance, PathSpec},
-        session::{Link, StreamSpec},
-    },
+    net::{Clock, session::StreamSpec},
 };
 use anabranch_lab::{
     Outcome as Results,
@@ -23,7 +21,7 @@ use anabranch_lab::{
         self,
         observed::{Notice, Observed},
         rows::Mode,
-        setting::{PEERS, Plan, PromisedStream, START, Setting, bulk_adu, settings},
+        setting::{Plan, PromisedStream, START, Setting, bulk_adu, settings},
         store::Store,
     },
     kit::corpus::Corpus,
@@ -32,6 +30,7 @@ use anabranch_sim::apps::read_adu;
 use clap::Args;
 use tokio::task::JoinSet;
 
+use self::bench::Bench;
 use crate::failure::Failure;
 
 /// Time after the last ADU, for those in transit.
@@ -50,11 +49,14 @@ pub(super) struct Arguments {
     /// `promises-live`.
     #[arg(long, value_name = "FILE")]
     rows: Option<PathBuf>,
+    /// With --live: the sending node in one network namespace and the receiving nodes in another, with emulated links between them. Needs root.
+    #[arg(long, requires = "live")]
+    netns: bool,
 }
 
 impl Arguments {
     pub(super) fn is_given(&self) -> bool {
-        self.sets.is_some() || self.seconds.is_some() || self.rows.is_some()
+        self.sets.is_some() || self.seconds.is_some() || self.rows.is_some() || self.netns
     }
 }
 
@@ -93,14 +95,18 @@ pub(super) async fn run(
     promises_live::run_virtual(&settings, seed, &store, progress).map_err(Failure::file)?;
     let mut store = store.into_inner().unwrap_or_else(PoisonError::into_inner);
     if show.live.is_some() {
+        let mode = match show.arguments.netns {
+            true => Mode::Namespaces,
+            false => Mode::Live,
+        };
         for setting in &settings {
-            if store.rows_of(Mode::Live, setting, seed).is_none() {
-                let observed = one(seed, setting).await?;
-                let added = store.add(Mode::Live, (setting, seed), &observed);
+            if store.rows_of(mode, setting, seed).is_none() {
+                let observed = one(mode, seed, setting, stopped()?).await?;
+                let added = store.add(mode, (setting, seed), &observed);
                 added.map_err(Failure::file)?;
             }
             let which = (setting, settings.len(), seed);
-            promises_live::report(&store, Mode::Live, which, progress);
+            promises_live::report(&store, mode, which, progress);
         }
     }
     let paths = settings.iter().flat_map(|setting| &setting.paths);
@@ -116,15 +122,6 @@ pub(super) async fn run(
     })
 }
 
-/// Three nodes with the emulated paths between them.
-struct Bench {
-    origin: Host,
-    peers: Vec<Host>,
-    emulator: Emulator,
-    /// Links to each peer, one for each path.
-    links: Vec<Vec<Link>>,
-}
-
 /// Time since the paths began, by the machine's clock.
 #[derive(Clone, Copy)]
 struct Time {
@@ -135,7 +132,7 @@ struct Time {
 impl Time {
     fn of(bench: &Bench) -> Self {
         let clock = bench.origin.clock();
-        let paths = bench.emulator.paths().first();
+        let paths = bench.paths().first();
         let since = paths.map_or(Duration::ZERO, |path| path.now().since_epoch());
         let zero = clock.now().since_epoch().saturating_sub(since);
         Self {
@@ -153,59 +150,44 @@ impl Time {
     }
 }
 
-impl Bench {
-    fn start(seed: Seed, setting: &Setting) -> Result<Self, Failure> {
-        let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let key = keys::generate()?;
-        let mut peers = Vec::new();
-        for _ in 0..PEERS {
-            let config = HostConfig::new(keys::generate()?, AllowList::of([key.node_id()]));
-            peers.push(Host::start(config.bind([loopback]))?);
+/// Completes when the user, or the system, ends the program.
+fn stopped() -> Result<impl Future<Output = Failure>, Failure> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
         }
-        // A socket for each path of each session, as in virtual time.
-        let paths = setting.paths.len();
-        let config = HostConfig::new(key, AllowList::default());
-        let origin = Host::start(config.bind(vec![loopback; paths * PEERS]))?;
-        let specs = setting.paths.iter().map(|path| PathSpec {
-            name: path.name.clone(),
-            listen: loopback,
-            target: peers[0].addresses()[0],
-            links: path.configs(),
-        });
-        let others = peers.iter().skip(1);
-        let entrances = others.flat_map(|peer| {
-            (0..paths).map(|path| Entrance {
-                path,
-                listen: loopback,
-                target: peer.addresses()[0],
-            })
-        });
-        let entrances: Vec<Entrance> = entrances.collect();
-        let emulator = Emulator::start_with(specs.collect(), &entrances, seed);
-        let emulator = emulator.map_err(Failure::other)?;
-        let remotes = emulator.addresses().iter().chain(emulator.entrances());
-        let links: Vec<Link> = origin
-            .sockets()
-            .into_iter()
-            .zip(remotes)
-            .map(|(socket, &remote)| Link {
-                socket: socket.id,
-                remote,
-            })
-            .collect();
-        Ok(Self {
-            links: links.chunks(paths).map(<[Link]>::to_vec).collect(),
-            origin,
-            peers,
-            emulator,
-        })
-    }
+        Failure::other("stopped; sets that were done are in the file of --rows, if there is one")
+    })
 }
 
-/// Runs a set live; observations of each promised stream.
-async fn one(seed: Seed, setting: &Setting) -> Result<Vec<Observed>, Failure> {
-    let bench = Bench::start(seed, setting)?;
-    let (time, plan) = (Time::of(&bench), setting.plan);
+/// Runs a set live, unless it is stopped; observations of each promised stream. What it started is over afterwards.
+async fn one(
+    mode: Mode,
+    seed: Seed,
+    setting: &Setting,
+    stopped: impl Future<Output = Failure>,
+) -> Result<Vec<Observed>, Failure> {
+    let bench = match mode {
+        Mode::Namespaces => Bench::in_namespaces(seed, setting)?,
+        Mode::Virtual | Mode::Live => Bench::on_loopback(seed, setting)?,
+    };
+    let observed = tokio::select! {
+        observed = on(&bench, setting) => observed,
+        stopped = stopped => Err(stopped),
+    };
+    bench.origin.shutdown().await;
+    for peer in &bench.peers {
+        peer.shutdown().await;
+    }
+    observed
+}
+
+async fn on(bench: &Bench, setting: &Setting) -> Result<Vec<Observed>, Failure> {
+    let (time, plan) = (Time::of(bench), setting.plan);
     let observed: Shared = Arc::new(Mutex::new(vec![Observed::default(); setting.streams.len()]));
     let mut sessions = Vec::new();
     let mut receiving = JoinSet::new();
@@ -237,7 +219,7 @@ async fn one(seed: Seed, setting: &Setting) -> Result<Vec<Observed>, Failure> {
         let bulk = bulk.map_err(Failure::other)?;
         sending.spawn(async move { while bulk.send(bulk_adu()).await.is_ok() {} });
     }
-    let path = bench.emulator.paths().first();
+    let path = bench.paths().first();
     let path = path.ok_or_else(|| Failure::other("a set has no paths"))?;
     time.sleep_until(plan.cut().start).await;
     path.set_up(false);
@@ -263,11 +245,6 @@ async fn one(seed: Seed, setting: &Setting) -> Result<Vec<Observed>, Failure> {
     let mut observed = std::mem::take(&mut *lock(&observed));
     for (observed, account) in observed.iter_mut().zip(accounts) {
         observed.account = account;
-    }
-    drop((streams, sessions));
-    bench.origin.shutdown().await;
-    for peer in &bench.peers {
-        peer.shutdown().await;
     }
     Ok(observed)
 }

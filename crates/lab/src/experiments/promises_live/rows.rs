@@ -17,24 +17,27 @@ use crate::{
 /// Difference of the kept fractions of both clocks that is aimed at, in points.
 const DIFFERENCE_MAX: f64 = 2.0;
 
-/// Clock of a run.
+/// Clock of a run, and what carries its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Virtual time.
     Virtual,
-    /// Real sockets, by this machine's clock.
+    /// Real sockets on loopback, by this machine's clock.
     Live,
+    /// The same between two network namespaces.
+    Namespaces,
 }
 
 impl Mode {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Virtual, Self::Live];
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Virtual, Self::Live, Self::Namespaces];
 
     /// Name in rows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Virtual => "virtual",
             Self::Live => "live",
+            Self::Namespaces => "netns",
         }
     }
 }
@@ -108,7 +111,7 @@ fn received_share(row: &mut Row, kept: f64, windows: f64) {
     }
 }
 
-/// A summary of each mode that has rows, and a comparison of both on the sets that both have.
+/// A summary of each mode that has rows, and a comparison of each live one with virtual time on the sets that both have.
 pub fn summaries(rows: &[Row]) -> Vec<Row> {
     let streams = |mode: Mode| -> Vec<&Row> {
         let wanted = [("kind", "stream"), ("mode", mode.name())];
@@ -121,14 +124,16 @@ pub fn summaries(rows: &[Row]) -> Vec<Row> {
             summaries.push(summary(row("summary", mode), streams));
         }
     }
-    let [simulated, live] = &all;
     let in_both = |own: &[&Row], other: &[&Row]| -> Vec<Row> {
         let is_there = |row: &&&Row| other.iter().any(|other| other["set"] == row["set"]);
         own.iter().filter(is_there).copied().cloned().collect()
     };
-    let common = [in_both(simulated, live), in_both(live, simulated)];
-    if common.iter().all(|rows| !rows.is_empty()) {
-        summaries.push(comparison(&common));
+    let [simulated, live @ ..] = &all;
+    for (mode, live) in Mode::ALL.into_iter().skip(1).zip(live) {
+        let common = [in_both(simulated, live), in_both(live, simulated)];
+        if common.iter().all(|rows| !rows.is_empty()) {
+            summaries.push(comparison(mode, &common));
+        }
     }
     summaries
 }
@@ -186,14 +191,13 @@ fn summary(mut row: Row, streams: &[&Row]) -> Row {
     row
 }
 
-/// Comparison of the pooled kept fractions of virtual time and of live runs.
-fn comparison(common: &[Vec<Row>; 2]) -> Row {
+/// Comparison of the pooled kept fractions of virtual time and of runs in a live mode.
+fn comparison(mode: Mode, common: &[Vec<Row>; 2]) -> Row {
     let [simulated, live] = common.each_ref().map(|rows| {
         let rows: Vec<&Row> = rows.iter().collect();
         summary(Row::new(), &rows)
     });
-    let mut row = Row::new();
-    row.insert("kind".into(), json!("comparison"));
+    let mut row = row("comparison", mode);
     row.insert("sets".into(), simulated["sets"].clone());
     for (field, points) in [
         ("kept_fraction", "difference_points"),
@@ -202,7 +206,7 @@ fn comparison(common: &[Vec<Row>; 2]) -> Row {
         let (of_simulated, of_live) = (number(&simulated, field), number(&live, field));
         if let (Some(of_simulated), Some(of_live)) = (of_simulated, of_live) {
             row.insert(format!("virtual_{field}"), rounded(of_simulated));
-            row.insert(format!("live_{field}"), rounded(of_live));
+            row.insert(format!("{}_{field}", mode.name()), rounded(of_live));
             row.insert(points.into(), rounded((of_live - of_simulated) * 100.0));
         }
     }
@@ -223,14 +227,16 @@ pub(super) fn compare(rows: &[Row]) -> Vec<Published> {
             ));
         }
     }
-    let wanted = [("kind", "comparison")];
-    if let Some(points) = find(rows, &wanted, "difference_points") {
-        lines.push(Published::new(
-            "kept fraction live less that in virtual time",
-            "target",
-            format!("within {DIFFERENCE_MAX} points"),
-            format!("{points} points"),
-        ));
+    for mode in Mode::ALL.into_iter().skip(1) {
+        let wanted = [("kind", "comparison"), ("mode", mode.name())];
+        if let Some(points) = find(rows, &wanted, "difference_points") {
+            lines.push(Published::new(
+                format!("kept fraction {} less that in virtual time", mode.name()),
+                "target",
+                format!("within {DIFFERENCE_MAX} points"),
+                format!("{points} points"),
+            ));
+        }
     }
     lines
 }
@@ -249,14 +255,15 @@ mod tests {
     }
 
     #[test]
-    fn both_clocks_are_compared_on_the_sets_that_both_have() {
+    fn each_live_mode_is_compared_with_virtual_time_on_the_sets_that_both_have() {
         let rows = [
             stream(Mode::Virtual, 1, (190, 10)),
             stream(Mode::Virtual, 2, (0, 100)),
             stream(Mode::Live, 1, (180, 20)),
+            stream(Mode::Namespaces, 2, (90, 10)),
         ];
         let summaries = summaries(&rows);
-        let [simulated, live, comparison] = &summaries[..] else {
+        let [simulated, live, _, comparison, netns] = &summaries[..] else {
             panic!("{summaries:?}");
         };
         assert_eq!(simulated["kept_fraction"], json!(0.6333));
@@ -264,6 +271,9 @@ mod tests {
         assert_eq!(comparison["sets"], json!(1));
         assert_eq!(comparison["virtual_kept_fraction"], json!(0.95));
         assert_eq!(comparison["difference_points"], json!(-5.0));
-        assert_eq!(compare(&summaries).len(), 3);
+        assert_eq!(comparison["mode"], json!("live"));
+        assert_eq!(netns["netns_kept_fraction"], json!(0.9));
+        assert_eq!(netns["difference_points"], json!(90.0));
+        assert_eq!(compare(&summaries).len(), 5);
     }
 }

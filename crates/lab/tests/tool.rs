@@ -1,0 +1,67 @@
+//! `tools/promises-live`: it checks its arguments before it builds anything.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+/// Exit code of the program that takes the place of Cargo.
+const BUILDS: i32 = 17;
+
+fn tool() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/promises-live")
+}
+
+/// Runs the tool with these words, separated by blanks, and with a Cargo that only ends with [`BUILDS`].
+fn run(folder: &Path, words: &str) -> Output {
+    let cargo = folder.join("cargo");
+    let script = format!("#!/bin/sh\nexit {BUILDS}\n");
+    fs::write(&cargo, script).expect("the folder is ours");
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(&cargo, executable).expect("the file is ours");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new(tool());
+    command.args(words.split_whitespace()).current_dir(folder);
+    let path = format!("{}:{path}", folder.display());
+    let output = command.env("PATH", path).output();
+    output.expect("bash runs the tool")
+}
+
+#[test]
+fn wrong_arguments_are_refused_before_anything_is_built() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (words, named) in [
+        ("--sets nine", "from 1 to 24"),
+        ("--sets=0", "from 1 to 24"),
+        ("--sets 25", "from 1 to 24"),
+        ("--sets 99999999999999999999", "from 1 to 24"),
+        ("--sets", "needs a value"),
+        ("--seconds 10", "from 30 to 3600"),
+        ("--seed -1", "give a whole number"),
+        ("--rows no-such-folder/rows", "no-such-folder"),
+        ("--set 2", "no flag --set"),
+        ("--live", "--seconds"),
+    ] {
+        let output = run(folder, words);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words}: {errors}");
+        assert!(errors.contains(named), "{words}: {errors}");
+    }
+    for words in [
+        "",
+        "--sets 2 --seconds=120 --seed 7 --json",
+        "--json out --only a",
+    ] {
+        let output = run(folder, words);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(BUILDS), "{words}: {errors}");
+    }
+    let help = run(folder, "--sets nine --help");
+    assert_eq!(help.status.code(), Some(2));
+    let help = run(folder, "--help");
+    assert!(help.status.success());
+    assert!(String::from_utf8_lossy(&help.stdout).contains("Usage: tools/promises-live"));
+}
