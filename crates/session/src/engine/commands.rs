@@ -106,7 +106,7 @@ impl Engine {
 
     /// What open sessions learnt of local interfaces, by name: shares of its level that an interface keeps for ten seconds, and the
     /// number of windows from which they are; of several paths that which was measured for longest. For hosts that keep it
-    /// ([`Config::priors`]).
+    /// ([`crate::Config::priors`]).
     pub fn evidence(&mut self) -> BTreeMap<Arc<str>, (Steadiness, usize)> {
         let mut all = BTreeMap::<Arc<str>, (Steadiness, usize)>::new();
         let known = self
