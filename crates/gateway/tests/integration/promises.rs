@@ -127,7 +127,7 @@ fn reason(refused: Result<(), StreamError>) -> Reason {
 fn a_flow_is_carried_until_its_promise_can_be_made_and_after_it_is_withdrawn() {
     let rule = video(5);
     let mut world = world(1, waiting(&rule));
-    world.run_until(Instant::from_secs(3));
+    world.run_until(Instant::from_secs(1));
     let refused = reason(admit(&mut world, &rule));
     assert!(
         matches!(refused, Reason::TooLittleKnown { .. }),

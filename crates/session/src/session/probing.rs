@@ -273,7 +273,7 @@ impl Session {
                 next_at = next_at.min(at);
             } else if let Some(ready_at) = self.prepare(run, index) {
                 next_at = next_at.min(ready_at);
-            } else if self.is_quiet(run, index, QUIET) || run.now >= at + PERIOD {
+            } else if self.is_drained(run, index) || run.now >= at + PERIOD {
                 due.push((last_at, index));
             } else {
                 // There may be a gap soon.
@@ -311,6 +311,14 @@ impl Session {
         (ready_at > run.now).then_some(ready_at)
     }
 
+    /// True if what is on its way on the channel with this view index has left the slowest link's queue, so that a train meets only its own.
+    fn is_drained(&self, run: &Run<'_>, index: usize) -> bool {
+        let view = &run.scratch.channels[index];
+        let drains = view.in_flight_bytes as f64 / view.rate_bytes_per_s.max(1e4);
+        let drains = Duration::try_from_secs_f64(drains).unwrap_or(Duration::MAX);
+        self.is_quiet(run, index, drains.max(QUIET))
+    }
+
     /// True if no data was sent for some time on the channel with this view index.
     fn is_quiet(&self, run: &Run<'_>, index: usize, time: Duration) -> bool {
         let state = &self.channels.states[run.scratch.places[index].0];
@@ -335,7 +343,7 @@ impl Session {
         if (count * (size + HEADERS_BYTES)) as u64 > self.channels.probing.allowance_bytes {
             return false;
         }
-        let is_alone = self.is_quiet(run, index, QUIET);
+        let is_alone = self.is_drained(run, index);
         let rtt = run.scratch.channels[index].rtt_smoothed;
         let mut sent = Train {
             first_at: run.now,
