@@ -365,7 +365,7 @@ impl Host {
         ids.into_iter().filter_map(&mut report).collect()
     }
 
-    /// What open sessions learnt of local interfaces ([`Engine::evidence`](anabranch_session::Engine::evidence)).
+    /// Knowledge of local interfaces from open sessions ([`Engine::evidence`](anabranch_session::Engine::evidence)).
     pub fn evidence(&self) -> BTreeMap<Arc<str>, (Steadiness, usize)> {
         self.inner.shared.lock().engine.evidence()
     }

@@ -100,6 +100,7 @@ mod socket_file;
 pub mod spec;
 pub mod ticket;
 pub mod transfer;
+mod whole_file;
 
 pub use anabranch_base as base;
 pub use anabranch_net as net;

@@ -13,7 +13,8 @@ use anabranch_stats::joint::Cell;
 
 use super::{
     history::WINDOWS_MIN,
-    prior::{PROBABILITIES, Prior, Steadiness},
+    prior::{Prior, Steadiness},
+    probabilities::{PROBABILITIES, value_at},
 };
 
 /// Full sub-windows of 200 ms at the beginning that show the sender's start.
@@ -187,17 +188,7 @@ impl Early {
             None => (generic, 0.0),
         };
         let mixed = |at: usize| weight * prior[at] + (1.0 - weight) * generic[at];
-        let Some(above) = (PROBABILITIES.iter()).position(|known| probability <= known + 1e-9)
-        else {
-            return 0.0;
-        };
-        let high = PROBABILITIES[above];
-        if above == 0 || (probability - high).abs() <= 1e-9 {
-            return mixed(above);
-        }
-        let low = PROBABILITIES[above - 1];
-        let place = ((1.0 - low) / (1.0 - probability)).ln() / ((1.0 - low) / (1.0 - high)).ln();
-        mixed(above - 1) + (mixed(above) - mixed(above - 1)) * place
+        value_at(probability, |at| Some(mixed(at))).unwrap_or(0.0)
     }
 }
 

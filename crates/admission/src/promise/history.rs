@@ -27,6 +27,7 @@ use super::{
     left::Left,
     others::{Neighbour, Others},
     prior::{self, Steadiness},
+    probabilities::{PROBABILITIES, value_at},
 };
 
 /// Windows kept.
@@ -41,8 +42,6 @@ pub(super) const SETS_MAX: usize = 24;
 const STEADY_PROBABILITY: f64 = 0.95;
 /// Fewest windows for a promise without a forecast.
 pub(super) const WINDOWS_MIN: usize = 20;
-/// Probabilities for which forecasts are calibrated, ascending.
-const LEVELS: [f64; 5] = [0.5, 0.75, 0.9, 0.95, 0.99];
 /// The same in the order in which offers try them.
 const LEVELS_DOWN: [f64; 5] = [0.99, 0.95, 0.9, 0.75, 0.5];
 /// The highest probability of a renewable promise: no forecast is calibrated beyond.
@@ -229,7 +228,7 @@ impl Known {
     /// The forecaster of a set with these samples, oldest first.
     pub(super) fn of(set: ChannelMask, samples: impl Iterator<Item = Sample>) -> Option<Self> {
         let config = Config {
-            levels: LEVELS.to_vec(),
+            levels: PROBABILITIES.to_vec(),
             hold: TERM_WINDOWS,
             judged: Judged::Each,
         };
@@ -698,19 +697,11 @@ impl Capacity for View<'_> {
     }
 }
 
-/// Rate that `forecaster` promises with `probability`: interpolated between calibrated levels on the logarithm of
-/// the failure probability; extrapolated beyond the last.
+/// Rate that `forecaster` promises with `probability`.
 fn forecast(forecaster: &Forecaster, probability: f64) -> Option<f64> {
-    let promise = |level: f64| Some(forecaster.promise(level)?.as_bps() as f64);
-    let above = LEVELS.iter().position(|level| probability <= level + 1e-9);
-    let above = above.unwrap_or(LEVELS.len() - 1);
-    if above == 0 || (probability - LEVELS[above]).abs() <= 1e-9 {
-        return promise(LEVELS[above]);
-    }
-    let (low, high) = (LEVELS[above - 1], LEVELS[above]);
-    let place = ((1.0 - low) / (1.0 - probability)).ln() / ((1.0 - low) / (1.0 - high)).ln();
-    let (low, high) = (promise(low)?, promise(high)?);
-    Some((low + (high - low) * place).max(0.0))
+    value_at(probability, |at| {
+        Some(forecaster.promise(PROBABILITIES[at])?.as_bps() as f64)
+    })
 }
 
 #[cfg(test)]
@@ -767,7 +758,7 @@ mod tests {
     #[test]
     fn between_levels_a_forecast_is_interpolated_on_the_failure_probability() {
         let config = Config {
-            levels: LEVELS.to_vec(),
+            levels: PROBABILITIES.to_vec(),
             hold: TERM_WINDOWS,
             judged: Judged::Each,
         };
@@ -777,7 +768,7 @@ mod tests {
             forecaster.observe(Sample::exact(rate));
         }
         let at = |probability| forecast(&forecaster, probability).unwrap();
-        for pair in LEVELS.windows(2) {
+        for pair in PROBABILITIES.windows(2) {
             let (low, high) = (pair[0], pair[1]);
             assert!(at(high) < at(low), "{low} {high}");
             // In the middle of both on a logarithmic scale.
@@ -786,8 +777,8 @@ mod tests {
             assert!((at(1.0 - failure) - middle).abs() < 1.0, "{low} {high}");
         }
         // Beyond the last, as from the last two: one more step of the same ratio, not below nothing.
-        let beyond = 1.0 - (1.0 - LEVELS[4]).powi(2) / (1.0 - LEVELS[3]);
-        let step = at(LEVELS[3]) - at(LEVELS[4]);
-        assert!((at(beyond) - (at(LEVELS[4]) - step).max(0.0)).abs() < 1.0);
+        let beyond = 1.0 - (1.0 - PROBABILITIES[4]).powi(2) / (1.0 - PROBABILITIES[3]);
+        let step = at(PROBABILITIES[3]) - at(PROBABILITIES[4]);
+        assert!((at(beyond) - (at(PROBABILITIES[4]) - step).max(0.0)).abs() < 1.0);
     }
 }

@@ -5,6 +5,7 @@
 //! | `beside`, `others`, `left` | other sessions on the same uplinks: their promises, their traffic, and the capacity that they leave |
 //! | `early` | evidence of the last seconds: what can be promised before whole windows are known |
 //! | `prior` | knowledge of a path's interface from earlier sessions |
+//! | `probabilities` | probabilities for which rates are known, and rates at those between |
 //! | `history` | the capacity of sets of paths in one scheduling window: the evidence |
 //! | `answer` | [`Grant`] and [`Refusal`]: the answers for applications |
 //! | `explain` | [`Explanation`]: the reasons for a stream's promise or refusal |
@@ -36,6 +37,7 @@ mod levels;
 mod others;
 mod own;
 mod prior;
+mod probabilities;
 mod reduced;
 mod review;
 mod share;
@@ -63,7 +65,8 @@ pub use self::{
     controller::{AdmissionController, Candidate},
     early::Measured,
     explain::Explanation,
-    prior::{PROBABILITIES, Prior, Steadiness},
+    prior::{Prior, Steadiness},
+    probabilities::PROBABILITIES,
     stream::{Account, Note},
 };
 

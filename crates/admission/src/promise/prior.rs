@@ -1,7 +1,6 @@
 //! Knowledge of a path's interface from earlier sessions.
 
-/// Probabilities for which shares are known, ascending.
-pub const PROBABILITIES: [f64; 5] = [0.5, 0.75, 0.9, 0.95, 0.99];
+use super::probabilities::PROBABILITIES;
 
 /// Shares of a level that hold for ten seconds, for [`PROBABILITIES`]; 0 to 1, descending.
 pub type Steadiness = [f64; PROBABILITIES.len()];

@@ -155,7 +155,7 @@ fn exit_codes_say_what_was_wrong() {
     fails(&["other", "log"], 4, "stopped");
 }
 
-/// What a cap does not let out within the lifetime has the probability 0, whatever is known of the paths, so that nothing has to be measured.
+/// Messages that a cap does not let out within the lifetime have the probability 0, whatever is known of the paths, so that nothing has to be measured.
 #[test]
 fn messages_that_would_be_late_are_left_out_and_counted() {
     let folder = tempfile::tempdir().unwrap();

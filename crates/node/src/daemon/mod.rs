@@ -120,7 +120,7 @@ pub(crate) struct Core {
     key: SecretKey,
     /// The record of promises.
     record: PromiseRecord,
-    /// What sessions learnt of the interfaces.
+    /// Knowledge of the interfaces that outlasts sessions.
     evidence: Evidence,
     receivers: Mutex<Receivers>,
     services: Services,

@@ -3,14 +3,15 @@
 use std::{
     fmt::Write as _,
     fs,
-    io::{self, Read as _, Write as _},
-    path::{Path, PathBuf},
+    io::{self, Read as _},
+    path::Path,
 };
 
 use anabranch_session::PROBABILITIES;
 use serde::Deserialize;
 
 use super::{INTERFACES_MAX, Interfaces, Known};
+use crate::whole_file;
 
 /// Version of the format that this program writes, and the only one that it reads.
 const VERSION: i64 = 1;
@@ -106,20 +107,10 @@ pub(super) fn text(known: &Interfaces) -> String {
     text
 }
 
+/// Replaces the file, whose folder is created if there is none.
 pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
-    let folder = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    fs::create_dir_all(folder.unwrap_or(Path::new(".")))?;
-    let mut draft = path.as_os_str().to_owned();
-    draft.push(".new");
-    let draft = PathBuf::from(draft);
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(&draft)?;
-    file.write_all(text.as_bytes())?;
-    fs::rename(&draft, path)
+    fs::create_dir_all(whole_file::folder(path))?;
+    whole_file::replace(path, text)
 }
 
 #[cfg(test)]

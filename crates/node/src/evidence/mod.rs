@@ -38,7 +38,7 @@ struct Known {
 }
 
 impl Known {
-    /// What it is worth now. Evidence from the future, after a clock was set, is as if it were of now.
+    /// Its worth now. Evidence from the future, after a clock was set, is as if it were of now.
     fn prior(&self, now_ms: u64) -> Prior {
         let age = Duration::from_millis(now_ms.saturating_sub(self.measured_ms));
         let halvings = age.as_secs_f64() / HALF_LIFE.as_secs_f64();
@@ -84,7 +84,7 @@ impl Evidence {
         self.path.as_deref()
     }
 
-    /// What new sessions may assume of the interfaces.
+    /// Assumptions of new sessions about the interfaces.
     pub fn priors(&self) -> Arc<BTreeMap<Arc<str>, Prior>> {
         let now_ms = unix_ms();
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,7 +137,7 @@ impl Evidence {
     }
 }
 
-/// Adds what was learnt until now. A short session does not replace what a long one learnt lately.
+/// Merges what was learnt until now. A short session does not replace what a long one learnt lately.
 fn merge(known: &mut Interfaces, learnt: BTreeMap<Arc<str>, (Steadiness, usize)>, now_ms: u64) {
     for (name, (shares, windows)) in learnt {
         let new = Known {

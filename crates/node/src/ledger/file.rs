@@ -4,13 +4,15 @@ use std::{
     collections::BTreeMap,
     fmt::Write as _,
     fs,
-    io::{self, Read as _, Write as _},
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 
 use anabranch_net::{Counted, Place};
 use anabranch_session::metering::Date;
 use serde::Deserialize;
+
+use crate::whole_file::{beside, folder, replace};
 
 /// Version of the format that this program writes, and the only one that it reads.
 const VERSION: i64 = 1;
@@ -218,18 +220,6 @@ fn text(places: &BTreeMap<Place, Counted>) -> String {
     text
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    PathBuf::from(name)
-}
-
-fn folder(path: &Path) -> &Path {
-    let parent = path.parent();
-    let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
-    parent.unwrap_or(Path::new("."))
-}
-
 /// Locks the ledger for this process until the returned file is closed.
 fn lock(path: &Path) -> Result<fs::File, LedgerError> {
     let failed = |source| LedgerError::Write {
@@ -248,19 +238,6 @@ fn lock(path: &Path) -> Result<fs::File, LedgerError> {
         }),
         Err(error) => Err(failed(error.into())),
     }
-}
-
-/// Replaces the file in one step, so that it is always whole, and syncs it to the disk.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let draft = beside(path, ".new");
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(&draft)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&draft, path)?;
-    fs::File::open(folder(path))?.sync_all()
 }
 
 #[cfg(test)]

@@ -104,7 +104,7 @@ impl Engine {
         self.uplinks.forget_sockets();
     }
 
-    /// What open sessions learnt of local interfaces, by name: shares of its level that an interface keeps for ten seconds, and the
+    /// Knowledge of local interfaces from open sessions, by name: shares of its level that an interface keeps for ten seconds, and the
     /// number of windows from which they are; of several paths that which was measured for longest. For hosts that keep it
     /// ([`crate::Config::priors`]).
     pub fn evidence(&mut self) -> BTreeMap<Arc<str>, (Steadiness, usize)> {

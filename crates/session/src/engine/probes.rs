@@ -9,7 +9,7 @@ use crate::config::Probing;
 /// Seconds over which the budget holds: any ten, so eleven that began.
 const SECONDS: u64 = 11;
 
-/// What a node sent in the last seconds. Key: node.
+/// Bytes that a node sent in the last seconds. Key: node.
 #[derive(Debug, Default)]
 pub(super) struct ProbeBudget {
     seconds: VecDeque<Second>,

@@ -17,7 +17,7 @@ pub(super) struct Uplinks {
     traffic: BTreeMap<SocketId, Traffic>,
     /// Those of sockets that carried something.
     of_sockets: BTreeMap<SocketId, SocketId>,
-    /// What probes may cost.
+    /// Budget of probes.
     pub(super) probes: ProbeBudget,
 }
 

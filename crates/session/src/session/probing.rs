@@ -12,7 +12,11 @@ use std::{collections::VecDeque, ops::RangeInclusive, time::Duration};
 use anabranch_admission::Measured;
 use anabranch_base::{ChannelId, Instant};
 
-use super::{Session, containers::may_launch, containers::touch, pump::Run};
+use super::{
+    Session,
+    containers::{may_launch, touch},
+    pump::Run,
+};
 use crate::{
     config::INITIAL_STREAM_CREDIT_BYTES,
     event::Event,
@@ -35,7 +39,7 @@ const FIRST_PACKETS: usize = 5;
 const PACKETS: RangeInclusive<usize> = 3..=16;
 /// Bytes by which a container of a train exceeds half a packet at least: two in one packet would be one.
 const ABOVE_HALF: usize = 40;
-/// Headers of QUIC, UDP and IP, with which a container counts.
+/// Headers of QUIC, UDP and IP in bytes, about: by so much a packet is larger than its container.
 const HEADERS_BYTES: usize = 60;
 /// A train is as long as the path takes this time to carry, so that timers do not matter.
 const DISPERSION: Duration = Duration::from_millis(2);
@@ -56,7 +60,7 @@ struct Train {
     bytes: u64,
     /// Part of the bytes of full packets that is not headers.
     payload_part: f64,
-    /// True if no data had been sent just before it.
+    /// True if it met no queue but its own.
     is_alone: bool,
     /// Time until which it is reported. Only its own packets are stamped until then.
     reported_at: Instant,
@@ -165,7 +169,6 @@ impl Probing {
             let Some(train) = probe.train.take_if(|train| train.reported_at <= now) else {
                 continue;
             };
-
             if let Some(measured) = train.measured() {
                 let (Measured::Exactly(bps) | Measured::AtLeast(bps)) = measured;
                 probe.bps = Some(bps);
@@ -319,7 +322,7 @@ impl Session {
         self.is_quiet(run, index, drains.max(QUIET))
     }
 
-    /// True if no data was sent for some time on the channel with this view index.
+    /// True if nothing was sent for `time` on the channel with this view index.
     fn is_quiet(&self, run: &Run<'_>, index: usize, time: Duration) -> bool {
         let state = &self.channels.states[run.scratch.places[index].0];
         let launched_at = state.launched_at;

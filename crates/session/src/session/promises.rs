@@ -125,7 +125,7 @@ impl Session {
         }
     }
 
-    /// What the session learnt of the interfaces of its paths: shares of the level that they kept, and the number of windows. O(n log n)
+    /// Knowledge of the interfaces of the paths: shares of the level that they kept, and the number of windows. O(n log n)
     /// for n windows of a path.
     pub(crate) fn evidence(&mut self) -> Vec<(Arc<str>, Steadiness, usize)> {
         let mut all = Vec::new();

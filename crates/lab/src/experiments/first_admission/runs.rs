@@ -28,7 +28,7 @@ const ASKED: Duration = Duration::from_millis(200);
 /// Label of the promised stream.
 const LABEL: &str = "promised";
 
-/// What was promised early on a set.
+/// Promises on a set at one probability, early and late.
 #[derive(Clone, Debug)]
 pub(super) struct Early {
     set: String,
