@@ -2,11 +2,11 @@
 
 use crate::common;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anabranch_base::{Instant, Rate};
 use anabranch_session::{
-    Config, Grant, Guarantee, Refusal, StreamError, StreamSpec,
+    Config, Grant, Guarantee, LocalDescription, Prior, Refusal, StreamError, StreamSpec,
     metering::{Meter, Model, Period},
 };
 use anabranch_sim::{
@@ -78,8 +78,8 @@ fn five_seconds_after_connecting_half_is_promised_of_what_a_minute_shows() {
         let mut world = common::world(7, links, vec![Load::bulk(1 << 40)]);
         run(&mut world, 60.0);
         let late = [0.75, 0.9, 0.95].map(|p| most(&mut world, p));
-        // At 95 %, half is reached a second later.
-        let least = [0.5, 0.5, 0.43];
+        // At 95 %, a little less than half.
+        let least = [0.9, 0.7, 0.47];
         for ((early, late), least) in early.into_iter().zip(late).zip(least) {
             let part = early as f64 / late as f64;
             assert!((least..=1.02).contains(&part), "{early} of {late}");
@@ -178,4 +178,46 @@ fn metered_paths_are_not_probed_unless_that_is_permitted() {
         });
     assert!(refused < unasked + 500, "{refused} {unasked}");
     assert!(permitted > unasked + 15_000, "{permitted} {unasked}");
+}
+
+/// What a session learnt of an interface makes the promises of the next one larger, after a restart as well.
+#[test]
+fn an_interface_that_was_steady_is_promised_most_of_its_rate_within_seconds() {
+    let described = |world: &mut World| {
+        let socket = world.link(0, 0).socket;
+        world.engine(0).describe_socket(
+            socket,
+            LocalDescription {
+                name: Some("lte0".into()),
+                ..LocalDescription::default()
+            },
+        );
+    };
+    let mut before = world(12, vec![link(20, 30)], vec![Load::bulk(1 << 40)]);
+    described(&mut before);
+    assert!(before.engine(0).evidence().is_empty(), "nothing is known");
+    run(&mut before, 60.0);
+    let learnt = before.engine(0).evidence();
+    let (shares, windows) = learnt["lte0"];
+    assert!(windows >= 50 && shares[4] > 0.8, "{learnt:?}");
+
+    let early = |weight| {
+        let prior = Prior { shares, weight };
+        let config = Config {
+            priors: Arc::new([("lte0".into(), prior)].into()),
+            ..Config::default()
+        };
+        let mut after = common::world_with(13, config, vec![link(20, 30)], vec![frames(1, None)]);
+        described(&mut after);
+        run(&mut after, 0.5);
+        let _ = admit(&mut after, rate(1_000, 0.9));
+        run(&mut after, 5.0);
+        [0.95, 0.99].map(|probability| most(&mut after, probability))
+    };
+    // The link's 20 Mbit/s have room for 18.7 of a stream's own.
+    let [at_95, at_99] = early(1.0);
+    assert!(at_95 > 16_000_000 && at_99 > 14_000_000, "{at_95} {at_99}");
+    let [without, nothing] = early(0.0);
+    assert!(without < 12_000_000, "{without}");
+    assert_eq!(nothing, 0);
 }
