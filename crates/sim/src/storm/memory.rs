@@ -3,14 +3,18 @@
 use super::{ledger::Ledger, plan::Plan};
 use crate::world::World;
 
-/// Memory of two engines, their channels and their statistics without any data, and of the storm itself: plan, ledger,
-/// event queue.
-const REST_BYTES: u64 = 7 << 19;
+/// Memory of two engines without channels, and of the storm itself: plan, ledger, event queue.
+const ENGINES_BYTES: u64 = 5 << 18;
+/// Memory of a channel without any data: its connection, the statistics of its path, and the forecasters of the path's capacity.
+const CHANNEL_BYTES: u64 = 300 << 10;
+/// Memory of the model of a channel, which exists under a policy that plans: that of a satellite, the largest, keeps distributions
+/// of round trips at 14 lags (580 kB), and tones in search of a period.
+const MODEL_BYTES: u64 = 640 << 10;
 /// Growth factor of a buffer, which doubles: reassembled data may take twice its size.
 const GROWTH: u64 = 2;
 
-/// Memory that may be held now: both nodes' send buffers and receive windows, what a hostile peer's sessions may hold
-/// at its victim, and the packets in transit.
+/// Memory that may be held now: what does not depend on data, both nodes' send buffers and receive windows, what a hostile peer's
+/// sessions may hold at its victim, and the packets in transit.
 pub(super) fn bound(world: &World, plan: &Plan, ledger: &Ledger) -> u64 {
     let config = &plan.config;
     let hostile = 2 * ledger.hostile_sessions.min(2);
@@ -28,5 +32,15 @@ pub(super) fn bound(world: &World, plan: &Plan, ledger: &Ledger) -> u64 {
         }
     }
     let reading = GROWTH * windows * config.session_window_bytes;
-    REST_BYTES + sending + reading + GROWTH * world.bytes_under_way()
+    rest(plan) + sending + reading + GROWTH * world.bytes_under_way()
+}
+
+/// Memory that does not depend on data: each node has a channel on each path.
+fn rest(plan: &Plan) -> u64 {
+    let channels = 2 * plan.paths.len() as u64;
+    let model = match plan.config.policy.may_plan() {
+        true => MODEL_BYTES,
+        false => 0,
+    };
+    ENGINES_BYTES + channels * (CHANNEL_BYTES + model)
 }
