@@ -17,6 +17,7 @@ use anabranch_sim::{
 use super::{
     customers::Customer,
     records::{Asked, CustomerRecord, KEPT, Outcome, Rates},
+    warnings::{self, Kind},
 };
 use crate::kit::streams::Scene;
 
@@ -49,9 +50,10 @@ struct Active {
 /// Notification to an owner about a promise.
 #[derive(Clone, Copy, Debug)]
 enum Notice {
-    /// A warning, at the end of a window or while the next one ran.
+    /// A warning, and whether the promise was judged with more than its probability.
     Warned {
-        is_during: bool,
+        kind: Kind,
+        is_own: bool,
     },
     Withdrawn,
 }
@@ -248,10 +250,21 @@ impl App for Clerk {
             Event::Promise {
                 session,
                 stream,
-                event: PromiseEvent::Warned(_),
+                event: PromiseEvent::Warned(refusal),
             } => {
-                let what = Notice::Warned { is_during };
-                self.notify((*session, *stream), window, what);
+                let at = context.now();
+                let explained = context.engine().session(*session);
+                let explained = explained.ok().and_then(|one| one.stream(*stream).explain());
+                let kind = match explained {
+                    Some(explained) if !is_during => warnings::kind(&explained, at),
+                    _ => Kind::During,
+                };
+                if let Some(active) = self.find(*session, *stream) {
+                    let is_own = warnings::is_own(refusal, active.record.probability);
+                    active
+                        .notices
+                        .push((window, Notice::Warned { kind, is_own }));
+                }
             }
             Event::Promise {
                 session,
@@ -369,12 +382,13 @@ pub(super) fn run(
         let peer = peers[active.session % sessions.peers];
         let record = world.app::<Receiver>(peer).record(&active.label);
         let stay = active.customer.stay.clone();
+        active.record.ends_at = stay.end.min(seconds);
         for at in stay.start + 1..stay.end.min(seconds) {
             // Notifications at the end of the window before.
             for &(_, what) in active.notices.iter().filter(|(window, _)| window + 1 == at) {
                 match what {
                     Notice::Withdrawn => active.record.withdraw(at - 1),
-                    Notice::Warned { is_during } => active.record.warn(at - 1, is_during),
+                    Notice::Warned { kind, is_own } => active.record.warn(at - 1, kind, is_own),
                 }
             }
             let [before, after] = [at - 1, at].map(|at| in_force[at][index].as_ref());
@@ -400,6 +414,7 @@ pub(super) fn run(
             .map(|active| active.record)
             .collect(),
         rates,
+        ..Outcome::default()
     })
 }
 

@@ -12,6 +12,7 @@ use super::{
     customers::{Customer, id},
     exact::{self, Unanswered},
     records::{Asked, CustomerRecord, KEPT, Outcome, Rates},
+    warnings,
 };
 
 /// Windows from one comparison of the mapping to the next: a term.
@@ -71,6 +72,7 @@ pub(super) fn run(windows: &[Vec<f64>], customers: &[Customer]) -> Outcome {
     Outcome {
         records: run.records.into_values().collect(),
         rates: run.rates,
+        ..Outcome::default()
     }
 }
 
@@ -114,6 +116,7 @@ impl Run<'_> {
             return;
         };
         record.account = (explained.account.kept, explained.account.broken);
+        record.ends_at = at;
         if let Some(stood) = self.stood.remove(&index) {
             let sums = |range: std::ops::Range<usize>| -> Vec<f64> {
                 let sum = |row: &Vec<f64>| stood.set.set.iter().map(|path| row[path]).sum();
@@ -181,10 +184,16 @@ impl Run<'_> {
         for notice in notices {
             match notice {
                 Notice::Promised(..) => {}
-                Notice::Warned(stream, _) => {
-                    if let Some(record) = self.records.get_mut(&(stream.0 as usize)) {
-                        record.warn(at, false);
-                    }
+                Notice::Warned(stream, refusal) => {
+                    let explained = self.controller.explain(stream);
+                    let (Some(explained), Some(record)) =
+                        (explained, self.records.get_mut(&(stream.0 as usize)))
+                    else {
+                        continue;
+                    };
+                    let kind = warnings::kind(&explained, self.controller.now());
+                    let is_own = warnings::is_own(&refusal, record.probability);
+                    record.warn(at, kind, is_own);
                 }
                 Notice::Withdrawn(stream, _) => {
                     if let Some(record) = self.records.get_mut(&(stream.0 as usize)) {
@@ -217,7 +226,7 @@ impl Run<'_> {
 }
 
 /// Takes `needed` from the `free` capacity on `paths`: first as planned, then from any path.
-fn take(free: &mut [f64], needed: f64, paths: &[usize], shares: &[(usize, f64)]) -> f64 {
+pub(super) fn take(free: &mut [f64], needed: f64, paths: &[usize], shares: &[(usize, f64)]) -> f64 {
     let mut got = 0.0;
     let planned = shares.iter().copied();
     let rest = paths.iter().map(|&path| (path, f64::INFINITY));

@@ -5,9 +5,11 @@ mod engine;
 pub mod exact;
 mod fluid;
 mod foresight;
+mod levels;
 mod records;
 mod rows;
 mod summary;
+mod warnings;
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -75,10 +77,18 @@ enum Mode {
     Node,
     /// [`fluid`], on the sets and customers of the engine.
     Twin,
+    /// [`levels`], on the sets of [`fluid`].
+    Levels,
 }
 
 impl Mode {
-    const ALL: [Self; 4] = [Self::Fluid, Self::Engine, Self::Node, Self::Twin];
+    const ALL: [Self; 5] = [
+        Self::Fluid,
+        Self::Engine,
+        Self::Node,
+        Self::Twin,
+        Self::Levels,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -86,6 +96,7 @@ impl Mode {
             Self::Engine => "engine",
             Self::Node => "node",
             Self::Twin => "twin",
+            Self::Levels => "levels",
         }
     }
 }
@@ -112,6 +123,7 @@ fn run(options: &Options<'_>) -> Vec<Row> {
         (Mode::Engine, ENGINE, least),
         (Mode::Fluid, FLUID, FLUID_LEAST),
         (Mode::Twin, ENGINE, least),
+        (Mode::Levels, FLUID, FLUID_LEAST),
     ] {
         for set in choose_as(choice, least, options.corpus, options.seed) {
             let name = format!("{}/{}", mode.name(), set.name());
@@ -141,13 +153,20 @@ fn run(options: &Options<'_>) -> Vec<Row> {
             })
         })
         .collect();
-    let mut rows: Vec<Row> = results.iter().map(summary::of_set).collect();
+    let has_customers = |done: &&Done<'_>| done.job.mode != Mode::Levels;
+    let with_customers = results.iter().filter(has_customers);
+    let mut rows: Vec<Row> = with_customers.map(summary::of_set).collect();
     for mode in Mode::ALL {
         let own: Vec<&Done<'_>> = results
             .iter()
             .filter(|done| done.job.mode == mode)
             .collect();
-        if !own.is_empty() {
+        if own.is_empty() {
+            continue;
+        }
+        if mode == Mode::Levels {
+            rows.extend(levels::rows(&own));
+        } else {
             rows.extend(summary::of_levels(mode, &own));
             rows.push(summary::of_mode(mode, &own));
         }
@@ -158,7 +177,7 @@ fn run(options: &Options<'_>) -> Vec<Row> {
 /// Number of its windows and its outcome; `None` if a recording is no path.
 fn run_one(options: &Options<'_>, job: &Job<'_>) -> Option<(usize, Outcome)> {
     let most = match job.mode {
-        Mode::Fluid => Rate::from_mbps(1_000_000),
+        Mode::Fluid | Mode::Levels => Rate::from_mbps(1_000_000),
         Mode::Engine | Mode::Node | Mode::Twin => ENGINE_MAX,
     };
     let scene = Scene::of_recordings(&job.set.recordings, most)?;
@@ -167,7 +186,7 @@ fn run_one(options: &Options<'_>, job: &Job<'_>) -> Option<(usize, Outcome)> {
     };
     let shortest = paths.iter().map(RecordedPath::duration).min()?;
     let windows = match job.mode {
-        Mode::Fluid => WINDOWS_MAX.min(shortest.as_secs() as usize),
+        Mode::Fluid | Mode::Levels => WINDOWS_MAX.min(shortest.as_secs() as usize),
         Mode::Engine | Mode::Node | Mode::Twin => ENGINE_SECONDS,
     };
     let means: Vec<f64> = paths.iter().map(RecordedPath::mean_bps).collect();
@@ -175,7 +194,7 @@ fn run_one(options: &Options<'_>, job: &Job<'_>) -> Option<(usize, Outcome)> {
     let who = format!("customers of {}", job.set.name());
     let crowd = match job.mode {
         Mode::Node => Crowd::OF_A_NODE,
-        Mode::Fluid | Mode::Engine | Mode::Twin => Crowd::OF_A_SESSION,
+        Mode::Fluid | Mode::Engine | Mode::Twin | Mode::Levels => Crowd::OF_A_SESSION,
     };
     let customers = customers::draw(options.seed, &who, crowd, &means, BEFORE..windows);
     let held = || -> Vec<Vec<f64>> {
@@ -196,6 +215,10 @@ fn run_one(options: &Options<'_>, job: &Job<'_>) -> Option<(usize, Outcome)> {
             outcome
         }
         Mode::Fluid | Mode::Twin => fluid::run(&held(), &customers),
+        Mode::Levels => Outcome {
+            levels: levels::run(options.seed, &job.set.name(), &held()),
+            ..Outcome::default()
+        },
     };
     Some((windows, outcome))
 }

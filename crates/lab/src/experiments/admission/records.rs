@@ -2,6 +2,11 @@
 
 use anabranch_session::Term;
 
+use super::{
+    levels::LevelsRecord,
+    warnings::{Kind, Warning},
+};
+
 /// Share of the bytes needed in a window that must arrive for the promise to be kept.
 pub(super) const KEPT: f64 = 0.999;
 /// Windows between a broken window and a warning within which the warning came too late.
@@ -72,7 +77,14 @@ pub(super) struct CustomerRecord {
     is_warned: bool,
     /// Window after which the warning came, and whether the next one was running by then.
     warned_at: Option<(usize, bool)>,
-    broken_at: Vec<usize>,
+    /// Windows in which a promise was in force, and those of them that were broken.
+    pub(super) in_force_at: Vec<usize>,
+    pub(super) broken_at: Vec<usize>,
+    /// Windows after which a promise was withdrawn.
+    pub(super) withdrawn_at: Vec<usize>,
+    pub(super) warnings: Vec<Warning>,
+    /// Window before which it was last observed.
+    pub(super) ends_at: usize,
 }
 
 impl CustomerRecord {
@@ -90,6 +102,7 @@ impl CustomerRecord {
             Term::Renewable => &mut self.renewable,
         };
         tally.windows += 1;
+        self.in_force_at.push(at);
         if is_kept {
             tally.kept += 1;
             return;
@@ -99,10 +112,12 @@ impl CustomerRecord {
         self.broken_at.push(at);
     }
 
-    /// Records that after window `at`, or well into the next one, its owner was warned that the promise will lapse.
-    pub(super) fn warn(&mut self, at: usize, is_during: bool) {
+    /// Records that after window `at`, or well into the next one, its owner was warned that the promise will lapse. `is_own`: it was
+    /// judged with more than its probability.
+    pub(super) fn warn(&mut self, at: usize, kind: Kind, is_own: bool) {
         self.is_warned = true;
-        self.warned_at = Some((at, is_during));
+        self.warned_at = Some((at, kind == Kind::During));
+        self.warnings.push(Warning { at, kind, is_own });
     }
 
     /// Updates whether the session's warning persists.
@@ -113,6 +128,7 @@ impl CustomerRecord {
     /// Records that the promise was withdrawn after window `at`.
     pub(super) fn withdraw(&mut self, at: usize) {
         self.withdrawals += 1;
+        self.withdrawn_at.push(at);
         self.is_warned = false;
         if let Some((warned_at, is_during)) = self.warned_at.take()
             && warned_at + 2 <= at
@@ -174,6 +190,8 @@ impl Rates {
 pub(super) struct Outcome {
     pub(super) records: Vec<CustomerRecord>,
     pub(super) rates: Rates,
+    /// Of sources with levels.
+    pub(super) levels: Vec<LevelsRecord>,
 }
 
 #[cfg(test)]
@@ -184,7 +202,7 @@ mod tests {
     fn a_withdrawal_is_announced_by_a_warning_long_enough_before() {
         let mut record = CustomerRecord::default();
         record.judge(3, Term::Renewable, true, false);
-        record.warn(10, false);
+        record.warn(10, Kind::Early, false);
         record.judge(11, Term::Renewable, false, false);
         record.withdraw(12);
         assert_eq!(
@@ -196,13 +214,13 @@ mod tests {
             (1, 1)
         );
         record.judge(20, Term::Renewable, false, true);
-        record.warn(24, false);
+        record.warn(24, Kind::Early, false);
         record.withdraw(30);
         assert_eq!(
             (record.withdrawals, record.announced, record.before_it_bit),
             (2, 2, 1)
         );
-        record.warn(40, false);
+        record.warn(40, Kind::Early, false);
         record.withdraw(41);
         record.withdraw(50);
         assert_eq!(
@@ -216,7 +234,7 @@ mod tests {
     #[test]
     fn a_warning_in_the_window_that_breaks_comes_by_its_end() {
         let mut record = CustomerRecord::new(0.75);
-        record.warn(10, true);
+        record.warn(10, Kind::During, false);
         record.judge(11, Term::Renewable, false, false);
         record.withdraw(14);
         assert_eq!(
@@ -225,12 +243,12 @@ mod tests {
         );
         // One of five is within one quarter, two are not.
         record.judge(20, Term::Renewable, false, false);
-        record.warn(22, false);
+        record.warn(22, Kind::Early, false);
         record.withdraw(25);
         assert_eq!((record.by_its_end, record.as_allowed), (1, 2));
         record.judge(30, Term::Renewable, false, false);
         record.judge(31, Term::Renewable, false, false);
-        record.warn(32, false);
+        record.warn(32, Kind::Early, false);
         record.withdraw(35);
         assert_eq!((record.announced, record.as_allowed), (3, 2));
     }

@@ -6,6 +6,7 @@ use super::{
     Done, Mode,
     customers::LEVELS,
     records::{Asked, CustomerRecord, Rates, Tally},
+    warnings::{Judged, Kind, Warning},
 };
 use crate::{
     Row,
@@ -24,22 +25,22 @@ const DRIFT_MAX: f64 = anabranch_stats::durable::DRIFT_MAX;
 const ROUNDING: f64 = 1e-9;
 
 /// A row under construction.
-struct Line(Row);
+pub(super) struct Line(pub(super) Row);
 
 impl Line {
-    fn new(kind: &str, mode: Mode) -> Self {
+    pub(super) fn new(kind: &str, mode: Mode) -> Self {
         let mut line = Self(Row::new());
         line.put("kind", json!(kind));
         line.put("mode", json!(mode.name()));
         line
     }
 
-    fn put(&mut self, field: &str, value: Value) {
+    pub(super) fn put(&mut self, field: &str, value: Value) {
         self.0.insert(field.to_owned(), value);
     }
 
     /// Adds a share, unless the whole is zero.
-    fn share(&mut self, field: &str, part: f64, whole: f64) {
+    pub(super) fn share(&mut self, field: &str, part: f64, whole: f64) {
         if whole > 0.0 {
             self.put(field, rounded(part / whole));
         }
@@ -226,6 +227,7 @@ pub(super) fn of_mode(mode: Mode, all: &[&Done<'_>]) -> Row {
         total(|f| f.as_allowed),
         withdrawals,
     );
+    warned(&mut line, &records);
     offers(&mut line, &records);
     let account = total(|record| record.account.1) / total(|f| f.account.0 + f.account.1).max(1.0);
     line.put("account_broken_fraction", rounded(account));
@@ -282,6 +284,29 @@ fn durable(line: &mut Line, records: &[&CustomerRecord]) {
             whole,
         );
     }
+}
+
+/// Warnings, and the share of those that were false: of all, of each kind, and of those that were due to broken windows of their own.
+fn warned(line: &mut Line, records: &[&CustomerRecord]) {
+    let all: usize = records.iter().map(|record| record.warnings.len()).sum();
+    line.put("warnings", json!(all));
+    let mut row = |name: &str, which: &dyn Fn(&Warning) -> bool| {
+        let each = records.iter().map(|record| record.judge_warnings(which));
+        let judged = each.fold(Judged::default(), |sum, one| Judged {
+            all: sum.all + one.all,
+            false_ones: sum.false_ones + one.false_ones,
+        });
+        line.put(&format!("warnings{name}_judged"), json!(judged.all));
+        let (part, whole) = (judged.false_ones as f64, judged.all as f64);
+        line.share(&format!("warnings{name}_false_fraction"), part, whole);
+    };
+    row("", &|_| true);
+    for kind in Kind::ALL {
+        row(&format!("_{}", kind.name()), &|warning| {
+            warning.kind == kind
+        });
+    }
+    row("_own", &|warning| warning.is_own);
 }
 
 /// Counter-offers: numbers made, accepted, promised and held.
@@ -361,6 +386,11 @@ pub(super) fn compare(rows: &[Row]) -> Vec<Published> {
                 "withdrawals_announced_fraction",
                 "withdrawals announced",
                 "1",
+            ),
+            (
+                "warnings_false_fraction",
+                "warnings after which the promise was neither withdrawn nor broken too often in a minute",
+                "at most 0.20",
             ),
             (
                 "durable_steady_held_fraction",
