@@ -150,6 +150,10 @@ impl Promises {
                     if !entry.is_in_force() || !may_act {
                         continue;
                     }
+                    let may_recover = |entry: &mut Promised| entry.may_recover(now);
+                    if self.streams.get_mut(&stream).is_some_and(may_recover) {
+                        continue;
+                    }
                     let mut view = self.view_before(before, channels);
                     let refusal = refusal(&request, &kept, &all, shortage, &mut view, channels);
                     if let Some((all, placements)) =

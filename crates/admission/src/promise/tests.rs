@@ -457,3 +457,45 @@ fn reservations_never_change_without_their_number() {
     }
     assert!(changed > 100, "{changed}");
 }
+
+/// A path that carries nothing for a window has no forecast of 3 Mbit/s after it, and soon has one again.
+#[test]
+fn a_single_dip_early_in_a_term_is_no_reason_to_warn() {
+    let warnings = |dips: usize, is_behind: bool| {
+        let mut controller = known(60, 4e6);
+        let demand = spec(guarantee(3_000, 0.9));
+        controller.open(STREAM, &demand).expect("there is capacity");
+        let mut notices: Vec<Notice> = (0..dips)
+            .flat_map(|_| controller.end_window(&[1e5], |_| is_behind))
+            .collect();
+        notices.extend(pass(&mut controller, 3, 4e6));
+        let warned = notices
+            .iter()
+            .filter(|notice| matches!(notice, Notice::Warned(..)));
+        warned.count()
+    };
+    assert_eq!(warnings(0, false), 0);
+    assert_eq!(warnings(1, false), 0);
+    // The next review finds no placement either.
+    assert_eq!(warnings(2, false), 1);
+    // A window was broken.
+    assert_eq!(warnings(1, true), 1);
+}
+
+/// With less than the notice and a window left, the first review without a placement warns.
+#[test]
+fn a_dip_late_in_a_term_is_a_reason_to_warn() {
+    let warned_at = |kept: usize| {
+        let mut controller = known(60, 4e6);
+        let demand = spec(guarantee(3_000, 0.9));
+        controller.open(STREAM, &demand).expect("there is capacity");
+        pass(&mut controller, kept, 4e6);
+        let notices = controller.end_window(&[1e5], |_| false);
+        !notices.is_empty()
+    };
+    // A term is ten windows.
+    assert_eq!(
+        (5..8).map(warned_at).collect::<Vec<_>>(),
+        [false, true, true]
+    );
+}
