@@ -26,6 +26,7 @@
 //! | `local` | [`LocalDescription`]: a local socket as objectives and path preferences see it |
 //! | [`objective`] | objectives as applications inject them, header fields |
 //! | `report` | measurements of the receiver for the sender |
+//! | `reservations` | the promises of all sessions of a node on one uplink |
 //! | `token` | the proof that a further channel belongs to a session |
 //! | [`wire`] | the format inside QUIC packets |
 //! | [`ranges`] | sets of bytes and numbers |
@@ -42,6 +43,7 @@ mod parameters;
 pub mod ranges;
 mod recv;
 mod report;
+mod reservations;
 mod send;
 mod session;
 pub mod stats;

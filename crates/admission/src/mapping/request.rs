@@ -61,28 +61,13 @@ impl Request {
         }
     }
 
-    /// Order of precedence: `Less` goes first. Streams with a probability come before those with a bound on
-    /// late packets [IQ-Paths §V-B.2a, Table I].
+    /// Order of precedence: `Less` goes first.
     pub fn precedence(&self, other: &Self) -> Ordering {
-        self.class()
-            .cmp(&other.class())
-            .then(self.strictness().total_cmp(&other.strictness()))
-            .then(other.constraint.total_cmp(&self.constraint))
-            .then(self.stream.cmp(&other.stream))
+        self.place().compare(&other.place())
     }
 
-    fn class(&self) -> u8 {
-        u8::from(matches!(self.demand, Demand::Late { .. }))
-    }
-
-    /// The smaller, the stricter, within a class.
-    fn strictness(&self) -> f64 {
-        match self.demand {
-            Demand::Rate { probability, .. } | Demand::Packets { probability, .. } => {
-                1.0 - probability
-            }
-            Demand::Late { late_packets, .. } => late_packets,
-        }
+    fn place(&self) -> Precedence {
+        Precedence::of(self.stream, &self.demand, self.constraint)
     }
 
     /// Brings requests into order of precedence.
@@ -94,5 +79,41 @@ impl Request {
     pub(super) fn paths(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
         let permitted = self.permitted;
         (0..count).filter(move |&path| permitted.contains(path))
+    }
+}
+
+/// Place of a stream in the order of precedence.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Precedence {
+    class: u8,
+    /// The smaller, the stricter, within a class.
+    strictness: f64,
+    constraint: f64,
+    pub(crate) stream: StreamId,
+}
+
+impl Precedence {
+    /// Place of a stream with this demand, and this x/y of its window constraint.
+    pub(crate) fn of(stream: StreamId, demand: &Demand, constraint: f64) -> Self {
+        let (class, strictness) = match *demand {
+            Demand::Rate { probability, .. } | Demand::Packets { probability, .. } => {
+                (0, 1.0 - probability)
+            }
+            Demand::Late { late_packets, .. } => (1, late_packets),
+        };
+        Self {
+            class,
+            strictness,
+            constraint,
+            stream,
+        }
+    }
+
+    /// `Less` goes first. Streams with a probability come before those with a bound on late packets [IQ-Paths §V-B.2a, Table I].
+    pub(crate) fn compare(&self, other: &Self) -> Ordering {
+        (self.class.cmp(&other.class))
+            .then(self.strictness.total_cmp(&other.strictness))
+            .then(other.constraint.total_cmp(&self.constraint))
+            .then(self.stream.cmp(&other.stream))
     }
 }

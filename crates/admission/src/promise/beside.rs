@@ -18,6 +18,8 @@
 //! that f(c + v) − r can be promised, with r of those that go before. It is evident where busy others harm the path, or where
 //! both change together from window to window.
 
+use std::sync::Arc;
+
 use anabranch_base::{Instant, SessionId};
 use anabranch_spec::{ChannelMask, Tenant};
 
@@ -69,37 +71,139 @@ pub struct Reservation {
 }
 
 /// An uplink that other sessions use, too.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Uplink {
     /// The paths of this session that begin there.
     pub paths: ChannelMask,
-    /// Promises of the others on it.
-    pub reserved: Vec<Reservation>,
+    /// All promises on it, those of this session included: every session of the node has the same list.
+    pub reserved: Arc<[Reservation]>,
+}
+
+impl Uplink {
+    pub(super) fn others(&self, session: SessionId) -> impl Iterator<Item = &Reservation> {
+        let reserved = self.reserved.iter();
+        reserved.filter(move |one| one.standing.session != session)
+    }
+
+    /// True if both mean the same to `session`: a new list may differ in its own promises only.
+    fn is_same_for(&self, session: SessionId, other: &Self) -> bool {
+        let is_list_same = || self.others(session).eq(other.others(session));
+        self.paths == other.paths
+            && (Arc::ptr_eq(&self.reserved, &other.reserved) || is_list_same())
+    }
+}
+
+/// The uplinks of a session, with the sums of what others were promised there. Key: session.
+#[derive(Debug)]
+pub(super) struct Uplinks {
+    session: SessionId,
+    all: Vec<Uplink>,
+    /// Questions that were answered since the promises of others changed: the promise before which others count.
+    asked: Vec<Option<Standing>>,
+    /// The answers: for each of them the sum on each uplink, in bits per second. Each is added up from nothing, in one order, so that
+    /// no rounding accumulates and the result does not depend on the time of the question.
+    sums_bps: Vec<f64>,
+}
+
+/// Answers that are kept: one for each promised stream of the session, and one for all promises.
+const ASKED_MAX: usize = super::PROMISED_MAX + 1;
+
+impl Uplinks {
+    pub(super) fn new(session: SessionId) -> Self {
+        Self {
+            session,
+            all: Vec::new(),
+            asked: Vec::new(),
+            sums_bps: Vec::new(),
+        }
+    }
+
+    pub(super) fn session(&self) -> SessionId {
+        self.session
+    }
+
+    pub(super) fn all(&self) -> &[Uplink] {
+        &self.all
+    }
+
+    /// Replaces the uplinks; returns whether anything changed beside the session's own promises. O(uplinks) where the lists are those
+    /// of the last call.
+    pub(super) fn set(&mut self, uplinks: impl Iterator<Item = Uplink>) -> bool {
+        let (mut count, mut is_changed) = (0, false);
+        for uplink in uplinks {
+            match self.all.get_mut(count) {
+                Some(known) => {
+                    is_changed |= !known.is_same_for(self.session, &uplink);
+                    *known = uplink;
+                }
+                None => {
+                    is_changed = true;
+                    self.all.push(uplink);
+                }
+            }
+            count += 1;
+        }
+        is_changed |= count < self.all.len();
+        self.all.truncate(count);
+        if is_changed {
+            self.asked.clear();
+            self.sums_bps.clear();
+        }
+        is_changed
+    }
+
+    /// Promises of others that go before this one; `None`: all. O(promises) at the first question of its kind after a change.
+    pub(super) fn before(&mut self, before: Option<Standing>) -> Beside<'_> {
+        let width = self.all.len();
+        let known = self.asked.iter().position(|asked| *asked == before);
+        let at = known.unwrap_or_else(|| {
+            if self.asked.len() == ASKED_MAX {
+                self.asked.clear();
+                self.sums_bps.clear();
+            }
+            let counts = |one: &&Reservation| {
+                one.standing.kind != Kind::Waiting && before.is_none_or(|own| one.standing < own)
+            };
+            let session = self.session;
+            let sum = |uplink: &Uplink| -> f64 {
+                let counted = uplink.others(session).filter(counts);
+                counted.map(|one| one.bps).sum()
+            };
+            self.asked.push(before);
+            self.sums_bps.extend(self.all.iter().map(sum));
+            self.asked.len() - 1
+        });
+        Beside {
+            uplinks: &self.all,
+            sums_bps: &self.sums_bps[at * width..(at + 1) * width],
+            are_all: before.is_none(),
+        }
+    }
 }
 
 /// Promises of others on the uplinks of a session, beside which a request is mapped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Beside<'a> {
-    pub(super) uplinks: &'a [Uplink],
-    /// Only promises that go before this one count; `None`: all.
-    pub(super) before: Option<Standing>,
+    uplinks: &'a [Uplink],
+    /// What counts on each of them, in bits per second.
+    sums_bps: &'a [f64],
+    /// All promises of others count: nothing that is in force goes before them.
+    pub(super) are_all: bool,
 }
 
 impl Beside<'_> {
     /// Nobody.
     pub(super) const NOBODY: Self = Self {
         uplinks: &[],
-        before: None,
+        sums_bps: &[],
+        are_all: true,
     };
 
-    /// The uplinks of `set` with the rate that is reserved on each, in bits per second, where any is.
+    /// The uplinks of `set` with the rate that is reserved on each, in bits per second, where any is. O(uplinks).
     pub(super) fn reserved(self, set: ChannelMask) -> impl Iterator<Item = (ChannelMask, f64)> {
-        let counts = move |one: &&Reservation| {
-            one.standing.kind != Kind::Waiting && self.before.is_none_or(|own| one.standing < own)
-        };
-        self.uplinks.iter().filter_map(move |uplink| {
+        let each = self.uplinks.iter().zip(self.sums_bps);
+        each.filter_map(move |(uplink, &bps)| {
             let paths = uplink.paths.and(set);
-            let bps: f64 = uplink.reserved.iter().filter(counts).map(|r| r.bps).sum();
             (!paths.is_empty() && bps > 0.0).then_some((paths, bps))
         })
     }
@@ -274,26 +378,70 @@ mod tests {
             (standing(11, Kind::Renewable, 4), 16.0),
             (standing(0, Kind::Waiting, 4), 32.0),
         ];
-        let uplinks = [Uplink {
+        let mut reserved: Vec<Reservation> = reserved
+            .map(|(standing, bps)| Reservation {
+                standing,
+                tenant: None,
+                bps,
+            })
+            .to_vec();
+        let uplink = |reserved: &[Reservation]| Uplink {
             paths: ChannelMask::only(1).with(2),
-            reserved: reserved
-                .map(|(standing, bps)| Reservation {
-                    standing,
-                    tenant: None,
-                    bps,
-                })
-                .to_vec(),
-        }];
-        let of = |before, set| {
-            let beside = Beside {
-                uplinks: &uplinks,
-                before,
-            };
+            reserved: reserved.into(),
+        };
+        let mut uplinks = Uplinks::new(own.session);
+        assert!(uplinks.set([uplink(&reserved)].into_iter()));
+        let of = |uplinks: &mut Uplinks, before, set| {
+            let beside = uplinks.before(before);
             beside.reserved(set).collect::<Vec<_>>()
         };
         let both = ChannelMask::only(0).with(1);
-        assert_eq!(of(None, both), [(ChannelMask::only(1), 31.0)]);
-        assert_eq!(of(Some(own), both), [(ChannelMask::only(1), 7.0)]);
-        assert_eq!(of(None, ChannelMask::only(0)), []);
+        let on = |bps| [(ChannelMask::only(1), bps)];
+        assert_eq!(of(&mut uplinks, None, both), on(31.0));
+        assert_eq!(of(&mut uplinks, Some(own), both), on(7.0));
+        assert_eq!(of(&mut uplinks, None, ChannelMask::only(0)), []);
+        // A new list with a further promise of the session itself changes nothing for it.
+        reserved.push(Reservation {
+            standing: own,
+            tenant: None,
+            bps: 64.0,
+        });
+        assert!(!uplinks.set([uplink(&reserved)].into_iter()));
+        assert_eq!(of(&mut uplinks, None, both), on(31.0));
+        // One of another session does, and so does the end of one.
+        reserved[0].bps = 128.0;
+        assert!(uplinks.set([uplink(&reserved)].into_iter()));
+        assert_eq!(of(&mut uplinks, None, both), on(158.0));
+        assert_eq!(of(&mut uplinks, Some(own), both), on(134.0));
+        assert!(uplinks.set(std::iter::empty()));
+        assert_eq!(of(&mut uplinks, None, both), []);
+    }
+
+    #[test]
+    fn more_questions_than_are_kept_are_answered() {
+        let at = |seconds: u64, session: u64| Standing {
+            kind: Kind::Renewable,
+            since: Instant::from_secs(seconds),
+            session: SessionId(session),
+        };
+        let reserved: Vec<Reservation> = (0..300)
+            .map(|second| Reservation {
+                standing: at(second, 2),
+                tenant: None,
+                bps: 1.0,
+            })
+            .collect();
+        let mut uplinks = Uplinks::new(SessionId(1));
+        let uplink = Uplink {
+            paths: ChannelMask::only(0),
+            reserved: reserved.into(),
+        };
+        uplinks.set([uplink].into_iter());
+        for second in (0..300).chain(0..300) {
+            let beside = uplinks.before(Some(at(second, 1)));
+            let mut sums = beside.reserved(ChannelMask::ALL).map(|(_, bps)| bps);
+            assert_eq!(sums.next().unwrap_or(0.0), second as f64);
+        }
+        assert!(uplinks.asked.len() <= ASKED_MAX);
     }
 }

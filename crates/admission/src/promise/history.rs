@@ -433,17 +433,18 @@ impl SampleHistory {
             history: self,
             channels,
             beside,
+            answers: Vec::new(),
         }
     }
 
     /// True unless the windows contradict that a path shares capacity with the other sessions on its uplink.
-    pub(super) fn is_shared(&self, path: usize) -> bool {
+    pub(super) fn is_shared(&mut self, path: usize) -> bool {
         let rows = self.rows.as_ref();
         rows.is_none_or(|rows| self.others.is_shared(rows, path))
     }
 
     /// Capacity that the promises of others leave of `set`; `None`: they take nothing of it.
-    fn left(&mut self, set: ChannelMask, beside: Beside<'_>) -> Option<&Left> {
+    fn left(&mut self, set: ChannelMask, beside: Beside<'_>) -> Option<&mut Left> {
         self.others.left(self.rows.as_ref()?, set, beside)
     }
 
@@ -459,7 +460,7 @@ impl SampleHistory {
             return known;
         }
         let reserved: f64 = beside.reserved(set).map(|(_, bps)| bps).sum();
-        let early = self.early.holds(set, probability, beside.before.is_none());
+        let early = self.early.holds(set, probability, beside.are_all);
         let early = early.map(|bps| (bps - reserved).max(0.0));
         known.into_iter().chain(early).reduce(f64::max)
     }
@@ -616,9 +617,35 @@ pub(crate) struct View<'a> {
     history: &'a mut SampleHistory,
     channels: Channels<'a>,
     beside: Beside<'a>,
+    /// Answers of [`Capacity::holds`]: nothing that they depend on changes while this view exists, and most streams ask the same.
+    answers: Vec<(Question, Option<f64>)>,
 }
 
+/// Paths, probability and term.
+type Question = (ChannelMask, f64, Term);
+
+/// Answers that are kept: beyond that it is cheaper to compute another one than to look for it.
+const ANSWERS_MAX: usize = 32;
+
 impl View<'_> {
+    /// See [`Capacity::holds`]; all paths of the set have channels.
+    fn compute(&mut self, (set, probability, term): Question) -> Option<f64> {
+        match term {
+            Term::Durable => {
+                let whole = self.history.durable(set, probability)?;
+                match self.history.left(set, self.beside) {
+                    Some(left) => Some(left.durable(probability)?.min(whole)),
+                    None => Some(whole),
+                }
+            }
+            Term::Renewable => {
+                let own = self.history.beside_all(set, probability, self.beside);
+                let yielded = self.history.with_others(set, probability, self.beside);
+                own.into_iter().chain(yielded).reduce(f64::max)
+            }
+        }
+    }
+
     /// Windows known of the path that was measured longest, of those that a stream may use.
     pub(super) fn known(&mut self, permitted: ChannelMask) -> usize {
         let mut longest = 0;
@@ -652,21 +679,20 @@ impl Capacity for View<'_> {
     }
 
     fn holds(&mut self, set: ChannelMask, probability: f64, term: Term) -> Option<f64> {
-        let set = self.present(set)?;
-        match term {
-            Term::Durable => {
-                let whole = self.history.durable(set, probability)?;
-                match self.history.left(set, self.beside) {
-                    Some(left) => Some(left.durable(probability)?.min(whole)),
-                    None => Some(whole),
-                }
+        let question = (self.present(set)?, probability, term);
+        let known = self.answers.iter().find(|(asked, _)| *asked == question);
+        if let Some(&(_, answer)) = known {
+            if is_several(question.0) && term == Term::Renewable {
+                // The set stays among those that were asked last.
+                self.history.know(question.0);
             }
-            Term::Renewable => {
-                let own = self.history.beside_all(set, probability, self.beside);
-                let yielded = self.history.with_others(set, probability, self.beside);
-                own.into_iter().chain(yielded).reduce(f64::max)
-            }
+            return answer;
         }
+        let answer = self.compute(question);
+        if self.answers.len() < ANSWERS_MAX {
+            self.answers.push((question, answer));
+        }
+        answer
     }
 
     fn shortfall(&mut self, set: ChannelMask, need_bps: f64, term: Term) -> Option<f64> {

@@ -4,7 +4,7 @@ use anabranch_spec::ChannelMask;
 use anabranch_stats::durable::Durable;
 
 use super::{
-    beside::{Beside, Standing},
+    beside::Beside,
     history::{WINDOWS_MIN, sum},
     others::Window,
 };
@@ -13,32 +13,33 @@ use super::{
 #[derive(Clone, Debug)]
 pub(super) struct Left {
     set: ChannelMask,
-    /// The promises that count: those that go before this one; `None`: all.
-    before: Option<Standing>,
+    /// What counts of the promises of others: paths of an uplink, and the rate reserved there, in bits per second.
+    reserved: Vec<(ChannelMask, f64)>,
     /// By window, oldest first, in bits per second.
     sums: Vec<f64>,
     /// Those in which the paths were full, or, while these are few, all; ascending.
     sorted: Vec<f64>,
+    /// Durable rates by probability, each computed at the first question.
+    durable: Vec<(f64, Option<f64>)>,
 }
 
 impl Left {
-    /// Capacity left of `set` in these windows; `is_shared` returns whether a path shares capacity with others.
+    /// Capacity left of `set` in these windows; `shared` are the paths that share capacity with others.
     pub(super) fn of(
         windows: &[Window<'_>],
-        is_shared: impl Fn(usize) -> bool,
+        shared: ChannelMask,
         set: ChannelMask,
         beside: Beside<'_>,
     ) -> Self {
-        let reserved: Vec<(ChannelMask, f64)> = (beside.reserved(set))
-            .filter(|(paths, _)| paths.iter().any(&is_shared))
-            .collect();
+        let reserved: Vec<(ChannelMask, f64)> = beside.reserved(set).collect();
+        let counted = (reserved.iter()).filter(|(paths, _)| !paths.and(shared).is_empty());
         let mut sums = Vec::with_capacity(windows.len());
         let mut full = Vec::with_capacity(windows.len());
         for window in windows {
             let Some(all) = sum(window.row, set) else {
                 continue;
             };
-            let taken = reserved.iter().map(|&(paths, bps)| {
+            let taken = counted.clone().map(|&(paths, bps)| {
                 let own = sum(window.row, paths).map_or(0.0, |sample| sample.bps());
                 let by_others = paths.iter().map(|path| window.carried(path));
                 own.min((bps - by_others.fold(0.0, f64::max)).max(0.0))
@@ -58,15 +59,16 @@ impl Left {
         sorted.sort_unstable_by(f64::total_cmp);
         Self {
             set,
-            before: beside.before,
+            reserved,
             sums,
             sorted,
+            durable: Vec::new(),
         }
     }
 
     /// True if it answers this question.
     pub(super) fn is_of(&self, set: ChannelMask, beside: Beside<'_>) -> bool {
-        self.set == set && self.before == beside.before
+        self.set == set && beside.reserved(set).eq(self.reserved.iter().copied())
     }
 
     /// Rate that a share `probability` of the windows reach; `None`: too few are known.
@@ -77,9 +79,16 @@ impl Left {
     }
 
     /// The same for a durable promise.
-    pub(super) fn durable(&self, probability: f64) -> Option<f64> {
-        let durable = Durable::of(&self.sums, probability).ok()?;
-        durable.is_steady().then_some(durable.rate)
+    pub(super) fn durable(&mut self, probability: f64) -> Option<f64> {
+        let known = self.durable.iter().find(|(of, _)| *of == probability);
+        if let Some(&(_, rate)) = known {
+            return rate;
+        }
+        let durable = Durable::of(&self.sums, probability).ok();
+        let steady = durable.filter(Durable::is_steady);
+        let rate = steady.map(|durable| durable.rate);
+        self.durable.push((probability, rate));
+        rate
     }
 
     /// Mean of what the windows lack of `need_bps`.

@@ -47,13 +47,15 @@ mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use crate::mapping::{self, Offer, Placement, Reduction, Request, Shortage, Term, offer};
+use crate::mapping::{
+    self, Offer, Placement, Reduction, Request, Shortage, Term, offer, request::Precedence,
+};
 use anabranch_base::{ChannelId, Instant, Rate, SessionId, StreamId};
 use anabranch_spec::{Assignment, ChannelMask, Claim, Grade, Guarantee, Plan, Shares, StreamSpec};
 use anabranch_stats::joint::Cell;
 
 use self::{
-    beside::Beside,
+    beside::Uplinks,
     history::{SampleHistory, View},
     others::Neighbour,
     stream::Promised,
@@ -89,9 +91,10 @@ pub struct Promises {
     is_changed: bool,
     /// Channels that promised streams use.
     on: Vec<ChannelId>,
-    /// The session, and the uplinks that others use beside it.
-    session: SessionId,
-    uplinks: Vec<Uplink>,
+    /// The uplinks that other sessions use beside this one.
+    uplinks: Uplinks,
+    /// Number of changes after which [`Self::reservations`] may be others than before.
+    changes: u64,
     /// The largest shares of tenants.
     shares: Arc<Shares>,
 }
@@ -124,8 +127,8 @@ impl Promises {
             streams: BTreeMap::new(),
             is_changed: false,
             on: Vec::new(),
-            session,
-            uplinks: Vec::new(),
+            uplinks: Uplinks::new(session),
+            changes: 0,
             shares: Arc::default(),
         }
     }
@@ -136,22 +139,27 @@ impl Promises {
     }
 
     /// Sets the uplinks that other sessions use beside this one, and what they were promised there. It applies to new streams at
-    /// once, and to promises in force from the next review on.
-    pub fn set_uplinks(&mut self, uplinks: Vec<Uplink>) {
-        if self.uplinks != uplinks {
-            self.uplinks = uplinks;
+    /// once, and to promises in force from the next review on. O(uplinks) where the lists are those of the last call.
+    pub fn set_uplinks(&mut self, uplinks: impl Iterator<Item = Uplink>) {
+        if self.uplinks.set(uplinks) {
             self.history.forget_left();
         }
     }
 
     /// The uplinks on which other sessions have promises.
     pub fn uplinks(&self) -> &[Uplink] {
-        &self.uplinks
+        self.uplinks.all()
     }
 
-    /// True unless the evidence contradicts that a path shares the capacity of its uplink with other sessions. O(windows).
-    pub fn is_shared(&self, path: usize) -> bool {
+    /// True unless the evidence contradicts that a path shares the capacity of its uplink with other sessions. O(windows) once a
+    /// window.
+    pub fn is_shared(&mut self, path: usize) -> bool {
         self.history.is_shared(path)
+    }
+
+    /// A number that grows whenever [`Self::reservations`] may have changed for the same channels.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Promises in force, by path, and those that are waited for, evenly on all paths that their streams may use.
@@ -160,7 +168,7 @@ impl Promises {
         channels: Channels<'a>,
     ) -> impl Iterator<Item = (usize, Reservation)> + 'a {
         self.streams.values().flat_map(move |entry| {
-            let standing = entry.standing(self.session);
+            let standing = entry.standing(self.uplinks.session());
             let tenant = entry.tenant;
             let reservation = move |bps: f64| Reservation {
                 standing,
@@ -200,11 +208,9 @@ impl Promises {
     /// stream is late.
     pub fn observe_others(&mut self, uplinks: &[usize], rates_bps: &[f64], is_behind: bool) {
         let in_force = self.streams.values().filter(|entry| entry.is_in_force());
-        let last = in_force.map(|entry| entry.standing(self.session)).max();
-        let beside = Beside {
-            uplinks: &self.uplinks,
-            before: last,
-        };
+        let session = self.uplinks.session();
+        let last = in_force.map(|entry| entry.standing(session)).max();
+        let beside = self.uplinks.before(last);
         let with_yielding = |(path, &bps): (usize, &f64)| {
             let reserved = match path {
                 0..64 => beside.reserved(ChannelMask::only(path)).next(),
@@ -279,8 +285,10 @@ impl Promises {
     /// Sets the paths that the preferences of a stream permit; they apply from the next review on.
     pub fn permit(&mut self, stream: StreamId, permitted: ChannelMask) {
         if let Some(entry) = self.streams.get_mut(&stream) {
-            self.is_changed |= entry.permitted != permitted;
+            let is_changed = entry.permitted != permitted;
             entry.permitted = permitted;
+            self.is_changed |= is_changed;
+            self.changes += u64::from(is_changed);
         }
     }
 
@@ -313,6 +321,7 @@ impl Promises {
         };
         self.has_place(stream)?;
         self.history.early().set_now(now);
+        self.changes += 1;
         let answer = self.place(now, stream, &guarantee, (spec, permitted), channels);
         let mut entry = Promised::new(first(&guarantee), spec, permitted);
         let notice = match answer {
@@ -349,6 +358,7 @@ impl Promises {
         };
         self.has_place(stream)?;
         self.history.early().set_now(now);
+        self.changes += 1;
         match self.place(now, stream, &guarantee, (spec, permitted), channels) {
             Ok((grant, placements)) => Ok(Some(self.exchange(
                 now,
@@ -413,7 +423,9 @@ impl Promises {
 
     /// Removes a stream that is over.
     pub fn close(&mut self, stream: StreamId) {
-        self.is_changed |= self.streams.remove(&stream).is_some();
+        let is_removed = self.streams.remove(&stream).is_some();
+        self.is_changed |= is_removed;
+        self.changes += u64::from(is_removed);
     }
 
     /// Notes that a channel was opened or closed.
@@ -482,11 +494,14 @@ impl Promises {
 
     /// Streams in order of precedence: those with a promise in force, then the others.
     fn order(&self) -> Vec<StreamId> {
-        let mut requests = self.requests(|_, _| true, &[]);
-        Request::sort(&mut requests);
-        let mut order: Vec<StreamId> = requests.iter().map(|request| request.stream).collect();
-        order.sort_by_key(|stream| !self.streams[stream].is_in_force());
-        order
+        let place = |(&stream, entry): (&StreamId, &Promised)| {
+            let (demand, constraint) = (&entry.guarantee.demand, entry.guarantee.constraint());
+            let place = Precedence::of(stream, demand, constraint);
+            (!entry.is_in_force(), place)
+        };
+        let mut order: Vec<(bool, Precedence)> = self.streams.iter().map(place).collect();
+        order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.compare(&b.1)));
+        order.into_iter().map(|(_, place)| place.stream).collect()
     }
 
     fn requests(
@@ -624,10 +639,7 @@ impl Promises {
 
     /// The same beside those promises of other sessions only that go before `standing`.
     fn view_before<'a>(&'a mut self, before: Option<Standing>, channels: Channels<'a>) -> View<'a> {
-        let beside = Beside {
-            uplinks: &self.uplinks,
-            before,
-        };
+        let beside = self.uplinks.before(before);
         self.history.view(channels, beside)
     }
 
@@ -635,7 +647,9 @@ impl Promises {
     fn last_standing(&self, requests: &[Request]) -> Option<Standing> {
         let standing = |request: &Request| {
             let entry = self.streams.get(&request.stream)?;
-            entry.is_in_force().then(|| entry.standing(self.session))
+            entry
+                .is_in_force()
+                .then(|| entry.standing(self.uplinks.session()))
         };
         let all: Option<Vec<Standing>> = requests.iter().map(standing).collect();
         all?.into_iter().max()

@@ -38,7 +38,9 @@ pub(super) struct Others {
     sets: Vec<Known>,
     /// Answers since the last window.
     left: Vec<Left>,
-    evident: Vec<(usize, bool)>,
+    sharing: Vec<(usize, Sharing)>,
+    /// The windows of one path, while it is judged.
+    full: Vec<Option<(f64, f64)>>,
 }
 
 /// A window of the history, with that of others.
@@ -107,7 +109,7 @@ impl Others {
     ) {
         let mut partial_bps = std::mem::take(&mut self.partial_bps);
         self.left.clear();
-        self.evident.clear();
+        self.sharing.clear();
         if self.whole.is_none() {
             if partial_bps.iter().all(|&bps| bps <= 0.0) {
                 return;
@@ -148,7 +150,7 @@ impl Others {
     pub(super) fn widen(&mut self, rows: Option<JointWindow>) {
         self.whole = rows;
         self.left.clear();
-        self.evident.clear();
+        self.sharing.clear();
     }
 
     /// The rows, to be widened.
@@ -163,7 +165,7 @@ impl Others {
         }
         self.sets.retain(|known| !known.set.contains(path));
         self.left.clear();
-        self.evident.clear();
+        self.sharing.clear();
     }
 
     /// Forgets what the promises of others leave: they changed.
@@ -171,8 +173,12 @@ impl Others {
         self.left.clear();
     }
 
-    fn windows<'a>(&'a self, rows: &'a JointWindow) -> impl Iterator<Item = Window<'a>> {
-        let whole = self.whole.iter().flat_map(JointWindow::iter).map(Some);
+    /// The rows with those of others.
+    fn windows<'a>(
+        whole: Option<&'a JointWindow>,
+        rows: &'a JointWindow,
+    ) -> impl Iterator<Item = Window<'a>> {
+        let whole = whole.into_iter().flat_map(JointWindow::iter).map(Some);
         let whole = whole.chain(std::iter::repeat(None));
         rows.iter().zip(whole).map(|(row, whole)| Window {
             row,
@@ -180,24 +186,30 @@ impl Others {
         })
     }
 
-    fn sharing(&self, rows: &JointWindow, path: usize) -> Sharing {
-        let full = self.windows(rows).map(|window| window.full(path));
-        Sharing::of(&full.collect::<Vec<_>>())
+    /// Measurements of whether a path shares capacity with the other sessions on its uplink; `None`: there never were any. O(windows)
+    /// once a window.
+    fn sharing(&mut self, rows: &JointWindow, path: usize) -> Option<Sharing> {
+        let whole = self.whole.as_ref()?;
+        if let Some(&(_, sharing)) = self.sharing.iter().find(|(known, _)| *known == path) {
+            return Some(sharing);
+        }
+        self.full.clear();
+        let windows = Self::windows(Some(whole), rows);
+        self.full.extend(windows.map(|window| window.full(path)));
+        let sharing = Sharing::of(&self.full);
+        self.sharing.push((path, sharing));
+        Some(sharing)
     }
 
-    /// True unless the windows contradict that a path shares capacity with the other sessions on its uplink. O(windows).
-    pub(super) fn is_shared(&self, rows: &JointWindow, path: usize) -> bool {
-        self.whole.is_none() || self.sharing(rows, path).is_assumed()
+    /// True unless the windows contradict that a path shares capacity with the other sessions on its uplink.
+    pub(super) fn is_shared(&mut self, rows: &JointWindow, path: usize) -> bool {
+        let sharing = self.sharing(rows, path);
+        sharing.is_none_or(Sharing::is_assumed)
     }
 
     /// True if they show it.
     fn is_evident(&mut self, rows: &JointWindow, path: usize) -> bool {
-        if let Some(&(_, is_evident)) = self.evident.iter().find(|(known, _)| *known == path) {
-            return is_evident;
-        }
-        let is_evident = self.whole.is_some() && self.sharing(rows, path).is_evident();
-        self.evident.push((path, is_evident));
-        is_evident
+        self.sharing(rows, path).is_some_and(Sharing::is_evident)
     }
 
     /// Capacity that the promises of others leave of `set`; `None`: they take nothing of it. O(windows · paths) once a window.
@@ -206,18 +218,20 @@ impl Others {
         rows: &JointWindow,
         set: ChannelMask,
         beside: Beside<'_>,
-    ) -> Option<&Left> {
+    ) -> Option<&mut Left> {
         beside.reserved(set).next()?;
         if let Some(at) = self.left.iter().position(|left| left.is_of(set, beside)) {
-            return self.left.get(at);
+            return self.left.get_mut(at);
         }
-        let windows: Vec<Window<'_>> = self.windows(rows).collect();
-        let left = Left::of(&windows, |path| self.is_shared(rows, path), set, beside);
+        let shared = set.iter().filter(|&path| self.is_shared(rows, path));
+        let shared = shared.fold(ChannelMask::NONE, ChannelMask::with);
+        let windows: Vec<Window<'_>> = Self::windows(self.whole.as_ref(), rows).collect();
+        let left = Left::of(&windows, shared, set, beside);
         if self.left.len() == SETS_MAX {
             self.left.remove(0);
         }
         self.left.push(left);
-        self.left.last()
+        self.left.last_mut()
     }
 
     /// The forecaster of a set together with all others on its uplinks, if they evidently share their capacity. Created from the rows
@@ -232,9 +246,8 @@ impl Others {
         let at = match self.sets.iter().position(|known| known.set == set) {
             Some(at) => at,
             None => {
-                let totals = self
-                    .windows(rows)
-                    .map(|window| total(window, set, &self.uplinks));
+                let windows = Self::windows(self.whole.as_ref(), rows);
+                let totals = windows.map(|window| total(window, set, &self.uplinks));
                 let known = Known::of(set, totals.flatten())?;
                 if self.sets.len() == SETS_MAX {
                     self.sets.remove(0);

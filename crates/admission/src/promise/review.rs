@@ -7,7 +7,6 @@ use anabranch_spec::{ChannelMask, StreamSpec};
 use super::{
     Channels, LateAfter, Notice, OVERHEAD, Promises, WINDOW,
     answer::Grant,
-    beside::Beside,
     first, is_within_reach, refusal,
     stream::{Promised, Running, Window},
 };
@@ -23,6 +22,7 @@ impl Promises {
         since: impl Fn(StreamId) -> Option<Instant>,
     ) -> Vec<Notice> {
         let mut notices = Vec::new();
+        self.changes += 1;
         for (&stream, entry) in &mut self.streams {
             let oldest = since(stream);
             entry.end_window(Window {
@@ -81,10 +81,8 @@ impl Promises {
             let mut all = kept.clone();
             all.push(request.clone());
             Request::sort(&mut all);
-            let beside = Beside {
-                uplinks: &self.uplinks,
-                before: self.last_standing(&all),
-            };
+            let before = self.last_standing(&all);
+            let beside = self.uplinks.before(before);
             let mut view = history.view(channels, beside);
             let Err(shortage) = mapping::map(&all, &mut view) else {
                 kept = all;
@@ -166,6 +164,10 @@ impl Promises {
                     let is_due = entry.is_due(now);
                     let may_act = !entry.is_warned() || is_due || entry.may_take_offer(now);
                     if !entry.is_in_force() || !may_act {
+                        continue;
+                    }
+                    let may_recover = |entry: &mut Promised| entry.may_recover(now);
+                    if self.streams.get_mut(&stream).is_some_and(may_recover) {
                         continue;
                     }
                     let mut view = self.view_before(before, channels);

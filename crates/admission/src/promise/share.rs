@@ -88,12 +88,13 @@ impl Promises {
         };
         let alone_bps = alone::largest(&new, &mut self.view(channels))?;
         let (mut others_bps, mut has_bps) = (0.0, 0.0);
-        for uplink in &self.uplinks {
+        let session = self.uplinks.session();
+        for uplink in self.uplinks.all() {
             let mut paths = uplink.paths.and(usable).iter();
-            if uplink.reserved.is_empty() || !paths.any(|path| self.is_shared(path)) {
+            if !paths.any(|path| self.history.is_shared(path)) {
                 continue;
             }
-            let in_force = uplink.reserved.iter();
+            let in_force = uplink.others(session);
             for one in in_force.filter(|one| one.standing.kind != Kind::Waiting) {
                 others_bps += one.bps;
                 has_bps += if one.tenant == Some(tenant) {

@@ -89,6 +89,15 @@ struct Outcome {
     missing: f64,
 }
 
+/// Grounds for a warning.
+#[derive(Clone, Copy, Debug, Default)]
+struct Doubt {
+    /// The stream's last window was broken.
+    was_broken: bool,
+    /// The last review found no placement.
+    is_unplaced: bool,
+}
+
 /// Key: stream.
 #[derive(Debug)]
 pub(crate) struct Promised {
@@ -116,6 +125,7 @@ pub(crate) struct Promised {
     pub(super) own: Own,
     /// True if the current window will be broken, as far as can be foreseen.
     pub(super) is_failing: bool,
+    doubt: Doubt,
     /// Its new demand, made while a promise was in force, which stays so until this can be promised.
     pub(super) wanted: Option<Box<StreamSpec>>,
     /// The guarantee that it demands and that an offer of a warning has taken the place of.
@@ -144,6 +154,7 @@ impl Promised {
             was_behind: false,
             own: Own::new(&guarantee),
             is_failing: false,
+            doubt: Doubt::default(),
             wanted: None,
             reduced_from: None,
             offer_sought_at: None,
@@ -230,6 +241,7 @@ impl Promised {
 
     pub(super) fn grant(&mut self, now: Instant, term: Term, grant: &Grant) {
         let was = self.state;
+        self.doubt.is_unplaced = false;
         self.state = match term {
             Term::Durable => State::Durable { warned_at: None },
             Term::Renewable => State::Renewable {
@@ -292,6 +304,7 @@ impl Promised {
     /// Notes that a placement was found; returns the term to grant, if the owner has to be notified.
     pub(super) fn holds(&mut self, now: Instant) -> Option<Term> {
         let term = self.term();
+        self.doubt.is_unplaced = false;
         match &mut self.state {
             State::None => Some(term),
             State::Durable { warned_at } => {
@@ -307,6 +320,17 @@ impl Promised {
                 None
             }
         }
+    }
+
+    /// Notes that a review found no placement; returns true if the warning can wait for the next one: nothing was broken yet, it is the first
+    /// such review, and more of the term is left than the notice and a window. Most forecasts that dip once recover.
+    pub(super) fn may_recover(&mut self, now: Instant) -> bool {
+        let was_unplaced = std::mem::replace(&mut self.doubt.is_unplaced, true);
+        let has_time = match self.state {
+            State::Renewable { until, .. } => until > now + NOTICE + Guarantee::WINDOW,
+            State::None | State::Durable { .. } => false,
+        };
+        has_time && !was_unplaced && !self.doubt.was_broken && !self.is_warned()
     }
 
     /// True if it is time to try for a durable promise: when a promise would be made anyway.
@@ -341,6 +365,7 @@ impl Promised {
             return;
         }
         let outcome = self.outcome(self.acked_bytes as f64);
+        self.doubt.was_broken = !outcome.is_kept;
         if self.is_in_force() {
             self.account.kept += u64::from(outcome.is_kept);
             self.account.broken += u64::from(!outcome.is_kept);

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use crate::mapping::{Capacity, Term};
-use anabranch_base::{ChannelId, Instant, Rate, SessionId, StreamId};
+use anabranch_base::{ChannelId, Instant, Rate, Seed, SessionId, StreamId};
 use anabranch_spec::{ChannelMask, Demand, Grade, Guarantee, StreamSpec};
 use anabranch_stats::joint::Cell;
 
@@ -416,4 +416,86 @@ fn the_rank_of_a_stream_is_explained_before_the_next_plan() {
     promises.take_plan(&channels).expect("streams came");
     assert_eq!(before, [5, 2, 9].map(|id| rank(&promises, id)));
     assert_eq!(before, [1, 0, 2]);
+}
+
+/// The sessions of a node read the reservations again only when the number has changed.
+#[test]
+fn reservations_never_change_without_their_number() {
+    let mut random = Seed(7).stream("changes");
+    let mut promises = Promises::new(SessionId(0), WINDOW);
+    let channels = [Some(ChannelId(0)), Some(ChannelId(1))];
+    let (mut before, mut number, mut changed) = (Vec::new(), promises.changes(), 0);
+    for at in 0..2_000 {
+        let now = Instant::from_secs(at / 4);
+        let stream = StreamId(random.below(4));
+        let demand = guarantee(random.between(300, 3_000), 0.9).waiting();
+        let spec = spec(demand);
+        let permitted = [ChannelMask::ALL, ChannelMask::only(0)][random.below(2) as usize];
+        let wanted = (&spec, permitted);
+        match random.below(12) {
+            0 => drop(promises.open(now, stream, wanted, &channels)),
+            1 => drop(promises.change(now, stream, wanted, &channels)),
+            2 => promises.close(stream),
+            3 => promises.permit(stream, permitted),
+            4 => drop(promises.admit(now, wanted, &channels)),
+            5 => promises.acked(stream, 1_000),
+            6 => drop(promises.take_plan(&channels)),
+            _ => {
+                let slow = 1.0 + 0.8 * (at as f64 / 80.0).sin();
+                promises.observe(&[Cell::Exact(3e6 * slow), Cell::Exact(2e6)]);
+                let late = [Some(Duration::from_millis(50)); 2];
+                let oldest = random.chance(0.3).then_some(Instant::EPOCH);
+                drop(promises.end_window(now, &channels, &late, |_| oldest));
+            }
+        }
+        let now: Vec<_> = promises.reservations(&channels).collect();
+        if now != before {
+            assert_ne!(promises.changes(), number, "step {at}");
+            changed += 1;
+        }
+        (before, number) = (now, promises.changes());
+    }
+    assert!(changed > 100, "{changed}");
+}
+
+/// A path that carries nothing for a window has no forecast of 3 Mbit/s after it, and soon has one again.
+#[test]
+fn a_single_dip_early_in_a_term_is_no_reason_to_warn() {
+    let warnings = |dips: usize, is_behind: bool| {
+        let mut controller = known(60, 4e6);
+        let demand = spec(guarantee(3_000, 0.9));
+        controller.open(STREAM, &demand).expect("there is capacity");
+        let mut notices: Vec<Notice> = (0..dips)
+            .flat_map(|_| controller.end_window(&[1e5], |_| is_behind))
+            .collect();
+        notices.extend(pass(&mut controller, 3, 4e6));
+        let warned = notices
+            .iter()
+            .filter(|notice| matches!(notice, Notice::Warned(..)));
+        warned.count()
+    };
+    assert_eq!(warnings(0, false), 0);
+    assert_eq!(warnings(1, false), 0);
+    // The next review finds no placement either.
+    assert_eq!(warnings(2, false), 1);
+    // A window was broken.
+    assert_eq!(warnings(1, true), 1);
+}
+
+/// With less than the notice and a window left, the first review without a placement warns.
+#[test]
+fn a_dip_late_in_a_term_is_a_reason_to_warn() {
+    let warned_at = |kept: usize| {
+        let mut controller = known(60, 4e6);
+        let demand = spec(guarantee(3_000, 0.9));
+        controller.open(STREAM, &demand).expect("there is capacity");
+        pass(&mut controller, kept, 4e6);
+        let notices = controller.end_window(&[1e5], |_| false);
+        !notices.is_empty()
+    };
+    // A term is ten windows.
+    assert_eq!(
+        (5..8).map(warned_at).collect::<Vec<_>>(),
+        [false, true, true]
+    );
 }

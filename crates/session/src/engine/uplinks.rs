@@ -3,20 +3,30 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anabranch_admission::Kind;
+use anabranch_admission::Reservation;
 use anabranch_base::{ChannelId, Instant, SessionId, SocketId};
 use anabranch_channel::Channel;
+use anabranch_metering::Quotas;
 
 use super::{Engine, probes::ProbeBudget};
-use crate::{local::LocalDescription, session::Others};
+use crate::{local::LocalDescription, reservations::Reservations, session::OnUplink};
+
+/// Descriptions of the local sockets.
+type Descriptions = BTreeMap<SocketId, Arc<LocalDescription>>;
 
 /// Uplinks, each by its first socket. Key: node.
 #[derive(Debug, Default)]
 pub(super) struct Uplinks {
     /// Bytes acknowledged since the engine began.
     traffic: BTreeMap<SocketId, Traffic>,
-    /// Those of sockets that carried something.
+    /// Those of the sockets in use.
     of_sockets: BTreeMap<SocketId, SocketId>,
+    /// Promises of all sessions, where there are any.
+    reserved: BTreeMap<SocketId, Arc<Reservations>>,
+    /// Promises changed since, or the uplinks that they are on.
+    is_stale: bool,
+    /// Only memory for a briefing.
+    on_uplinks: Vec<OnUplink>,
     /// Budget of probes.
     pub(super) probes: ProbeBudget,
 }
@@ -64,10 +74,45 @@ impl Uplinks {
     /// Forgets which sockets belong together: their descriptions or meters changed.
     pub(super) fn forget_sockets(&mut self) {
         self.of_sockets.clear();
+        self.is_stale = true;
+    }
+
+    /// The uplink that a local socket belongs to, by its first socket: those of one interface, or of one meter, are one. O(sockets)
+    /// at the first call for a socket.
+    fn of_socket(
+        &mut self,
+        socket: SocketId,
+        descriptions: &Descriptions,
+        quotas: &Quotas,
+    ) -> SocketId {
+        let of_sockets = self.of_sockets.entry(socket);
+        *of_sockets.or_insert_with(|| {
+            let own = descriptions.get(&socket);
+            let own = own.and_then(|description| description.name.as_ref());
+            let named = own.and_then(|own| {
+                let mut all = descriptions.iter();
+                all.find(|(_, other)| other.name.as_ref() == Some(own))
+            });
+            let first = named.map_or(socket, |(first, _)| *first);
+            quotas.account_of(first)
+        })
+    }
+
+    /// Takes note of all promises, on each uplink in the order of sessions. Lists that did not change stay in use.
+    fn reserve(&mut self, lists: &BTreeMap<SocketId, Vec<Reservation>>) {
+        self.reserved.retain(|uplink, _| lists.contains_key(uplink));
+        for (&uplink, list) in lists {
+            let known = self.reserved.get(&uplink);
+            if known.is_none_or(|known| **known.all() != **list) {
+                let list = Arc::new(Reservations::of(list));
+                self.reserved.insert(uplink, list);
+            }
+        }
     }
 
     /// Forgets a session. What it carried still counts for the others: their measurements are differences.
     pub(super) fn forget(&mut self, session: SessionId) {
+        self.is_stale = true;
         for traffic in self.traffic.values_mut() {
             traffic.by_session.remove(&session);
         }
@@ -78,18 +123,6 @@ impl Uplinks {
 }
 
 impl Engine {
-    /// The uplink that a local socket belongs to, by its first socket: those of one interface, or of one meter, are one. O(sockets).
-    fn uplink_of(&self, socket: SocketId) -> SocketId {
-        let name = |description: &Arc<LocalDescription>| description.name.clone();
-        let own = self.descriptions.get(&socket).and_then(name);
-        let named = own.and_then(|own| {
-            let mut all = self.descriptions.iter();
-            all.find(|(_, other)| other.name.as_ref() == Some(&own))
-        });
-        let first = named.map_or(socket, |(first, _)| *first);
-        self.quotas.account_of(first)
-    }
-
     /// Notes that bytes of a session were acknowledged on a channel. O(log sessions).
     pub(super) fn note_acked(
         &mut self,
@@ -104,19 +137,13 @@ impl Engine {
         let Some(socket) = self.endpoint.peek(id).map(Channel::socket) else {
             return;
         };
-        let uplink = match self.uplinks.of_sockets.get(&socket) {
-            Some(uplink) => *uplink,
-            None => {
-                let uplink = self.uplink_of(socket);
-                self.uplinks.of_sockets.insert(socket, uplink);
-                uplink
-            }
-        };
+        let (descriptions, quotas) = (&self.descriptions, &self.quotas);
+        let uplink = self.uplinks.of_socket(socket, descriptions, quotas);
         self.uplinks.add(now, uplink, session, bytes);
     }
 
     /// Shows a session its neighbours before it answers for capacity: at the end of its windows, and before a stream is admitted.
-    /// O(promised streams of the node).
+    /// O(sessions · paths), and after a change of promises O(promised streams of the node).
     pub(super) fn brief(&mut self, now: Instant, id: SessionId) {
         let Some(session) = self.sessions.get(&id) else {
             return;
@@ -124,28 +151,52 @@ impl Engine {
         if self.sessions.len() == 1 && !session.has_neighbours() {
             return;
         }
-        let paths: Vec<SocketId> = session
-            .sockets()
-            .map(|socket| self.uplink_of(socket))
-            .collect();
-        let mut others: BTreeMap<SocketId, Others> = BTreeMap::new();
-        for &uplink in &paths {
-            let others = others.entry(uplink).or_default();
-            (others.acked_bytes, others.busy) = self.uplinks.beside(now, uplink, id);
+        self.follow_promises();
+        let mut on_uplinks = std::mem::take(&mut self.uplinks.on_uplinks);
+        let (sessions, uplinks) = (&self.sessions, &mut self.uplinks);
+        let (descriptions, quotas) = (&self.descriptions, &self.quotas);
+        let is_behind = |(other, has_promise): (SessionId, bool)| {
+            let other = sessions.get(&other);
+            has_promise && other.is_some_and(|other| other.is_behind_on_promises())
+        };
+        let sockets = sessions.get(&id).into_iter().flat_map(|one| one.sockets());
+        on_uplinks.extend(sockets.map(|socket| {
+            let uplink = uplinks.of_socket(socket, descriptions, quotas);
+            let (acked_bytes, busy) = uplinks.beside(now, uplink, id);
+            let reserved = uplinks.reserved.get(&uplink);
+            let reserved = reserved.filter(|reserved| reserved.others(id).next().is_some());
+            OnUplink {
+                uplink,
+                acked_bytes,
+                busy,
+                are_behind: reserved.is_some_and(|reserved| reserved.others(id).any(is_behind)),
+                promised: reserved.cloned(),
+            }
+        }));
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.set_neighbours(now, &on_uplinks);
         }
-        for (_, session) in self.sessions.iter().filter(|(other, _)| **other != id) {
-            let is_behind = session.is_behind_on_promises();
-            for (socket, reservation) in session.reservations() {
-                let Some(others) = others.get_mut(&self.uplink_of(socket)) else {
-                    continue;
-                };
-                others.are_behind |= is_behind && reservation.standing.kind != Kind::Waiting;
-                others.reserved.push(reservation);
+        on_uplinks.clear();
+        self.uplinks.on_uplinks = on_uplinks;
+    }
+
+    /// Brings the lists of promises up to date.
+    fn follow_promises(&mut self) {
+        for session in self.sessions.values_mut() {
+            self.uplinks.is_stale |= session.publish();
+        }
+        if !std::mem::take(&mut self.uplinks.is_stale) {
+            return;
+        }
+        let mut lists: BTreeMap<SocketId, Vec<Reservation>> = BTreeMap::new();
+        for session in self.sessions.values() {
+            for &(socket, reservation) in session.published() {
+                let (descriptions, quotas) = (&self.descriptions, &self.quotas);
+                let uplink = self.uplinks.of_socket(socket, descriptions, quotas);
+                lists.entry(uplink).or_default().push(reservation);
             }
         }
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.set_neighbours(now, &paths, &others);
-        }
+        self.uplinks.reserve(&lists);
     }
 
     /// Briefs a session whose windows of capacity end now.
@@ -158,6 +209,8 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    use anabranch_admission::{Kind, Standing};
+
     use super::*;
 
     #[test]
@@ -177,5 +230,53 @@ mod tests {
         assert_eq!(uplinks.beside(at(3), first, one), (30, 0));
         uplinks.forget(one);
         assert!(uplinks.traffic.is_empty());
+    }
+
+    #[test]
+    fn a_list_that_did_not_change_stays_in_use() {
+        let one = |session: u64, bps: f64| Reservation {
+            standing: Standing {
+                kind: Kind::Renewable,
+                since: Instant::from_secs(session),
+                session: SessionId(session),
+            },
+            tenant: None,
+            bps,
+        };
+        let (first, second) = (SocketId(1), SocketId(2));
+        let mut uplinks = Uplinks::default();
+        let mut lists = BTreeMap::from([
+            (first, vec![one(1, 10.0), one(2, 20.0)]),
+            (second, vec![one(1, 30.0)]),
+        ]);
+        uplinks.reserve(&lists);
+        let before = uplinks.reserved.clone();
+        lists.insert(second, vec![one(1, 31.0)]);
+        uplinks.reserve(&lists);
+        assert!(Arc::ptr_eq(&before[&first], &uplinks.reserved[&first]));
+        assert_eq!(uplinks.reserved[&second].all()[0].bps, 31.0);
+        lists.remove(&first);
+        uplinks.reserve(&lists);
+        assert_eq!(uplinks.reserved.keys().collect::<Vec<_>>(), [&second]);
+    }
+
+    #[test]
+    fn sockets_of_one_name_are_one_uplink_until_they_are_described_anew() {
+        let named = |name: &str| {
+            Arc::new(LocalDescription {
+                name: Some(name.into()),
+                ..LocalDescription::default()
+            })
+        };
+        let quotas = Quotas::new(1_500);
+        let (first, second) = (SocketId(1), SocketId(2));
+        let mut descriptions = Descriptions::from([(first, named("lte")), (second, named("lte"))]);
+        let mut uplinks = Uplinks::default();
+        assert_eq!(uplinks.of_socket(second, &descriptions, &quotas), first);
+        descriptions.insert(second, named("wifi"));
+        assert!(!uplinks.is_stale);
+        uplinks.forget_sockets();
+        assert!(uplinks.is_stale);
+        assert_eq!(uplinks.of_socket(second, &descriptions, &quotas), second);
     }
 }

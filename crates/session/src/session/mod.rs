@@ -76,7 +76,7 @@ use crate::{
 };
 use anabranch_admission::Promises;
 
-pub(crate) use self::neighbours::Others;
+pub(crate) use self::neighbours::OnUplink;
 use self::{
     channels::Channels, copies::Copies, establishment::Establishment, flow_control::FlowControl,
     latency::Latency, neighbours::Neighbours, probation::Probation, pump::Pump,

@@ -3,83 +3,74 @@
 //! An *uplink* is a local socket, or all sockets of one interface, or all that share a meter. Whether sessions that begin at one share its capacity is judged by
 //! the evidence of their paths ([`anabranch_admission::promise`]).
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use anabranch_admission::{Kind, Reservation, Standing, Uplink};
-use anabranch_base::{ChannelId, Instant, SessionId, SocketId};
+use anabranch_admission::{Reservation, Uplink};
+use anabranch_base::{ChannelId, Instant, SocketId};
 use anabranch_spec::ChannelMask;
 
 use super::Session;
+use crate::reservations::Reservations;
 
 /// Others are left so many times the rate that they use, up to what they were promised.
 const RETURNED: f64 = 2.0;
-/// Part of what was promised by which a session's share exceeds it: no controller takes exactly its share.
-const HEADROOM: f64 = 1.05;
 /// Elastic data waits for so long when a promise of another session is behind, and for so long at a stretch.
 const HOLD: Duration = Duration::from_millis(250);
 const HOLD_MAX: Duration = Duration::from_secs(1);
 /// The smallest part of a flow's share that a session takes beside others' promises.
 const PART_MIN: f64 = 0.2;
 
-/// Traffic and promises of other sessions on an uplink.
-#[derive(Debug, Default)]
-pub(crate) struct Others {
-    /// Bytes acknowledged so far.
+/// Uplink of a path: traffic and promises of the sessions that use it.
+#[derive(Debug)]
+pub(crate) struct OnUplink {
+    pub(crate) uplink: SocketId,
+    /// Bytes of other sessions acknowledged so far.
     pub(crate) acked_bytes: u64,
-    /// Sessions that carried something lately.
+    /// Other sessions that carried something lately.
     pub(crate) busy: usize,
-    /// Data of a promise in force there is late.
+    /// Data of a promise in force of another session there is late.
     pub(crate) are_behind: bool,
-    /// Promises in force, and those that are waited for.
-    pub(crate) reserved: Vec<Reservation>,
+    /// Promises of all sessions; `None`: the others have none.
+    pub(crate) promised: Option<Arc<Reservations>>,
 }
 
 /// A channel on an uplink whose capacity it shares with promises of other sessions.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 struct Beside {
     channel: ChannelId,
-    /// All promises on the uplink, of this session and of others, in order of precedence: whose, and the rate with headroom in bits per
-    /// second.
-    promised: Vec<(Whose, f64)>,
+    promised: Arc<Reservations>,
+    /// Place of this session among those with promises; `None`: it has none there.
+    own: Option<usize>,
     /// Rate of all others on the uplink, in bits per second, and the number of those that are busy.
     others_bps: f64,
     busy: usize,
 }
 
-/// Session that a promise belongs to.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Whose {
-    Own,
-    Other(SessionId),
-}
-
 impl Beside {
-    /// The part of one flow's share that the channel takes, at a rate of its own of `bps` bits per second.
+    /// The part of one flow's share that the channel takes, at a rate of its own of `bps` bits per second. `shares_bps` is only
+    /// memory.
     ///
     /// The capacity of the uplink goes to the promises in order of precedence, and the rest is divided evenly; the parts of all sessions
     /// are in proportion to that. What others do not use of their promises is lent; a session that begins to use it has it back after
     /// a few windows of measurement.
-    fn part(&self, bps: f64) -> f64 {
-        let of_others = |(whose, _): &&(Whose, f64)| *whose != Whose::Own;
-        let promised_bps: f64 = self
-            .promised
-            .iter()
-            .filter(of_others)
-            .map(|(_, bps)| bps)
-            .sum();
+    fn part(&self, bps: f64, shares_bps: &mut Vec<f64>) -> f64 {
+        let promised_bps = self.promised.beside_bps(self.own);
         let used = (RETURNED * self.others_bps / promised_bps).min(1.0);
         let mut left_bps = bps + self.others_bps;
-        let (mut own_bps, mut by_session) = (0.0, BTreeMap::<SessionId, f64>::new());
-        for &(whose, bps) in &self.promised {
-            let (share_bps, due_bps) = match whose {
-                Whose::Own => (&mut own_bps, bps),
-                Whose::Other(session) => (by_session.entry(session).or_default(), used * bps),
-            };
+        shares_bps.clear();
+        shares_bps.resize(self.promised.places(), 0.0);
+        for &(whose, bps) in self.promised.by_precedence() {
+            let is_own = Some(whose) == self.own;
+            let due_bps = if is_own { bps } else { used * bps };
             let given_bps = due_bps.min(left_bps);
-            *share_bps += given_bps;
+            shares_bps[whose] += given_bps;
             left_bps -= given_bps;
         }
-        let most_bps = by_session.into_values().fold(0.0, f64::max);
+        // Taken out, so that the largest of the rest is that of another session.
+        let own_bps = self
+            .own
+            .map_or(0.0, |own| std::mem::take(&mut shares_bps[own]));
+        let most_bps = shares_bps.iter().copied().fold(0.0, f64::max);
         let rest_bps = left_bps / (1 + self.busy.max(1)) as f64;
         let part = (own_bps + rest_bps) / (most_bps + rest_bps);
         // Nobody sends anything: NaN.
@@ -91,6 +82,16 @@ impl Beside {
     }
 }
 
+/// Promises of a session as the others of the node see them, with what they were read from: its paths and a number of
+/// [`Promises::changes`](anabranch_admission::Promises::changes).
+#[derive(Debug, Default)]
+struct Published {
+    reservations: Vec<(SocketId, Reservation)>,
+    changes: Option<u64>,
+    sockets: Vec<SocketId>,
+    channels: Vec<Option<ChannelId>>,
+}
+
 /// Neighbours of a session. Key: session.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
@@ -98,10 +99,8 @@ pub(super) struct Neighbours {
     acked_bytes: Vec<(SocketId, u64)>,
     /// The first path on the same uplink as each path.
     uplinks: Vec<usize>,
-    /// Others that are busy there.
-    busy: Vec<usize>,
     /// The same bytes at the end of the last window, and its time.
-    before: BTreeMap<SocketId, u64>,
+    before: Vec<(SocketId, u64)>,
     before_at: Option<Instant>,
     /// Rates of others in that window, in bits per second.
     rates_bps: Vec<f64>,
@@ -110,7 +109,15 @@ pub(super) struct Neighbours {
     is_new: bool,
     /// Data of a promised stream of this session is late.
     is_behind: bool,
-    hold: Hold,
+    /// The time until which none of its promised data can be late, and the number of changes of promises for which that holds.
+    in_time: Option<(Instant, u64)>,
+    /// `None` while nothing was ever held.
+    hold: Option<Box<Hold>>,
+    /// `None` while the session never had promises, as that of a stranger.
+    published: Option<Box<Published>>,
+    /// First paths on uplinks with promises of others; only memory, as the next.
+    firsts: Vec<usize>,
+    shares_bps: Vec<f64>,
 }
 
 /// Pause of elastic data for a promise of another session that is behind.
@@ -124,21 +131,22 @@ struct Hold {
 
 impl Hold {
     /// Begins or prolongs the pause of these channels. After [`HOLD_MAX`] as long goes by without one.
-    fn renew(&mut self, now: Instant, channels: Vec<ChannelId>) {
+    fn renew(&mut self, now: Instant, channels: impl Iterator<Item = ChannelId>) {
         if self
             .since
             .is_some_and(|since| now.since(since) >= 2 * HOLD_MAX)
         {
             self.since = None;
         }
-        let is_due = !channels.is_empty();
+        self.channels.clear();
+        self.channels.extend(channels);
+        let is_due = !self.channels.is_empty();
         let since = *self.since.get_or_insert(now);
         let may_hold = is_due && now.since(since) < HOLD_MAX;
         if !is_due && self.until.is_none_or(|until| until <= now) {
             self.since = None;
         }
         self.until = may_hold.then(|| now + HOLD);
-        self.channels = channels;
     }
 
     /// The time until which a channel is held.
@@ -158,12 +166,16 @@ impl Neighbours {
     pub(super) fn take_rates(&mut self, now: Instant) -> (&[usize], &[f64]) {
         let passed_s = self.before_at.map_or(0.0, |at| now.since(at).as_secs_f64());
         // An uplink that no path of the session began at before has no rate yet.
-        let rate = |(uplink, bytes): &(SocketId, u64)| match self.before.get(uplink) {
-            Some(before) if passed_s > 0.0 => bytes.saturating_sub(*before) as f64 * 8.0 / passed_s,
+        let before = |uplink: SocketId| self.before.iter().find(|(known, _)| *known == uplink);
+        let rate = |(uplink, bytes): &(SocketId, u64)| match before(*uplink) {
+            Some((_, before)) if passed_s > 0.0 => {
+                bytes.saturating_sub(*before) as f64 * 8.0 / passed_s
+            }
             _ => 0.0,
         };
-        self.rates_bps = self.acked_bytes.iter().map(rate).collect();
-        self.before = self.acked_bytes.iter().copied().collect();
+        self.rates_bps.clear();
+        self.rates_bps.extend(self.acked_bytes.iter().map(rate));
+        self.before.clone_from(&self.acked_bytes);
         self.before_at = Some(now);
         (&self.uplinks, &self.rates_bps)
     }
@@ -173,9 +185,20 @@ impl Neighbours {
         self.is_behind = is_behind;
     }
 
+    /// True if no data of a promised stream can be late yet, after so many changes of promises.
+    pub(super) fn is_in_time(&self, now: Instant, changes: u64) -> bool {
+        let known = self.in_time.filter(|(_, of)| *of == changes);
+        known.is_some_and(|(until, _)| now <= until)
+    }
+
+    /// Notes the time until which no data can be late.
+    pub(super) fn set_in_time(&mut self, until: Instant, changes: u64) {
+        self.in_time = Some((until, changes));
+    }
+
     /// The time until which elastic data on a channel waits for promises of others; `None`: it need not.
     pub(super) fn held_until(&self, now: Instant, channel: ChannelId) -> Option<Instant> {
-        self.hold.until(now, channel)
+        self.hold.as_ref()?.until(now, channel)
     }
 
     /// True if [`Self::part_of`] may have changed since the last call.
@@ -193,8 +216,9 @@ impl Neighbours {
     }
 
     /// The part of one flow's share that a channel takes beside them, at a rate of its own of `bps` bits per second.
-    pub(super) fn part_of(&self, channel: ChannelId, bps: f64) -> f64 {
-        self.beside(channel).map_or(1.0, |beside| beside.part(bps))
+    pub(super) fn part_of(&mut self, channel: ChannelId, bps: f64) -> f64 {
+        let beside = self.beside.iter().find(|beside| beside.channel == channel);
+        beside.map_or(1.0, |beside| beside.part(bps, &mut self.shares_bps))
     }
 }
 
@@ -220,144 +244,167 @@ impl Session {
         self.channels.estimator.sockets()
     }
 
-    /// Promises in force, and those that are waited for, by local socket.
-    pub(crate) fn reservations(&self) -> Vec<(SocketId, Reservation)> {
-        if self.promises.is_empty() {
-            return Vec::new();
+    /// Promises in force, and those that are waited for, by local socket, as of the last [`Self::publish`].
+    pub(crate) fn published(&self) -> &[(SocketId, Reservation)] {
+        let published = self.neighbours.published.as_ref();
+        published.map_or(&[], |published| &published.reservations)
+    }
+
+    /// Updates what the other sessions see of its promises; returns whether that changed. O(paths) where nothing can have changed,
+    /// else O(promised streams).
+    pub(crate) fn publish(&mut self) -> bool {
+        let known = self.neighbours.published.as_ref();
+        if self.promises.is_empty() && known.is_none_or(|known| known.reservations.is_empty()) {
+            return false;
         }
-        let sockets: Vec<SocketId> = self.sockets().collect();
+        let published = self.neighbours.published.get_or_insert_default();
+        let estimator = &self.channels.estimator;
+        let changes = Some(self.promises.changes());
+        let is_known = published.changes == changes
+            && estimator.sockets().eq(published.sockets.iter().copied())
+            && estimator.channels().eq(published.channels.iter().copied());
+        if is_known {
+            return false;
+        }
+        published.changes = changes;
+        published.sockets.clear();
+        published.sockets.extend(estimator.sockets());
+        published.channels.clear();
+        published.channels.extend(estimator.channels());
         let on = |(path, reservation): (usize, Reservation)| {
-            let socket = sockets.get(path).copied()?;
+            let socket = published.sockets.get(path).copied()?;
             Some((socket, reservation))
         };
-        let channels = self.channels.of_paths();
-        self.promises
-            .reservations(&channels)
-            .filter_map(on)
-            .collect()
+        let now = || {
+            self.promises
+                .reservations(&published.channels)
+                .filter_map(on)
+        };
+        if now().eq(published.reservations.iter().copied()) {
+            return false;
+        }
+        let mut reservations = std::mem::take(&mut published.reservations);
+        reservations.clear();
+        reservations.extend(now());
+        published.reservations = reservations;
+        true
     }
 
-    /// Notes what the others carry and were promised on each uplink; `uplinks` is that of each path.
-    pub(crate) fn set_neighbours(
-        &mut self,
-        now: Instant,
-        uplinks: &[SocketId],
-        others: &BTreeMap<SocketId, Others>,
-    ) {
-        let acked = |uplink: &SocketId| {
-            let others = others.get(uplink);
-            (*uplink, others.map_or(0, |others| others.acked_bytes))
+    /// Notes what the others carry and were promised on the uplink of each path. O(paths²) where their promises did not change.
+    pub(crate) fn set_neighbours(&mut self, now: Instant, on_uplinks: &[OnUplink]) {
+        let neighbours = &mut self.neighbours;
+        let acked = on_uplinks.iter().map(|on| (on.uplink, on.acked_bytes));
+        neighbours.acked_bytes.clear();
+        neighbours.acked_bytes.extend(acked);
+        let first = |on: &OnUplink| {
+            let mut all = on_uplinks.iter();
+            all.position(|other| other.uplink == on.uplink)
         };
-        self.neighbours.acked_bytes.clear();
-        self.neighbours
-            .acked_bytes
-            .extend(uplinks.iter().map(acked));
-        let busy = |uplink: &SocketId| others.get(uplink).map_or(0, |others| others.busy);
-        let first = |uplink: &SocketId| uplinks.iter().position(|other| other == uplink);
-        self.neighbours.uplinks.clear();
-        self.neighbours
+        neighbours.uplinks.clear();
+        neighbours
             .uplinks
-            .extend(uplinks.iter().filter_map(first));
-        self.neighbours.busy.clear();
-        self.neighbours.busy.extend(uplinks.iter().map(busy));
-        let with_promises = others
-            .iter()
-            .filter(|(_, others)| !others.reserved.is_empty());
-        let shared = with_promises.filter_map(|(socket, others)| {
+            .extend(on_uplinks.iter().filter_map(first));
+        let uplinks = &neighbours.uplinks;
+        let firsts = (0..on_uplinks.len().min(64))
+            .filter(|&path| uplinks[path] == path && on_uplinks[path].promised.is_some());
+        neighbours.firsts.clear();
+        neighbours.firsts.extend(firsts);
+        (neighbours.firsts).sort_unstable_by_key(|&path| on_uplinks[path].uplink);
+        let with_promises = neighbours.firsts.iter().filter_map(|&path| {
+            let promised = on_uplinks[path].promised.as_ref()?;
             let paths = uplinks.iter().enumerate().take(64);
-            let paths = paths.filter(|(_, uplink)| *uplink == socket);
-            let paths = paths.fold(ChannelMask::NONE, |set, (path, _)| set.with(path));
-            (!paths.is_empty()).then(|| Uplink {
-                paths,
-                reserved: others.reserved.clone(),
+            let paths = paths.filter(|(_, first)| **first == path);
+            Some(Uplink {
+                paths: paths.fold(ChannelMask::NONE, |set, (path, _)| set.with(path)),
+                reserved: promised.all().clone(),
             })
         });
-        self.promises.set_uplinks(shared.collect());
-        let beside = self.find_beside();
-        self.neighbours.is_new |= !beside.is_empty() || !self.neighbours.beside.is_empty();
-        self.neighbours.beside = beside;
-        let are_behind = |path: usize| {
-            let others = uplinks.get(path).and_then(|uplink| others.get(uplink));
-            others.is_some_and(|others| others.are_behind)
-        };
-        let channels = self.channels.of_paths();
-        let held = channels.iter().enumerate();
-        let held = held.filter(|(path, _)| are_behind(*path));
-        let held = held.filter_map(|(_, channel)| *channel);
-        let held = held.filter(|channel| self.neighbours.are_promised_beside(*channel));
-        let held = held.collect();
-        self.neighbours.hold.renew(now, held);
+        self.promises.set_uplinks(with_promises);
+        self.find_beside(on_uplinks);
+        let neighbours = &mut self.neighbours;
+        let beside = &neighbours.beside;
+        let held = self.channels.estimator.channels().zip(on_uplinks);
+        let held = held.filter(|(_, on)| on.are_behind);
+        let held = held.filter_map(|(channel, _)| channel);
+        let mut held = held
+            .filter(|channel| beside.iter().any(|one| one.channel == *channel))
+            .peekable();
+        if held.peek().is_some() || neighbours.hold.is_some() {
+            neighbours.hold.get_or_insert_default().renew(now, held);
+        }
     }
 
-    /// The channels that share capacity with promises of others.
-    fn find_beside(&self) -> Vec<Beside> {
-        let channels = self.channels.of_paths();
-        let mut all = Vec::new();
-        for uplink in self.promises.uplinks() {
-            let own = self.promises.reservations(&channels);
-            let own = own.filter(|(path, _)| uplink.paths.contains(*path));
-            let own = own.map(|(_, own)| (own.standing, Whose::Own, own.bps));
-            let others = uplink.reserved.iter();
-            let others = others.map(|other| {
-                let whose = Whose::Other(other.standing.session);
-                (other.standing, whose, other.bps)
-            });
-            let mut promised: Vec<(Standing, Whose, f64)> = own.chain(others).collect();
-            promised.sort_by_key(|(standing, ..)| *standing);
-            let with_headroom = |(standing, whose, bps): (Standing, Whose, f64)| {
-                let headroom = match standing.kind {
-                    Kind::Durable | Kind::Renewable => HEADROOM,
-                    Kind::Waiting => 1.0,
-                };
-                (whose, headroom * bps)
+    /// Finds the channels that share capacity with promises of others.
+    fn find_beside(&mut self, on_uplinks: &[OnUplink]) {
+        let neighbours = &mut self.neighbours;
+        let had_any = !neighbours.beside.is_empty();
+        neighbours.beside.clear();
+        let channels = self.channels.estimator.channels();
+        for (path, (channel, on)) in channels.zip(on_uplinks).enumerate().take(64) {
+            let (Some(channel), Some(promised)) = (channel, &on.promised) else {
+                continue;
             };
-            let promised: Vec<(Whose, f64)> = promised.into_iter().map(with_headroom).collect();
-            let shared = uplink
-                .paths
-                .iter()
-                .filter(|path| self.promises.is_shared(*path));
-            all.extend(shared.filter_map(|path| {
-                Some(Beside {
-                    channel: channels.get(path).copied()??,
-                    promised: promised.clone(),
-                    others_bps: self.neighbours.rates_bps.get(path).copied().unwrap_or(0.0),
-                    busy: self.neighbours.busy.get(path).copied().unwrap_or(0),
-                })
-            }));
+            if !self.promises.is_shared(path) {
+                continue;
+            }
+            neighbours.beside.push(Beside {
+                channel,
+                promised: promised.clone(),
+                own: promised.place(self.id),
+                others_bps: neighbours.rates_bps.get(path).copied().unwrap_or(0.0),
+                busy: on.busy,
+            });
         }
-        all
+        neighbours.is_new |= had_any || !neighbours.beside.is_empty();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use anabranch_admission::{Kind, Standing};
+    use anabranch_base::SessionId;
+
     use super::*;
 
-    const OTHER: Whose = Whose::Other(SessionId(2));
-    const THIRD: Whose = Whose::Other(SessionId(3));
+    const OWN: u64 = 1;
+    const OTHER: u64 = 2;
+    const THIRD: u64 = 3;
 
-    /// The part of a session at 4 Mbit/s beside others at so many.
-    fn part(others_mbps: f64, promised: &[(Whose, f64)]) -> f64 {
+    /// The part of a session at 4 Mbit/s beside others at so many, and promises in order of precedence.
+    fn part(others_mbps: f64, promised: &[(u64, f64)]) -> f64 {
+        let mut all: Vec<Reservation> = (promised.iter().zip(1..))
+            .map(|(&(session, mbps), second)| Reservation {
+                standing: Standing {
+                    kind: Kind::Renewable,
+                    since: Instant::from_secs(second),
+                    session: SessionId(session),
+                },
+                tenant: None,
+                // Headroom comes on top.
+                bps: mbps * 1e6 / 1.05,
+            })
+            .collect();
+        all.sort_by_key(|one| one.standing.session);
+        let promised = Arc::new(Reservations::of(&all));
         let beside = Beside {
             channel: ChannelId(0),
-            promised: promised
-                .iter()
-                .map(|&(whose, mbps)| (whose, mbps * 1e6))
-                .collect(),
+            own: promised.place(SessionId(OWN)),
+            promised,
             others_bps: others_mbps * 1e6,
             busy: 1,
         };
-        beside.part(4e6)
+        let part = beside.part(4e6, &mut vec![9.0; 9]);
+        (part * 1e9).round() / 1e9
     }
 
     #[test]
     fn what_is_not_promised_is_divided_evenly() {
         // (0 + 4) to (8 + 4).
-        assert_eq!(part(12.0, &[(OTHER, 8.0)]), 1.0 / 3.0);
-        assert_eq!(part(12.0, &[(OTHER, 6.0), (Whose::Own, 6.0)]), 1.0);
+        assert_eq!(part(12.0, &[(OTHER, 8.0)]), 0.333_333_333);
+        assert_eq!(part(12.0, &[(OTHER, 6.0), (OWN, 6.0)]), 1.0);
         // (4 + 2) to (8 + 2), of the session that was promised most.
-        let three = [(OTHER, 5.0), (Whose::Own, 4.0), (OTHER, 3.0), (THIRD, 1.0)];
-        assert_eq!(part(12.5, &three), (4.0 + 1.75) / (8.0 + 1.75));
+        let three = [(OTHER, 5.0), (OWN, 4.0), (OTHER, 3.0), (THIRD, 1.0)];
+        assert_eq!(part(12.5, &three), 0.589_743_59);
     }
 
     #[test]
@@ -385,8 +432,8 @@ mod tests {
 
     #[test]
     fn precedence_decides_when_there_is_not_enough() {
-        assert_eq!(part(8.0, &[(OTHER, 8.0), (Whose::Own, 8.0)]), 0.5);
-        assert_eq!(part(8.0, &[(Whose::Own, 8.0), (OTHER, 8.0)]), 1.0);
+        assert_eq!(part(8.0, &[(OTHER, 8.0), (OWN, 8.0)]), 0.5);
+        assert_eq!(part(8.0, &[(OWN, 8.0), (OTHER, 8.0)]), 1.0);
         assert_eq!(part(8.0, &[(OTHER, 15.0)]), PART_MIN);
         assert_eq!(part(0.0, &[]), 1.0);
     }

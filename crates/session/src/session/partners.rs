@@ -46,7 +46,7 @@ impl Channels {
         now: Instant,
         endpoint: &mut Endpoint,
         coupling: Coupling,
-        (is_new, part_of): (bool, impl Fn(ChannelId, f64) -> f64),
+        (is_new, mut part_of): (bool, impl FnMut(ChannelId, f64) -> f64),
     ) {
         if !self.couplings.is_due(now) && !is_new {
             return;

@@ -1,6 +1,6 @@
 //! Promises of a session's streams: admission, and the review at the end of windows.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{cell::Cell, collections::VecDeque, sync::Arc, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_spec::{ChannelChoice, ChannelMask, Shares, StreamSpec, Tenant};
@@ -176,11 +176,25 @@ impl Session {
         channels.iter().map(late_on).collect()
     }
 
-    /// True if data of a promised stream is late.
-    fn is_behind(&self, now: Instant) -> bool {
-        let since = |stream: StreamId| self.streams.send.get(&stream)?.oldest_at();
-        let late = || self.late_after(&self.channels.of_paths());
-        !self.promises.is_empty() && self.promises.is_behind(now, &late(), since)
+    /// True if data of a promised stream is late. O(promised streams), but not again before the data that was oldest can be late.
+    fn is_behind(&mut self, now: Instant) -> bool {
+        let changes = self.promises.changes();
+        if self.promises.is_empty() || self.neighbours.is_in_time(now, changes) {
+            return false;
+        }
+        let oldest = Cell::new(now);
+        let since = |stream: StreamId| {
+            let at = self.streams.send.get(&stream)?.oldest_at();
+            oldest.set(oldest.get().min(at.unwrap_or(now)));
+            at
+        };
+        let late = self.late_after(&self.channels.of_paths());
+        let is_behind = self.promises.is_behind(now, &late, since);
+        if !is_behind {
+            // All promises in force were examined; on no path is data late sooner, and data to come is younger.
+            self.neighbours.set_in_time(oldest.get() + LATE, changes);
+        }
+        is_behind
     }
 
     pub(super) fn advance_estimates(&mut self, now: Instant, events: &mut VecDeque<Event>) {

@@ -144,7 +144,7 @@ impl Session {
         let traffic = self.latency.traffic(run.now);
         let (channels, promises) = (&mut self.channels, &self.promises);
         let is_new = self.neighbours.take_new();
-        let neighbours = &self.neighbours;
+        let neighbours = &mut self.neighbours;
         channels.set_queue_goals(run.endpoint, traffic, |id| {
             promises.is_on(id) || neighbours.are_promised_beside(id)
         });

@@ -281,10 +281,11 @@ fn beside(reserved: Vec<Reservation>) -> Promises {
         promises.observe(&[Cell::Exact(10.2e6)]);
     }
     promises.set_shares(Arc::new(shares(&[(ADA, 0.4)])));
-    promises.set_uplinks(vec![Uplink {
+    let uplink = Uplink {
         paths: ChannelMask::only(0),
-        reserved,
-    }]);
+        reserved: reserved.into(),
+    };
+    promises.set_uplinks([uplink].into_iter());
     promises
 }
 
