@@ -208,7 +208,9 @@ pub enum SessionCloseReason {
     #[error("the peer does not know this session any more; it was restarted")]
     Forgotten,
     /// The peer uses another version.
-    #[error("the peer uses wire version {0}, this node uses version 1; upgrade the older one")]
+    #[error(
+        "the peer uses wire version {0}, which this node does not understand; upgrade the older one"
+    )]
     Version(u64),
     /// The peer violated the protocol.
     #[error("the peer violated the protocol: {}", text::printable(.0, text::REASON_CHARS))]

@@ -67,6 +67,14 @@ impl Reservations {
         *self.beside_bps[own.unwrap_or(self.sessions.len())].get_or_init(sum)
     }
 
+    /// Rate of the promises in force of all sessions but this one, in bits per second. O(promises).
+    pub(crate) fn others_bps(&self, session: SessionId) -> f64 {
+        let counts = |one: &&Reservation| {
+            one.standing.session != session && one.standing.kind != Kind::Waiting
+        };
+        self.all.iter().filter(counts).map(|one| one.bps).sum()
+    }
+
     /// Number of sessions that have places.
     pub(crate) fn places(&self) -> usize {
         self.sessions.len()

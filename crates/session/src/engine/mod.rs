@@ -25,6 +25,7 @@ use crate::{
 };
 
 mod commands;
+mod downlinks;
 mod guests;
 mod handles;
 mod meters;
@@ -32,6 +33,7 @@ mod probes;
 mod responses;
 mod routing;
 mod timers;
+mod traffic;
 mod uplinks;
 
 pub use self::handles::{SessionMut, StreamMut};

@@ -171,16 +171,21 @@ impl Engine {
             },
             None => return Ok(()),
         };
+        self.note_received(now, id, session_id, container.len());
         let Some(session) = self.sessions.get_mut(&session_id) else {
             return Ok(());
         };
         session.on_container(now, id, container, &mut self.events)?;
         let is_sated = session.is_sated();
+        let announced = session.take_announced();
         if !session.establishment.replaced.is_empty() {
             self.end_replaced(now, session_id);
         }
         if is_sated {
             self.hold_off(session_id);
+        }
+        if !announced.is_empty() {
+            self.follow_announced(now, session_id, announced);
         }
         Ok(())
     }

@@ -1,14 +1,14 @@
 //! Uplinks: what the sessions of a node carry, and were promised, over the same local sockets, so that no session is promised what
-//! another one was.
+//! another one was; and far ends, where what other nodes promised to the same peer takes their place (`downlinks.rs`).
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use anabranch_admission::Reservation;
 use anabranch_base::{ChannelId, Instant, SessionId, SocketId};
 use anabranch_channel::Channel;
 use anabranch_metering::Quotas;
 
-use super::{Engine, probes::ProbeBudget};
+use super::{Engine, downlinks::Downlinks, probes::ProbeBudget, traffic::Traffic};
 use crate::{local::LocalDescription, reservations::Reservations, session::OnUplink};
 
 /// Descriptions of the local sockets.
@@ -18,7 +18,9 @@ type Descriptions = BTreeMap<SocketId, Arc<LocalDescription>>;
 #[derive(Debug, Default)]
 pub(super) struct Uplinks {
     /// Bytes acknowledged since the engine began.
-    traffic: BTreeMap<SocketId, Traffic>,
+    sent: Traffic,
+    /// Statements of peers on what they promised to this node.
+    pub(super) downlinks: Downlinks,
     /// Those of the sockets in use.
     of_sockets: BTreeMap<SocketId, SocketId>,
     /// Promises of all sessions, where there are any.
@@ -31,46 +33,7 @@ pub(super) struct Uplinks {
     pub(super) probes: ProbeBudget,
 }
 
-#[derive(Debug, Default)]
-struct Traffic {
-    total_bytes: u64,
-    /// Of the sessions that are open.
-    by_session: BTreeMap<SessionId, Carried>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Carried {
-    bytes: u64,
-    /// Time of the last of them.
-    at: Instant,
-}
-
-/// A session that carried nothing on an uplink for so long is not busy there.
-const BUSY_FOR: Duration = Duration::from_secs(1);
-
 impl Uplinks {
-    fn add(&mut self, now: Instant, uplink: SocketId, session: SessionId, bytes: u64) {
-        let traffic = self.traffic.entry(uplink).or_default();
-        traffic.total_bytes += bytes;
-        let none = Carried { bytes: 0, at: now };
-        let carried = traffic.by_session.entry(session).or_insert(none);
-        carried.bytes += bytes;
-        carried.at = now;
-    }
-
-    /// Traffic of all sessions but this one: bytes so far, and the number of those that are busy. O(sessions of the uplink).
-    fn beside(&self, now: Instant, uplink: SocketId, session: SessionId) -> (u64, usize) {
-        self.traffic.get(&uplink).map_or((0, 0), |traffic| {
-            let own = traffic.by_session.get(&session).map_or(0, |own| own.bytes);
-            let others = traffic
-                .by_session
-                .iter()
-                .filter(|(other, _)| **other != session);
-            let busy = others.filter(|(_, carried)| now.since(carried.at) <= BUSY_FOR);
-            (traffic.total_bytes - own, busy.count())
-        })
-    }
-
     /// Forgets which sockets belong together: their descriptions or meters changed.
     pub(super) fn forget_sockets(&mut self) {
         self.of_sockets.clear();
@@ -79,7 +42,7 @@ impl Uplinks {
 
     /// The uplink that a local socket belongs to, by its first socket: those of one interface, or of one meter, are one. O(sockets)
     /// at the first call for a socket.
-    fn of_socket(
+    pub(super) fn of_socket(
         &mut self,
         socket: SocketId,
         descriptions: &Descriptions,
@@ -113,12 +76,8 @@ impl Uplinks {
     /// Forgets a session. What it carried still counts for the others: their measurements are differences.
     pub(super) fn forget(&mut self, session: SessionId) {
         self.is_stale = true;
-        for traffic in self.traffic.values_mut() {
-            traffic.by_session.remove(&session);
-        }
-        // Nobody is left who compares.
-        self.traffic
-            .retain(|_, traffic| !traffic.by_session.is_empty());
+        self.sent.forget(session);
+        self.downlinks.forget(session);
     }
 }
 
@@ -139,7 +98,7 @@ impl Engine {
         };
         let (descriptions, quotas) = (&self.descriptions, &self.quotas);
         let uplink = self.uplinks.of_socket(socket, descriptions, quotas);
-        self.uplinks.add(now, uplink, session, bytes);
+        self.uplinks.sent.add(now, uplink, session, bytes);
     }
 
     /// Shows a session its neighbours before it answers for capacity: at the end of its windows, and before a stream is admitted.
@@ -148,7 +107,7 @@ impl Engine {
         let Some(session) = self.sessions.get(&id) else {
             return;
         };
-        if self.sessions.len() == 1 && !session.has_neighbours() {
+        if self.sessions.len() == 1 && !session.has_neighbours() && !session.has_far_ends() {
             return;
         }
         self.follow_promises();
@@ -159,12 +118,22 @@ impl Engine {
             let other = sessions.get(&other);
             has_promise && other.is_some_and(|other| other.is_behind_on_promises())
         };
-        let sockets = sessions.get(&id).into_iter().flat_map(|one| one.sockets());
-        on_uplinks.extend(sockets.map(|socket| {
+        let paths = sessions.get(&id).into_iter().flat_map(|one| one.ends(now));
+        on_uplinks.extend(paths.map(|(socket, far)| {
             let uplink = uplinks.of_socket(socket, descriptions, quotas);
-            let (acked_bytes, busy) = uplinks.beside(now, uplink, id);
             let reserved = uplinks.reserved.get(&uplink);
             let reserved = reserved.filter(|reserved| reserved.others(id).next().is_some());
+            let reserved_bps = reserved.map_or(0.0, |reserved| reserved.others_bps(id));
+            if let Some(far) = far.filter(|far| far.reserved_bps > reserved_bps) {
+                return OnUplink {
+                    uplink: far.interface,
+                    acked_bytes: far.bytes,
+                    busy: far.busy,
+                    are_behind: false,
+                    promised: Some(far.promised),
+                };
+            }
+            let (acked_bytes, busy) = uplinks.sent.beside(now, uplink, id);
             OnUplink {
                 uplink,
                 acked_bytes,
@@ -212,25 +181,6 @@ mod tests {
     use anabranch_admission::{Kind, Standing};
 
     use super::*;
-
-    #[test]
-    fn what_others_carried_is_counted_until_nobody_is_left() {
-        let [one, two, three] = [1, 2, 3].map(SessionId);
-        let (first, second) = (SocketId(1), SocketId(2));
-        let mut uplinks = Uplinks::default();
-        let at = Instant::from_secs;
-        uplinks.add(at(1), first, one, 100);
-        uplinks.add(at(3), first, two, 30);
-        uplinks.add(at(3), second, two, 7);
-        assert_eq!(uplinks.beside(at(3), first, one), (30, 1));
-        assert_eq!(uplinks.beside(at(3), first, three), (130, 1));
-        assert_eq!(uplinks.beside(at(5), second, two), (0, 0));
-        // The total does not fall when a session ends.
-        uplinks.forget(two);
-        assert_eq!(uplinks.beside(at(3), first, one), (30, 0));
-        uplinks.forget(one);
-        assert!(uplinks.traffic.is_empty());
-    }
 
     #[test]
     fn a_list_that_did_not_change_stays_in_use() {

@@ -8,7 +8,7 @@ use anabranch_channel::CloseReason;
 
 use crate::{
     token::Token,
-    wire::{Control, frame::TOKEN_BYTES},
+    wire::{Control, VERSION, frame::TOKEN_BYTES},
 };
 
 /// Replaced sessions that are remembered. An initiator changes its initial channel as often as its paths fail before the
@@ -24,6 +24,8 @@ pub(crate) struct Establishment {
     /// the data belongs to.
     initial_channel: Option<ChannelId>,
     is_complete: bool,
+    /// The version of the wire format in use: the older one of both ends. 1 until the peer's HELLO has come.
+    version: u8,
     opened_at: Instant,
     /// Close reason of the last channel that was lost before the session was established.
     pub(crate) last_failure: Option<CloseReason>,
@@ -40,11 +42,22 @@ impl Establishment {
             token: None,
             initial_channel: None,
             is_complete: !is_initiator,
+            version: 1,
             opened_at: now,
             last_failure: None,
             replaced: Vec::new(),
             superseded: VecDeque::new(),
         }
+    }
+
+    /// Takes note of the newest version that the peer understands, at least 1.
+    pub(super) fn note_version(&mut self, of_peer: u64) {
+        self.version = of_peer.min(VERSION) as u8;
+    }
+
+    /// The version of the wire format in use.
+    pub(super) fn version(&self) -> u64 {
+        u64::from(self.version)
     }
 
     /// True if the peer has let the session in.

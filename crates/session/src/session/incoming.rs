@@ -6,12 +6,12 @@ use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_spec::StreamSpec;
 use bytes::Bytes;
 
-use super::{ProtocolError, Session};
+use super::{ProtocolError, Session, far_end::FarEnd};
 use crate::{
     config::STREAMS_MAX,
     event::Event,
     recv::Accepted,
-    wire::{self, Control, Fragment, Frame, Reader, VERSION},
+    wire::{self, Control, Fragment, Frame, Reader},
 };
 
 /// Control frames that may wait while the peer sends more: it elicits responses, and acknowledges nothing. A conforming one
@@ -20,6 +20,14 @@ const CONTROLS_MAX: usize = 4 * STREAMS_MAX;
 
 /// Reports alone are reported only within this time after something else: two idle ends would report each other's reports for ever.
 const BUSY_FOR: Duration = Duration::from_secs(1);
+
+/// True if a frame is a statement about the channel, and no data.
+fn is_statement(frame: &Frame) -> bool {
+    matches!(
+        frame,
+        Frame::Control(Control::Report { .. } | Control::Promised(_) | Control::Beside { .. })
+    )
+}
 
 impl Session {
     /// Handles a container that arrived on one of the session's channels.
@@ -39,7 +47,7 @@ impl Session {
             if let Some(probation) = &mut self.probation {
                 probation.take(&frame)?;
             }
-            is_report &= matches!(frame, Frame::Control(Control::Report { .. }));
+            is_report &= is_statement(&frame);
             match frame {
                 Frame::Fragment(fragment) => self.on_fragment(now, channel, &fragment, events)?,
                 Frame::Control(control) => self.on_control(now, channel, control, events)?,
@@ -117,9 +125,10 @@ impl Session {
                 stream_window_bytes,
                 session_window_bytes,
             } => {
-                if version != VERSION {
+                if version == 0 {
                     return Err(ProtocolError::Version(version));
                 }
+                self.establishment.note_version(version);
                 // In a repeated HELLO the windows are larger, or the frame is late.
                 if self.flow.raise_peer_stream_window(stream_window_bytes) {
                     for send in self.streams.send.values_mut() {
@@ -180,6 +189,22 @@ impl Session {
                     state.peer_report = Some(control);
                 }
             }
+            Control::Promised(list) => self.note_announced(channel, list),
+            Control::Beside {
+                interface,
+                rate,
+                busy,
+                promised,
+            } => self.note_far_end(
+                now,
+                channel,
+                FarEnd {
+                    interface,
+                    rate,
+                    busy,
+                    promised,
+                },
+            ),
         }
         Ok(())
     }

@@ -33,6 +33,7 @@ mod coupling;
 #[cfg(test)]
 mod credit;
 mod establishment;
+pub(crate) mod far_end;
 mod flow_control;
 mod incoming;
 mod latency;

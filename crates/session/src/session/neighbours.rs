@@ -9,7 +9,10 @@ use anabranch_admission::{Reservation, Uplink};
 use anabranch_base::{ChannelId, Instant, SocketId};
 use anabranch_spec::ChannelMask;
 
-use super::Session;
+use super::{
+    Session,
+    far_end::{Far, FarEnds},
+};
 use crate::reservations::Reservations;
 
 /// Others are left so many times the rate that they use, up to what they were promised.
@@ -20,7 +23,7 @@ const HOLD_MAX: Duration = Duration::from_secs(1);
 /// The smallest part of a flow's share that a session takes beside others' promises.
 const PART_MIN: f64 = 0.2;
 
-/// Uplink of a path: traffic and promises of the sessions that use it.
+/// Uplink of a path, or its far end: traffic and promises of the sessions that use it.
 #[derive(Debug)]
 pub(crate) struct OnUplink {
     pub(crate) uplink: SocketId,
@@ -113,6 +116,8 @@ pub(super) struct Neighbours {
     in_time: Option<(Instant, u64)>,
     /// `None` while nothing was ever held.
     hold: Option<Box<Hold>>,
+    /// `None` while nobody stated anything.
+    pub(super) far_ends: Option<Box<FarEnds>>,
     /// `None` while the session never had promises, as that of a stranger.
     published: Option<Box<Published>>,
     /// First paths on uplinks with promises of others; only memory, as the next.
@@ -239,9 +244,16 @@ impl Session {
         self.neighbours.is_behind
     }
 
-    /// The local sockets of its paths.
-    pub(crate) fn sockets(&self) -> impl Iterator<Item = SocketId> {
-        self.channels.estimator.sockets()
+    /// Its channels.
+    pub(crate) fn channel_ids(&self) -> impl Iterator<Item = ChannelId> {
+        self.channels.states.iter().map(|state| state.id)
+    }
+
+    /// The local socket of each of its paths, and the account at the far end where there is one.
+    pub(crate) fn ends(&self, now: Instant) -> impl Iterator<Item = (SocketId, Option<Far>)> {
+        let estimator = &self.channels.estimator;
+        let paths = estimator.sockets().zip(estimator.channels());
+        paths.map(move |(socket, channel)| (socket, self.far_end(now, channel)))
     }
 
     /// Promises in force, and those that are waited for, by local socket, as of the last [`Self::publish`].

@@ -155,7 +155,10 @@ impl Session {
     /// Queues a control frame again, unless a newer one replaces it.
     fn resend(&mut self, control: &Control) {
         let obsolete = match control {
-            Control::Report { .. } | Control::Join { .. } => true,
+            Control::Report { .. }
+            | Control::Join { .. }
+            | Control::Promised(_)
+            | Control::Beside { .. } => true,
             Control::StreamCredit { stream, .. } => !self.streams.recv.contains_key(stream),
             Control::SessionCredit { bytes } => *bytes < self.flow.granted(),
             _ => false,

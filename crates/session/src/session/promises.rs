@@ -215,6 +215,9 @@ impl Session {
             promises.note_part(now, row);
             is_over |= promises.observe(row);
         });
+        if is_part_over {
+            self.state_promises(now);
+        }
         if !is_part_over || self.promises.is_empty() {
             return;
         }

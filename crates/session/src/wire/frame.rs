@@ -14,11 +14,15 @@
 
 use std::time::Duration;
 
-use anabranch_base::StreamId;
+use anabranch_base::{Rate, StreamId};
 use anabranch_spec::{LABEL_BYTES_MAX, Order, Preferences, Priority, StreamSpec};
 use bytes::{Buf, Bytes};
 
-use super::{DecodeError, varint};
+use super::{
+    DecodeError,
+    promised::{self, Promised},
+    varint,
+};
 
 const FRAGMENT: u8 = 0x40;
 const FLAG_OFFSET: u8 = 0x02;
@@ -134,6 +138,19 @@ pub enum Control {
         /// The id of the session that is over.
         session: [u8; TOKEN_BYTES],
     },
+    /// 0x0c: promises in force that rest on this channel; replaces the last list.
+    Promised(Vec<Promised>),
+    /// 0x0d: other sessions of the receiver on the interface at which this channel ends; replaces the last such statement.
+    Beside {
+        /// The interface: the same number for all channels that end there.
+        interface: u64,
+        /// Rate at which the others' data arrives.
+        rate: Rate,
+        /// Number of those whose data arrives.
+        busy: u64,
+        /// What was promised to others there.
+        promised: Vec<Promised>,
+    },
 }
 
 /// A frame.
@@ -215,6 +232,8 @@ impl Control {
     pub fn size_bound(&self) -> usize {
         match self {
             Self::Open { spec, .. } => 24 + spec.label.len(),
+            Self::Promised(_) => 1 + promised::BYTES_MAX,
+            Self::Beside { .. } => 25 + promised::BYTES_MAX,
             _ => 42,
         }
     }
@@ -310,6 +329,22 @@ impl Control {
                 out.push(0x0b);
                 out.extend_from_slice(session);
             }
+            Self::Promised(list) => {
+                out.push(0x0c);
+                promised::write(list, out);
+            }
+            Self::Beside {
+                interface,
+                rate,
+                busy,
+                promised,
+            } => {
+                out.push(0x0d);
+                varint::write(out, *interface);
+                varint::write(out, rate.as_bps().min(varint::MAX));
+                varint::write(out, *busy);
+                promised::write(promised, out);
+            }
         }
     }
 
@@ -363,12 +398,19 @@ impl Control {
             0x0b => Self::Replace {
                 session: read_token(input)?,
             },
+            0x0c => Self::Promised(promised::read(input)?),
+            0x0d => Self::Beside {
+                interface: varint::read(input)?,
+                rate: Rate::from_bps(varint::read(input)?),
+                busy: varint::read(input)?,
+                promised: promised::read(input)?,
+            },
             other => return Err(DecodeError::UnknownType(other)),
         })
     }
 }
 
-fn read_u8(input: &mut Bytes) -> Result<u8, DecodeError> {
+pub(super) fn read_u8(input: &mut Bytes) -> Result<u8, DecodeError> {
     if input.is_empty() {
         return Err(DecodeError::Truncated);
     }
@@ -379,7 +421,7 @@ fn read_stream(input: &mut Bytes) -> Result<StreamId, DecodeError> {
     varint::read(input).map(StreamId)
 }
 
-fn read_length(input: &mut Bytes) -> Result<usize, DecodeError> {
+pub(super) fn read_length(input: &mut Bytes) -> Result<usize, DecodeError> {
     usize::try_from(varint::read(input)?).map_err(|_| DecodeError::Truncated)
 }
 
@@ -535,6 +577,16 @@ mod tests {
             })
     }
 
+    fn any_promised() -> impl Strategy<Value = Vec<Promised>> {
+        let one = (any::<bool>(), 0..1_u64 << 40, 0..=varint::MAX);
+        let one = one.prop_map(|(is_durable, age_ms, bps)| Promised {
+            is_durable,
+            age: Duration::from_millis(age_ms),
+            rate: Rate::from_bps(bps),
+        });
+        prop::collection::vec(one, 0..=promised::PROMISED_MAX)
+    }
+
     fn any_control() -> impl Strategy<Value = Control> {
         let number = 0..=varint::MAX;
         let micros = (0u64..1 << 40).prop_map(Duration::from_micros);
@@ -550,6 +602,17 @@ mod tests {
             any::<([u8; 16], [u8; 16])>()
                 .prop_map(|(session, proof)| Control::Join { session, proof }),
             any::<[u8; 16]>().prop_map(|session| Control::Replace { session }),
+            any_promised().prop_map(Control::Promised),
+            (
+                [number.clone(), number.clone(), number.clone()],
+                any_promised()
+            )
+                .prop_map(|([interface, bps, busy], promised)| Control::Beside {
+                    interface,
+                    rate: Rate::from_bps(bps),
+                    busy,
+                    promised,
+                }),
             (stream.clone(), any_spec().prop_map(Box::new))
                 .prop_map(|(stream, spec)| Control::Open { stream, spec }),
             (stream.clone(), number.clone())

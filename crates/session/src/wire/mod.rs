@@ -12,13 +12,16 @@
 
 pub mod container;
 pub mod frame;
+pub mod promised;
 mod varint;
 
 pub use container::{Header, read_header, write_header};
 pub use frame::{Control, FRAGMENT_HEADER_BYTES_MAX, Fragment, Frame, Reader};
 
-/// Version of the wire format that this node uses.
-pub const VERSION: u64 = 1;
+/// The newest version of the wire format that this node understands. Two ends use the older of theirs.
+pub const VERSION: u64 = 2;
+/// The first version with the frames PROMISED and BESIDE.
+pub const VERSION_OF_PROMISES: u64 = 2;
 
 /// A container that does not follow the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +29,7 @@ pub enum DecodeError {
     /// The container ends inside a frame.
     #[error("the container ends inside a frame")]
     Truncated,
-    /// A frame type or a flag that version 1 does not define.
+    /// A frame type or a flag that the format does not define.
     #[error("unknown frame type {0:#04x}")]
     UnknownType(u8),
     /// A value outside its range.

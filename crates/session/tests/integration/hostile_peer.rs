@@ -5,13 +5,14 @@
 
 use std::{net::SocketAddr, num::NonZeroUsize, time::Duration};
 
-use anabranch_base::{ChannelId, Instant, SessionId, SocketId, StreamId};
+use anabranch_base::{ChannelId, Instant, Rate, SessionId, SocketId, StreamId};
 use anabranch_channel::{Config as ChannelConfig, Endpoint};
 use anabranch_session::{
     AllowList, Config, Engine, Event, Order, Received, SecretKey, SessionCloseReason, StreamSpec,
     wire::{
         Control, VERSION,
         frame::{Place, write_fragment},
+        promised::{PROMISED_MAX, Promised},
     },
 };
 use bytes::BytesMut;
@@ -263,7 +264,7 @@ fn flood(pair: &mut Pair, count: u64, mut write: impl FnMut(&mut Vec<u8>, u64)) 
     let mut sent = 0;
     while sent < count && pair.closed.is_none() {
         let mut container = vec![0];
-        while container.len() < 1100 && sent < count {
+        while container.len() < 1000 && sent < count {
             write(&mut container, sent);
             sent += 1;
         }
@@ -273,6 +274,56 @@ fn flood(pair: &mut Pair, count: u64, mut write: impl FnMut(&mut Vec<u8>, u64)) 
 }
 
 const FAR: usize = (16 << 20) - 16;
+
+/// A peer that states enormous promises, in every frame others, costs no more memory than one that states none.
+#[test]
+fn statements_of_promises_replace_each_other() {
+    let mut pair = Pair::new(WINDOW);
+    let list = |number: u64| -> Vec<Promised> {
+        let one = |place: usize| Promised {
+            is_durable: place == 0,
+            age: Duration::from_secs(1 << 40),
+            rate: Rate::from_bps((1 << 62) - 1 - number),
+        };
+        (0..PROMISED_MAX).map(one).collect()
+    };
+    let sent = flood(&mut pair, 20_000, |out, number| {
+        if number.is_multiple_of(2) {
+            Control::Promised(list(number)).write(out);
+        } else {
+            Control::Beside {
+                interface: (1 << 62) - 1 - number,
+                rate: Rate::from_bps((1 << 62) - 1),
+                busy: (1 << 62) - 1,
+                promised: list(number),
+            }
+            .write(out);
+        }
+    });
+    assert_eq!((sent, &pair.closed), (20_000, &None));
+    assert!(pair.held_max < QUIET_BYTES, "{} bytes", pair.held_max);
+    // A promise beside them is refused, if it is asked for; the session goes on.
+    let (now, session) = (pair.now, pair.session);
+    let spec = StreamSpec::default();
+    let opened = pair.counted(|engine| engine.session(session)?.open_stream(now, spec));
+    assert!(opened.is_ok(), "{opened:?}");
+}
+
+#[test]
+fn a_newer_peer_is_understood_and_one_without_a_version_is_not() {
+    for (version, is_understood) in [(1, true), (VERSION + 1, true), (0, false)] {
+        let mut pair = Pair::new(WINDOW);
+        let mut container = vec![0];
+        Control::Hello {
+            version,
+            stream_window_bytes: WINDOW,
+            session_window_bytes: WINDOW,
+        }
+        .write(&mut container);
+        pair.send_container(container);
+        assert_eq!(pair.closed.is_none(), is_understood, "version {version}");
+    }
+}
 
 /// The exchange of four containers that took 32 MB, and sixty such pairs in one packet, which took a gigabyte.
 #[test]

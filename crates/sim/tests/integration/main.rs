@@ -5,6 +5,7 @@ mod addresses;
 mod budgets;
 mod common;
 mod deadlines;
+mod downlinks;
 mod drone;
 mod founding;
 mod models;

@@ -2,145 +2,23 @@
 
 use crate::common;
 
-use std::time::Duration;
-
-use anabranch_base::{Instant, NodeId, Rate, Seed, SessionId, StreamId};
+use anabranch_base::{Instant, Rate, Seed};
 use anabranch_session::{
-    AllowList, Config, Event, Explanation, Guarantee, Link, LocalDescription, Reason, SendError,
-    Share, StreamError, StreamSpec, Tenant,
+    AllowList, Config, Explanation, LocalDescription, Reason, Share, StreamError, Tenant,
 };
-use anabranch_sim::{App, Context, Hop, World, apps::Receiver};
-use bytes::Bytes;
+use anabranch_sim::{Hop, World, apps::Receiver};
 
-use common::link;
+use common::{
+    flows::{self, Flow, Sources},
+    link,
+};
 
 const SENDER: usize = 0;
-const TICK: Duration = Duration::from_millis(20);
-
-/// A stream of a session: packets in time, or as many as the session takes.
-struct Flow {
-    session: usize,
-    spec: StreamSpec,
-    rate: Option<Rate>,
-    from: Instant,
-    until: Instant,
-    stream: Option<StreamId>,
-    refusal: Option<StreamError>,
-    owed_bytes: f64,
-}
-
-impl Flow {
-    fn bulk(session: usize, [from, until]: [u64; 2]) -> Self {
-        Self {
-            session,
-            spec: StreamSpec::default(),
-            rate: None,
-            from: Instant::from_secs(from),
-            until: Instant::from_secs(until),
-            stream: None,
-            refusal: None,
-            owed_bytes: 0.0,
-        }
-    }
-
-    /// Sends so many Mbit/s, and asks for a promise of that.
-    fn promised(session: usize, mbps: u64, [from, until]: [u64; 2]) -> Self {
-        let rate = Rate::from_mbps(mbps);
-        Self {
-            spec: StreamSpec::default().with_guarantee(Guarantee::rate(rate, 0.9)),
-            rate: Some(rate),
-            ..Self::bulk(session, [from, until])
-        }
-    }
-
-    fn of(mut self, tenant: Tenant) -> Self {
-        self.spec.tenant = Some(tenant);
-        self
-    }
-
-    fn waiting(mut self) -> Self {
-        let guarantee = self.spec.guarantee.take().expect("it asks for a promise");
-        self.spec = self.spec.with_guarantee(guarantee.waiting());
-        self
-    }
-
-    fn step(&mut self, context: &mut Context<'_>, session: SessionId) {
-        let now = context.now();
-        if now < self.from || self.refusal.is_some() {
-            return;
-        }
-        let stream = match self.stream {
-            Some(stream) => stream,
-            None => match context.open(session, self.spec.clone()) {
-                Ok(stream) => *self.stream.insert(stream),
-                Err(error) => {
-                    self.refusal = Some(error);
-                    return;
-                }
-            },
-        };
-        if now >= self.until {
-            return;
-        }
-        let bytes = match self.rate {
-            None => usize::MAX,
-            Some(rate) => {
-                self.owed_bytes += rate.bytes_in(TICK) as f64;
-                self.owed_bytes as usize
-            }
-        };
-        let mut sent = 0;
-        while sent + 1_000 <= bytes {
-            match context.send(session, stream, Bytes::from_static(&[7; 1_000])) {
-                Ok(_) => sent += 1_000,
-                Err(SendError::Full(_)) => break,
-                Err(error) => panic!("{error}"),
-            }
-        }
-        self.owed_bytes = (self.owed_bytes - sent as f64).max(0.0);
-    }
-}
-
-/// Sessions with several peers. Key: node.
-struct Sources {
-    peers: Vec<(NodeId, Vec<Link>)>,
-    sessions: Vec<SessionId>,
-    flows: Vec<Flow>,
-    wake_at: Instant,
-}
-
-impl App for Sources {
-    fn on_event(&mut self, _: &mut Context<'_>, event: Event) {
-        assert!(!matches!(event, Event::Closed { .. }), "{event:?}");
-    }
-
-    fn on_wake(&mut self, context: &mut Context<'_>) {
-        if self.sessions.is_empty() {
-            let peers = self.peers.iter();
-            let connected = peers.map(|(peer, links)| context.connect(*peer, links.clone()));
-            self.sessions = connected.collect();
-        }
-        for flow in &mut self.flows {
-            flow.step(context, self.sessions[flow.session]);
-        }
-        self.wake_at = context.now() + TICK;
-    }
-
-    fn next_wake(&self) -> Option<Instant> {
-        Some(self.wake_at)
-    }
-}
-
 /// A node with one uplink of 20 Mbit/s and a session to each of two peers behind it, or, if not `is_shared`, with another path
 /// from the same uplink to each peer.
 fn two_peers(is_shared: bool, flows: Vec<Flow>) -> World {
     let mut world = World::new(Seed(21));
-    let sources = Sources {
-        peers: Vec::new(),
-        sessions: Vec::new(),
-        flows,
-        wake_at: Instant::EPOCH,
-    };
+    let sources = Sources::new(flows);
     world.add_node(Config::default(), AllowList::default(), sources);
     let mut trunk = None;
     for peer in 1..=2 {
@@ -169,23 +47,11 @@ fn two_peers(is_shared: bool, flows: Vec<Flow>) -> World {
 }
 
 fn explain(world: &mut World, flow: usize) -> Explanation {
-    let sources = world.app::<Sources>(SENDER);
-    let flow = &sources.flows[flow];
-    let session = sources.sessions[flow.session];
-    let stream = flow
-        .stream
-        .unwrap_or_else(|| panic!("refused: {:?}", flow.refusal));
-    let session = world.engine(SENDER).session(session).expect("it is open");
-    session
-        .stream(stream)
-        .explain()
-        .expect("it asked for a promise")
+    flows::explain(world, SENDER, flow)
 }
 
 fn is_refused(world: &mut World, flow: usize) -> bool {
-    let flow = &world.app::<Sources>(SENDER).flows[flow];
-    assert!(flow.stream.is_some() || flow.refusal.is_some(), "it asked");
-    matches!(flow.refusal, Some(StreamError::Refused(_)))
+    flows::is_refused(world, SENDER, flow)
 }
 
 /// Each session has measured the whole uplink by itself, one after the other.

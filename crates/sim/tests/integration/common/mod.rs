@@ -1,5 +1,7 @@
 //! Two nodes, the first of which sends to the second over some links.
 
+pub(crate) mod flows;
+
 use std::time::Duration;
 
 use anabranch_base::{Instant, Rate, Seed};
