@@ -56,7 +56,7 @@ impl Explanation {
                 .wanted
                 .as_ref()
                 .and_then(|spec| spec.guarantee.as_deref().copied())
-                .or(entry.reduced_from),
+                .or(entry.reduced.from),
             term: entry.is_in_force().then(|| entry.term()),
             until: entry.lapses_at(),
             is_warned: entry.is_warned(),

@@ -376,7 +376,7 @@ impl Promises {
                         format!("demands another guarantee, which waits: {refusal}"),
                     );
                     entry.wanted = Some(Box::new(spec.clone()));
-                    entry.reduced_from = None;
+                    entry.reduced.from = None;
                     return Ok(None);
                 }
                 let mut entry = Promised::new(first(&guarantee), spec, permitted);

@@ -28,7 +28,7 @@ impl Promised {
         let is_time = |at: Instant| now.since(at) >= SEEK_EVERY;
         self.guarantee.on_warning == OnWarning::TakeOffer
             && self.pace.may_fall(now)
-            && self.offer_sought_at.is_none_or(is_time)
+            && self.reduced.sought_at.is_none_or(is_time)
     }
 
     /// The guarantee that an offer amounts to; `None` if there is none below what is promised.
@@ -70,7 +70,7 @@ impl Promises {
         if entry.guarantee.on_warning != OnWarning::TakeOffer || !is_time {
             return None;
         }
-        entry.offer_sought_at = Some(now);
+        entry.reduced.sought_at = Some(now);
         let current = entry.guarantee;
         let reduced = entry.offered(now, refusal)?;
         let (own, was_warned) = (entry.own, entry.is_warned());
@@ -84,10 +84,10 @@ impl Promises {
             entry.warn(now, refusal);
             notices.push(Notice::Warned(stream, refusal.clone()));
         }
-        entry.offer_sought_at = None;
+        entry.reduced.sought_at = None;
         entry.pace.falls(now);
         if entry.wanted.is_none() {
-            entry.reduced_from.get_or_insert(current);
+            entry.reduced.from.get_or_insert(current);
         }
         found
     }
@@ -103,7 +103,7 @@ impl Promises {
             let Some(entry) = self.streams.get(&stream) else {
                 continue;
             };
-            let Some(demand) = entry.reduced_from else {
+            let Some(demand) = entry.reduced.from else {
                 continue;
             };
             let can_rise = entry.is_in_force() && !entry.is_warned() && entry.pace.may_rise(now);
@@ -118,7 +118,7 @@ impl Promises {
                 continue;
             }
             if found.is_some() {
-                entry.reduced_from = None;
+                entry.reduced.from = None;
             }
             if let Some(more) = found.or_else(|| self.part(stream, &demand, channels)) {
                 self.raise(now, stream, more, channels, notices);

@@ -98,6 +98,15 @@ struct Doubt {
     is_unplaced: bool,
 }
 
+/// Offers that take the place of a promise which is warned.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reduced {
+    /// The guarantee that the stream demands and that an offer has taken the place of.
+    pub(super) from: Option<Guarantee>,
+    /// Time at which an offer was last sought, and there was none.
+    pub(super) sought_at: Option<Instant>,
+}
+
 /// Key: stream.
 #[derive(Debug)]
 pub(crate) struct Promised {
@@ -128,10 +137,7 @@ pub(crate) struct Promised {
     doubt: Doubt,
     /// Its new demand, made while a promise was in force, which stays so until this can be promised.
     pub(super) wanted: Option<Box<StreamSpec>>,
-    /// The guarantee that it demands and that an offer of a warning has taken the place of.
-    pub(super) reduced_from: Option<Guarantee>,
-    /// Time at which an offer was last sought for it that could take the place of its promise, and there was none.
-    pub(super) offer_sought_at: Option<Instant>,
+    pub(super) reduced: Reduced,
     pub(crate) account: Account,
     pub(crate) notes: VecDeque<Note>,
 }
@@ -156,8 +162,7 @@ impl Promised {
             is_failing: false,
             doubt: Doubt::default(),
             wanted: None,
-            reduced_from: None,
-            offer_sought_at: None,
+            reduced: Reduced::default(),
             account: Account::default(),
             notes: VecDeque::new(),
         }

@@ -136,6 +136,11 @@ impl Host {
         self.work(context);
     }
 
+    /// The session of the transfer.
+    pub fn session(&self) -> Option<SessionId> {
+        self.transfer.as_ref()?.session
+    }
+
     /// True if the transfer is complete at its receiver.
     pub fn is_delivered(&self) -> bool {
         self.transfer

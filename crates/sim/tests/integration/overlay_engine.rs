@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anabranch_base::{Instant, Rate, Seed};
 use anabranch_overlay::{Config, State};
+use anabranch_session::{Guarantee, StreamSpec};
 use anabranch_sim::{
     World,
     overlay::{
@@ -11,6 +12,7 @@ use anabranch_sim::{
         mesh::{Mesh, SINK, SOURCE, link},
     },
 };
+use bytes::Bytes;
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -173,4 +175,54 @@ fn a_partition_loses_nothing() {
     for n in 0..6 {
         assert_eq!(alive(&mut mesh, n), 6, "node {n}");
     }
+}
+
+/// A promised stream beside a transfer, while one relay after the other dies without a word, and the agents find others.
+#[test]
+fn a_promise_survives_relays_that_agents_replace() {
+    const DEATHS: usize = 5;
+    let mut mesh = sending(11, 5, 0.0, 1 << 40);
+    let session = mesh.host(SOURCE).session().expect("connected");
+    let guarantee = Guarantee::rate(Rate::from_mbps(12), 0.9).waiting();
+    let spec = StreamSpec::messages("live").with_guarantee(guarantee);
+    let stream = mesh.world.with_node(SOURCE, |context| {
+        let stream = context.open(session, spec);
+        stream.expect("it waits")
+    });
+    // 12 Mbit/s, all the time.
+    let run = |mesh: &mut Mesh, seconds: u64| {
+        for _ in 0..seconds * 50 {
+            mesh.world.with_node(SOURCE, |context| {
+                let frame = Bytes::from_static(&[7; 30_000]);
+                let _ = context.send(session, stream, frame);
+            });
+            mesh.world.run_for(ms(20));
+        }
+    };
+    let explain = |mesh: &mut Mesh| {
+        let session = mesh.world.engine(SOURCE).session(session).expect("open");
+        let explained = session.stream(stream).explain();
+        explained.expect("it asked for a promise")
+    };
+    run(&mut mesh, 40);
+    assert!(explain(&mut mesh).term.is_some());
+    let mut in_force = 0;
+    for _ in 0..DEATHS {
+        let relay = mesh.relays()[0];
+        mesh.crash(relay);
+        run(&mut mesh, 20);
+        assert!(!mesh.relays().contains(&relay), "it was replaced");
+        in_force += usize::from(explain(&mut mesh).term.is_some());
+    }
+    let explained = explain(&mut mesh);
+    let notes: Vec<&str> = explained.notes.iter().map(|n| n.text.as_str()).collect();
+    for pair in notes.windows(2) {
+        let is_sudden = pair[1].starts_with("withdrawn") && !pair[0].starts_with("warned");
+        assert!(!is_sudden, "a warning goes before a withdrawal: {notes:#?}");
+    }
+    let account = explained.account;
+    println!("in force after {in_force} of {DEATHS}; {account:?}");
+    assert!(in_force >= DEATHS - 1, "{in_force}: {explained:#?}");
+    let share = account.kept as f64 / (account.kept + account.broken) as f64;
+    assert!(share >= 0.9, "{account:?}");
 }
