@@ -232,11 +232,15 @@ impl Engine {
         }
         self.put_back(due);
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
+        let has_several = sessions.len() > 1;
         for id in sessions {
             self.brief_at_window(now, id);
             let Some(session) = self.sessions.get_mut(&id) else {
                 continue;
             };
+            if has_several {
+                session.ask_for_promises();
+            }
             session.handle_timeout(now, &mut self.events);
             if let Some(reason) = session.overdue(now) {
                 self.end_session(now, id, reason);

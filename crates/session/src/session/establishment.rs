@@ -26,6 +26,9 @@ pub(crate) struct Establishment {
     is_complete: bool,
     /// The version of the wire format in use: the older one of both ends. 1 until the peer's HELLO has come.
     version: u8,
+    /// This end has stated that it has other sessions; and the peer has.
+    pub(super) has_asked: bool,
+    pub(super) is_asked: bool,
     opened_at: Instant,
     /// Close reason of the last channel that was lost before the session was established.
     pub(crate) last_failure: Option<CloseReason>,
@@ -43,6 +46,8 @@ impl Establishment {
             initial_channel: None,
             is_complete: !is_initiator,
             version: 1,
+            has_asked: false,
+            is_asked: false,
             opened_at: now,
             last_failure: None,
             replaced: Vec::new(),

@@ -1,8 +1,9 @@
 //! The far ends of a session's channels: what the peer's other sessions were promised on the interfaces where the channels end, so that
 //! no node promises what another one promised to the same peer.
 //!
-//! Each end states what it promised, in PROMISED, and the peer states to each of its sessions what the others were promised, in BESIDE
-//! (`spec/wire.md` §4). A path has one account: that of its uplink, or that of its far end if more is promised to others there.
+//! An end that receives streams, and has other sessions, says so, in NEIGHBOURS. Then its peer states what it promised, in PROMISED, and the
+//! end states to each of its sessions what the others were promised, in BESIDE (`spec/wire.md` §4). Between nodes that have no other
+//! sessions, nothing is stated. A path has one account: that of its uplink, or that of its far end if more is promised to others there.
 
 use std::{sync::Arc, time::Duration};
 
@@ -209,9 +210,7 @@ impl Session {
             let far = session.neighbours.far_ends.as_ref();
             far.is_some_and(|far| far.is_any_stated)
         };
-        if self.establishment.version() < VERSION_OF_PROMISES
-            || self.promises.is_empty() && !is_any_stated(self)
-        {
+        if !self.establishment.is_asked || self.promises.is_empty() && !is_any_stated(self) {
             return;
         }
         let changes = self.promises.changes();
@@ -241,6 +240,21 @@ impl Session {
             self.pump.is_due = true;
         }
         self.far_ends().is_any_stated = is_any;
+    }
+
+    /// States to the peer, once it sends a stream, that this node has other sessions.
+    pub(crate) fn ask_for_promises(&mut self) {
+        let establishment = &mut self.establishment;
+        if establishment.has_asked
+            || establishment.version() < VERSION_OF_PROMISES
+            || self.probation.is_some()
+            || self.streams.recv.is_empty()
+        {
+            return;
+        }
+        establishment.has_asked = true;
+        self.control.push_back(Control::Neighbours);
+        self.pump.is_due = true;
     }
 
     /// States to the peer what others were promised on the interface of a channel.

@@ -189,6 +189,7 @@ impl Session {
                     state.peer_report = Some(control);
                 }
             }
+            Control::Neighbours => self.establishment.is_asked = true,
             Control::Promised(list) => self.note_announced(channel, list),
             Control::Beside {
                 interface,

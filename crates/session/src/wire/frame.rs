@@ -151,6 +151,8 @@ pub enum Control {
         /// What was promised to others there.
         promised: Vec<Promised>,
     },
+    /// 0x0e: the sender has other sessions; it wants to know what the receiver promises.
+    Neighbours,
 }
 
 /// A frame.
@@ -345,6 +347,7 @@ impl Control {
                 varint::write(out, *busy);
                 promised::write(promised, out);
             }
+            Self::Neighbours => out.push(0x0e),
         }
     }
 
@@ -405,6 +408,7 @@ impl Control {
                 busy: varint::read(input)?,
                 promised: promised::read(input)?,
             },
+            0x0e => Self::Neighbours,
             other => return Err(DecodeError::UnknownType(other)),
         })
     }
@@ -603,6 +607,7 @@ mod tests {
                 .prop_map(|(session, proof)| Control::Join { session, proof }),
             any::<[u8; 16]>().prop_map(|session| Control::Replace { session }),
             any_promised().prop_map(Control::Promised),
+            Just(Control::Neighbours),
             (
                 [number.clone(), number.clone(), number.clone()],
                 any_promised()

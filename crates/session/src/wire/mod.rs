@@ -20,7 +20,7 @@ pub use frame::{Control, FRAGMENT_HEADER_BYTES_MAX, Fragment, Frame, Reader};
 
 /// The newest version of the wire format that this node understands. Two ends use the older of theirs.
 pub const VERSION: u64 = 2;
-/// The first version with the frames PROMISED and BESIDE.
+/// The first version with the frames PROMISED, BESIDE and NEIGHBOURS.
 pub const VERSION_OF_PROMISES: u64 = 2;
 
 /// A container that does not follow the format.

@@ -160,12 +160,12 @@ fn the_owner_is_warned_before_a_promise_lapses() {
 /// One of two paths fails and comes back; a layered source is promised what they hold, and never nothing.
 #[test]
 fn a_layered_source_has_the_highest_level_that_holds() {
-    let levels = [8, 4, 2].map(Rate::from_mbps);
-    let layered = rate(8_000, 0.9).waiting().with_levels(levels).unwrap();
+    let levels = [9, 4, 2].map(Rate::from_mbps);
+    let layered = rate(9_000, 0.9).waiting().with_levels(levels).unwrap();
     let mut world = world(
         SEED,
         vec![link(10, 30), link(6, 60)],
-        vec![Load::bulk(1 << 40), frames("layered", 8_000, layered)],
+        vec![Load::bulk(1 << 40), frames("layered", 9_000, layered)],
     );
     let level = |world: &mut World, seconds| {
         world.run_until(Instant::from_secs(seconds));
@@ -173,11 +173,11 @@ fn a_layered_source_has_the_highest_level_that_holds() {
         assert!(explained.term.is_some(), "{explained:#?}");
         explained.guarantee.required().as_bps() / 1_000_000
     };
-    assert_eq!(level(&mut world, 120), 8);
+    assert_eq!(level(&mut world, 120), 9);
     world.set_wire_up(0, false);
     assert_eq!(level(&mut world, 200), 4);
     world.set_wire_up(0, true);
-    assert_eq!(level(&mut world, 420), 8);
+    assert_eq!(level(&mut world, 420), 9);
     let explained = explain(&mut world, 1);
     let account = explained.account;
     assert_eq!(account.withdrawn, 0, "{explained:#?}");
