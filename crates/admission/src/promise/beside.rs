@@ -185,7 +185,7 @@ impl Uplinks {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Beside<'a> {
     uplinks: &'a [Uplink],
-    /// What counts on each of them, in bits per second.
+    /// The rate that counts on each of them, in bits per second.
     sums_bps: &'a [f64],
     /// All promises of others count: nothing that is in force goes before them.
     pub(super) are_all: bool,

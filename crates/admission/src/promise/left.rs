@@ -13,7 +13,7 @@ use super::{
 #[derive(Clone, Debug)]
 pub(super) struct Left {
     set: ChannelMask,
-    /// What counts of the promises of others: paths of an uplink, and the rate reserved there, in bits per second.
+    /// Promises of others, as far as they count: paths of an uplink, and the rate reserved there, in bits per second.
     reserved: Vec<(ChannelMask, f64)>,
     /// By window, oldest first, in bits per second.
     sums: Vec<f64>,

@@ -233,6 +233,7 @@ impl Engine {
         self.put_back(due);
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
         let has_several = sessions.len() > 1;
+        self.state_downlinks(now);
         for id in sessions {
             self.brief_at_window(now, id);
             let Some(session) = self.sessions.get_mut(&id) else {

@@ -26,8 +26,9 @@ pub(crate) struct Establishment {
     is_complete: bool,
     /// The version of the wire format in use: the older one of both ends. 1 until the peer's HELLO has come.
     version: u8,
-    /// This end has stated that it has other sessions; and the peer has.
+    /// This end has stated that it has other sessions (NEIGHBOURS).
     pub(super) has_asked: bool,
+    /// The peer has.
     pub(super) is_asked: bool,
     opened_at: Instant,
     /// Close reason of the last channel that was lost before the session was established.

@@ -59,7 +59,7 @@ struct Known {
     end: FarEnd,
     /// Bytes of others that arrived there until then, as far as they were stated.
     bytes: f64,
-    /// What others were promised, in bits per second.
+    /// Rate of the promises to others, in bits per second.
     reserved_bps: f64,
     /// With what this session promised there.
     reservations: Arc<Reservations>,

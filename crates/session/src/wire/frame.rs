@@ -148,7 +148,7 @@ pub enum Control {
         rate: Rate,
         /// Number of those whose data arrives.
         busy: u64,
-        /// What was promised to others there.
+        /// Promises to others there.
         promised: Vec<Promised>,
     },
     /// 0x0e: the sender has other sessions; it wants to know what the receiver promises.

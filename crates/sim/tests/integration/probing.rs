@@ -180,7 +180,7 @@ fn metered_paths_are_not_probed_unless_that_is_permitted() {
     assert!(permitted > unasked + 15_000, "{permitted} {unasked}");
 }
 
-/// What a session learnt of an interface makes the promises of the next one larger, after a restart as well.
+/// Knowledge of an interface from one session makes the promises of the next one larger, after a restart as well.
 #[test]
 fn an_interface_that_was_steady_is_promised_most_of_its_rate_within_seconds() {
     let described = |world: &mut World| {
