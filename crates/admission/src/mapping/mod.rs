@@ -186,7 +186,8 @@ fn place(
             };
             closest = Some(closer(closest, found));
             if suffices(found.0) {
-                return Ok((divide(rate, set, &paths[..=count]), found.1));
+                let placement = divide(request, set, &paths[..=count], load, capacity);
+                return Ok((placement, found.1));
             }
         }
     }
@@ -254,22 +255,44 @@ fn closer(best: Option<(f64, Binding)>, next: (f64, Binding)) -> (f64, Binding) 
     best.filter(|best| best.0 >= next.0).unwrap_or(next)
 }
 
-/// Divides `rate` in proportion to the free capacity of each path; those without any are there for bad windows only
-/// and carry nothing by plan.
-fn divide(rate: f64, set: ChannelMask, paths: &[(usize, f64, Binding)]) -> Placement {
-    let total: f64 = paths.iter().map(|(_, free, _)| free.max(0.0)).sum();
-    let mut shares: Vec<(usize, f64)> = paths
-        .iter()
-        .map(|&(path, free, _)| {
-            let part = if total > 0.0 {
-                free.max(0.0) / total
-            } else {
-                1.0 / paths.len() as f64
-            };
-            (path, rate * part)
-        })
-        .filter(|(_, rate)| *rate > 0.0)
-        .collect();
+/// Divides `rate` over the paths of `set`, given what each has free with the stream's probability. In proportion to that where it is
+/// enough; else each path is planned with all of it, and with the same part of what it has free beyond that in half of the windows: that
+/// is where what the set holds together, and its paths do not, comes from. Nothing is planned beyond both while another path has room.
+fn divide(
+    request: &Request,
+    set: ChannelMask,
+    paths: &[(usize, f64, Binding)],
+    load: &Load,
+    capacity: &mut dyn Capacity,
+) -> Placement {
+    let rate = request.rate_bps;
+    let sure: f64 = paths.iter().map(|(_, free, _)| free.max(0.0)).sum();
+    let parts: Vec<(usize, f64)> = if sure >= rate {
+        let own = paths.iter().map(|&(path, free, _)| (path, free.max(0.0)));
+        own.map(|(path, free)| (path, rate * free / sure)).collect()
+    } else {
+        let usual: Vec<f64> = paths
+            .iter()
+            .map(|&(path, free, _)| {
+                let only = ChannelMask::only(path);
+                let half = capacity.holds(only, 0.5, request.term);
+                let half = half.unwrap_or(0.0) - load.on(only);
+                (half - free.max(0.0)).max(0.0)
+            })
+            .collect();
+        let beyond: f64 = usual.iter().sum();
+        let missing = rate - sure;
+        let each = 1.0 / paths.len() as f64;
+        paths
+            .iter()
+            .zip(usual)
+            .map(|(&(path, free, _), usual)| {
+                let part = if beyond > 0.0 { usual / beyond } else { each };
+                (path, free.max(0.0) + missing * part)
+            })
+            .collect()
+    };
+    let mut shares: Vec<(usize, f64)> = parts.into_iter().filter(|(_, r)| *r > 0.0).collect();
     shares.sort_by_key(|(path, _)| *path);
     Placement { set, shares }
 }

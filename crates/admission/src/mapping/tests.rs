@@ -138,6 +138,23 @@ fn paths_that_fail_together_do_not_add_up() {
 }
 
 #[test]
+fn no_path_is_planned_with_what_only_the_set_holds() {
+    // The second has nothing in 15 of 100 windows, in which the first has plenty.
+    let row = |index: usize| match index {
+        0..12 => vec![5.7, 20.0],
+        12..27 => vec![12.0, 0.0],
+        _ => vec![12.0, 20.0],
+    };
+    let mut paths = Rows((0..100).map(row).collect());
+    let placed = map(&[request(1, 9.2, 0.9)], &mut paths).expect("together they hold 12");
+    let shares = &placed[0].shares;
+    let planned: Vec<f64> = shares.iter().map(|(_, rate)| rate / 1e6).collect();
+    // 3.5 more than the 5.7 that are sure, by 6.3 and 20 that each has beyond that in most windows.
+    assert!((planned[0] - (5.7 + 3.5 * 6.3 / 26.3)).abs() < 0.001);
+    assert!((planned[0] + planned[1] - 9.2).abs() < 0.001);
+}
+
+#[test]
 fn a_bound_on_late_packets_by_lemma_2() {
     let mut paths = steady_and_noisy();
     let late = |late_packets: f64| {
