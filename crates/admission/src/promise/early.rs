@@ -28,9 +28,15 @@ const SPAN_MIN_S: u64 = 2;
 const BOUNDS: usize = 5;
 /// Evidence that is older is not that of the present path.
 const FRESH_S: u64 = 10;
+/// Once rates were measured over [`SECONDS`], they are measured again after this time.
+const AGAIN_S: u64 = 4;
 /// A path is steady if the smallest rate of at least so many seconds is at least this part of the largest.
 const STEADY: f64 = 0.95;
 const STEADY_SECONDS: usize = 4;
+/// Paths seldom fall together: where none has more than this part of what they hold, the sum of what each holds fails in so much fewer
+/// windows than each (`anabranch-lab run first-admission --only set/`).
+const SPREAD: f64 = 0.75;
+const TOGETHER: f64 = 1.5;
 /// Shares of the level that hold for ten seconds: by the time from the first to the last second, of any path and of steady ones, for
 /// [`PROBABILITIES`].
 const SHARES: [(u64, Steadiness, Steadiness); 8] = [
@@ -138,11 +144,13 @@ impl Early {
         last.is_some_and(|last| last.at_s + FRESH_S >= second(now))
     }
 
-    /// True if probes would add nothing: rates were measured for as long as is kept.
+    /// True if probes would add nothing now: rates were measured for as long as is kept, and not long ago.
     fn is_complete(&self, now: Instant) -> bool {
-        let mut exact = self.exact();
-        let first = exact.next();
-        self.is_fresh(now) && first.is_some_and(|first| first.at_s + SECONDS <= second(now) + 2)
+        let now_s = second(now);
+        let first = self.exact().next();
+        let is_long = first.is_some_and(|first| first.at_s + SECONDS <= now_s + AGAIN_S);
+        let last = self.exact().last();
+        is_long && last.is_some_and(|last| last.at_s + AGAIN_S > now_s)
     }
 
     fn exact(&self) -> impl Iterator<Item = &Second> {
@@ -272,18 +280,22 @@ impl EarlyEvidence {
     /// Rate that `set` holds with `probability` for the next ten windows; `None` while too little is known. For a stream without a
     /// promise (`is_new`), only fresh evidence counts.
     pub(super) fn holds(&self, set: ChannelMask, probability: f64, is_new: bool) -> Option<f64> {
+        let together = 1.0 - (TOGETHER * (1.0 - probability)).min(0.5);
         let known = set.iter().filter_map(|path| {
             let early = self.paths.get(path)?;
             let counts = !is_new || early.is_fresh(self.now);
-            if counts {
-                early.holds(probability)
-            } else {
-                None
-            }
+            let alone = counts.then(|| early.holds(probability))??;
+            Some((alone, early.holds(together).unwrap_or(alone)))
         });
-        known
-            .reduce(|one, other| one + other)
-            .filter(|bps| *bps > 0.0)
+        let (mut alone, mut several, mut largest) = (0.0, 0.0, 0.0f64);
+        for (of_one, of_several) in known {
+            alone += of_one;
+            several += of_several;
+            largest = largest.max(of_several);
+        }
+        let is_spread = largest <= SPREAD * several;
+        let holds = if is_spread { several.max(alone) } else { alone };
+        (holds > 0.0).then_some(holds)
     }
 }
 

@@ -42,11 +42,9 @@ const ABOVE_HALF: usize = 40;
 /// Headers of QUIC, UDP and IP in bytes, about: by so much a packet is larger than its container.
 const HEADERS_BYTES: usize = 60;
 /// A train is as long as the path takes this time to carry, so that timers do not matter.
-const DISPERSION: Duration = Duration::from_millis(2);
+const DISPERSION: Duration = Duration::from_micros(1_500);
 /// The shortest time that is told from none: a train that takes less shows a lower bound.
 const RESOLUTION: Duration = Duration::from_micros(200);
-/// A train that follows data by less than this may meet its queue.
-const QUIET: Duration = Duration::from_millis(20);
 /// Time beyond a round trip in which a report of the train comes: the period of reports, and some more.
 const REPORTED_WITHIN: Duration = Duration::from_millis(150);
 
@@ -60,8 +58,6 @@ struct Train {
     bytes: u64,
     /// Part of the bytes of full packets that is not headers.
     payload_part: f64,
-    /// True if it met no queue but its own.
-    is_alone: bool,
     /// Time until which it is reported. Only its own packets are stamped until then.
     reported_at: Instant,
     /// Containers reported since.
@@ -192,13 +188,8 @@ impl Train {
         let took = (most - least) + self.last_at.since(self.first_at);
         let bps = self.payload_part * self.bytes as f64 * 8.0 / took.max(RESOLUTION).as_secs_f64();
         if took >= RESOLUTION && self.reported >= self.packets {
-            // Behind data it met more than its own queue: the path carries more than this.
-            let measured = if self.is_alone {
-                Measured::Exactly
-            } else {
-                Measured::AtLeast
-            };
-            return Some(measured(bps));
+            // What is queued before it delays its first packet as much as its last.
+            return Some(Measured::Exactly(bps));
         }
         // It may not have been among what was reported.
         (self.reported == self.packets).then_some(Measured::AtLeast(bps))
@@ -272,15 +263,15 @@ impl Session {
             let id = run.scratch.channels[index].id;
             let last_at = self.channels.probing.probe(id).last_at;
             let at = last_at.map_or(self.channels.probing.active_at, |at| at + period);
-            if at > run.now {
-                next_at = next_at.min(at);
+            let prepared_at = at - self.reported_within(run, index);
+            if prepared_at > run.now {
+                next_at = next_at.min(prepared_at);
             } else if let Some(ready_at) = self.prepare(run, index) {
-                next_at = next_at.min(ready_at);
-            } else if self.is_drained(run, index) || run.now >= at + PERIOD {
-                due.push((last_at, index));
+                next_at = next_at.min(ready_at.max(at));
+            } else if at > run.now {
+                next_at = next_at.min(at);
             } else {
-                // There may be a gap soon.
-                next_at = next_at.min(run.now + QUIET / 4);
+                due.push((last_at, index));
             }
         }
         due.sort_unstable();
@@ -298,7 +289,7 @@ impl Session {
     /// Stops stamping data on the channel with this view index, which meets other delays than a train; time at which all stamped data
     /// has been reported, `None`: now.
     fn prepare(&mut self, run: &Run<'_>, index: usize) -> Option<Instant> {
-        let reported_within = run.scratch.channels[index].rtt_smoothed + REPORTED_WITHIN;
+        let reported_within = self.reported_within(run, index);
         let is_idle = self.is_quiet(run, index, reported_within);
         let probe = self.channels.probing.probe(run.scratch.channels[index].id);
         let ready_at = match probe.ready_at {
@@ -314,12 +305,9 @@ impl Session {
         (ready_at > run.now).then_some(ready_at)
     }
 
-    /// True if what is on its way on the channel with this view index has left the slowest link's queue, so that a train meets only its own.
-    fn is_drained(&self, run: &Run<'_>, index: usize) -> bool {
-        let view = &run.scratch.channels[index];
-        let drains = view.in_flight_bytes as f64 / view.rate_bytes_per_s.max(1e4);
-        let drains = Duration::try_from_secs_f64(drains).unwrap_or(Duration::MAX);
-        self.is_quiet(run, index, drains.max(QUIET))
+    /// Time within which a packet that leaves now on the channel with this view index is reported.
+    fn reported_within(&self, run: &Run<'_>, index: usize) -> Duration {
+        run.scratch.channels[index].rtt_smoothed + REPORTED_WITHIN
     }
 
     /// True if nothing was sent for `time` on the channel with this view index.
@@ -346,7 +334,6 @@ impl Session {
         if (count * (size + HEADERS_BYTES)) as u64 > self.channels.probing.allowance_bytes {
             return false;
         }
-        let is_alone = self.is_drained(run, index);
         let rtt = run.scratch.channels[index].rtt_smoothed;
         let mut sent = Train {
             first_at: run.now,
@@ -354,7 +341,6 @@ impl Session {
             packets: 0,
             bytes: 0,
             payload_part: capacity as f64 / (capacity + HEADERS_BYTES) as f64,
-            is_alone,
             reported_at: run.now + rtt + REPORTED_WITHIN,
             reported: 0,
             delays: None,
@@ -439,7 +425,6 @@ mod tests {
             packets,
             bytes: (packets - 1) * 1_200,
             payload_part: 1.0,
-            is_alone: true,
             reported_at: Instant::from_millis(1_200),
             reported: 0,
             delays: None,
@@ -474,15 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_data_or_too_fast_a_train_shows_a_lower_bound() {
-        let behind = Train {
-            is_alone: false,
-            ..train(6)
-        };
-        assert_eq!(
-            reported(behind, &[(6, [1, 7])]),
-            [(CHANNEL, Measured::AtLeast(8e6))]
-        );
+    fn a_train_that_is_too_fast_shows_a_lower_bound() {
         let fast = [(CHANNEL, Measured::AtLeast(6_000.0 * 8.0 / 2e-4))];
         assert_eq!(reported(train(6), &[(6, [1, 1])]), fast);
         // Perhaps the report of other packets.

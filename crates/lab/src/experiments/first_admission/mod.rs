@@ -1,7 +1,9 @@
 #![doc = include_str!("plan.md")]
 
+mod ages;
 mod runs;
 mod shares;
+mod stands;
 
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use crate::{
     kit::{output::Published, parallel},
 };
 use runs::Early;
+use stands::Stood;
 
 /// The experiment.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -42,10 +45,25 @@ const LEAST: Duration = Duration::from_secs(120);
 
 fn run(options: &Options<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
+    if options.wants("ages") {
+        rows.extend(ages::rows(options.corpus));
+    }
     if options.wants("shares") {
         rows.extend(shares::rows(options.corpus, options.seed));
     }
     let sets = choose_as(SETS, LEAST, options.corpus, options.seed);
+    let stand: Vec<_> = sets
+        .iter()
+        .filter(|set| options.wants(&format!("stands/{}", set.name())))
+        .collect();
+    let stood = parallel::map(&stand, |set| {
+        let stood = stands::of_set(set, options.seed);
+        (options.progress)(&format!("first-admission: stands, {}", set.name()));
+        stood
+    });
+    let stood: Vec<Stood> = stood.into_iter().flatten().collect();
+    rows.extend(stood.iter().map(Stood::row));
+    rows.extend(stands::summaries(&stood));
     let sets: Vec<_> = sets
         .iter()
         .filter(|set| options.wants(&format!("set/{}", set.name())))

@@ -22,11 +22,11 @@ const BACKWARD: Rate = Rate::from_mbps(20);
 /// A rate that nobody has.
 const TOO_MUCH: Rate = Rate::from_mbps(1_000);
 /// Time between two ADUs of a promised stream.
-const EVERY: Duration = Duration::from_millis(20);
+pub(super) const EVERY: Duration = Duration::from_millis(20);
 /// Time at which the early session is asked for the first time.
 const ASKED: Duration = Duration::from_millis(200);
 /// Label of the promised stream.
-const LABEL: &str = "promised";
+pub(super) const LABEL: &str = "promised";
 
 /// Promises on a set at one probability, early and late.
 #[derive(Clone, Debug)]
@@ -66,16 +66,14 @@ impl Early {
     }
 }
 
-/// A row for each probability; none if a recording of the set cannot be played.
-pub(super) fn of_set(set: &PathSet<'_>, seed: Seed) -> Vec<Early> {
+/// The paths of a set, its seed, and the time from which its recordings are played; `None` if one cannot be played.
+pub(super) fn played(set: &PathSet<'_>, seed: Seed) -> Option<(Vec<RecordedPath>, Seed, Duration)> {
     let paths: Option<Vec<RecordedPath>> = set
         .recordings
         .iter()
         .map(|one| RecordedPath::new(one))
         .collect();
-    let Some(mut paths) = paths else {
-        return Vec::new();
-    };
+    let mut paths = paths?;
     let sum: f64 = paths.iter().map(RecordedPath::mean_bps).sum();
     for path in &mut paths {
         path.scale = (SUM_MAX_BPS / sum).min(1.0);
@@ -88,7 +86,14 @@ pub(super) fn of_set(set: &PathSet<'_>, seed: Seed) -> Vec<Early> {
         .unwrap_or_default();
     let spare_ms = shortest.saturating_sub(LEAST).as_millis() as u64;
     let begin = Duration::from_millis(seed.stream("begin").below(spare_ms + 1));
+    Some((paths, seed, begin))
+}
 
+/// A row for each probability; none if a recording of the set cannot be played.
+pub(super) fn of_set(set: &PathSet<'_>, seed: Seed) -> Vec<Early> {
+    let Some((paths, seed, begin)) = played(set, seed) else {
+        return Vec::new();
+    };
     let mut late = world(seed, &paths, begin, vec![Load::bulk(1 << 40)]);
     late.run_until(Instant::EPOCH + LATE);
     let late_bps = PROBABILITIES.map(|probability| most(&mut late, probability));
@@ -126,7 +131,12 @@ pub(super) fn of_set(set: &PathSet<'_>, seed: Seed) -> Vec<Early> {
 }
 
 /// A session over `paths`, whose recordings are played from `begin` on.
-fn world(seed: Seed, paths: &[RecordedPath], begin: Duration, mut loads: Vec<Load>) -> World {
+pub(super) fn world(
+    seed: Seed,
+    paths: &[RecordedPath],
+    begin: Duration,
+    mut loads: Vec<Load>,
+) -> World {
     // A sender needs something to send.
     loads.push(Load::messages(100, Duration::from_secs(10), u64::MAX));
     let mut world = World::new(seed);
