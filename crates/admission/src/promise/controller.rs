@@ -116,9 +116,9 @@ impl AdmissionController {
         is_behind: impl Fn(StreamId) -> bool,
     ) -> Vec<Notice> {
         let row: Vec<Cell> = rates_bps.iter().map(|&bps| Cell::Exact(bps)).collect();
-        self.promises.observe(&row);
         let began = self.now;
         self.now += WINDOW;
+        self.promises.observe(self.now, &row);
         // A stream that is behind has been since the window began.
         let since = |stream| is_behind(stream).then_some(began);
         let late = vec![Some(WINDOW / 2); rates_bps.len()];

@@ -164,12 +164,21 @@ impl Early {
         by_rates.into_iter().chain(by_bounds).reduce(f64::max)
     }
 
-    fn by_rates(&self, probability: f64) -> Option<f64> {
+    /// Number of seconds in which a rate was measured, and time from the first to the last; `None` if they are too few.
+    fn measured(&self) -> Option<(usize, u64)> {
         let (first, last) = (self.exact().next()?, self.exact().last()?);
-        let (span_s, count) = (last.at_s - first.at_s, self.exact().count());
-        if count < LEAST || span_s < SPAN_MIN_S {
-            return None;
-        }
+        let (count, span_s) = (self.exact().count(), last.at_s - first.at_s);
+        (count >= LEAST && span_s >= SPAN_MIN_S).then_some((count, span_s))
+    }
+
+    /// The smallest rate that was measured lately.
+    fn level(&self, now: Instant) -> Option<f64> {
+        self.measured().filter(|_| self.is_fresh(now))?;
+        self.exact().map(Second::bps).reduce(f64::min)
+    }
+
+    fn by_rates(&self, probability: f64) -> Option<f64> {
+        let (count, span_s) = self.measured()?;
         let rates = || self.exact().map(Second::bps);
         let level = rates().fold(f64::INFINITY, f64::min);
         let is_steady = count >= STEADY_SECONDS && level >= STEADY * rates().fold(0.0, f64::max);
@@ -206,7 +215,7 @@ pub(super) struct EarlyEvidence {
     paths: Vec<Early>,
     /// Windows in which each path was full.
     full: Vec<usize>,
-    /// Time of the last question.
+    /// Time of the last question or window.
     now: Instant,
 }
 
@@ -214,6 +223,11 @@ impl EarlyEvidence {
     /// Sets the time by which evidence is fresh.
     pub(super) fn set_now(&mut self, now: Instant) {
         self.now = now;
+    }
+
+    /// The last time that was set.
+    pub(super) fn now(&self) -> Instant {
+        self.now
     }
 
     fn path(&mut self, path: usize) -> &mut Early {
@@ -270,11 +284,16 @@ impl EarlyEvidence {
         set.iter().all(is_known)
     }
 
-    /// True if probes of a path would show more: it is neither known from traffic that filled it, nor from probes.
-    pub(super) fn needs_probes(&self, now: Instant, path: usize) -> bool {
+    /// True if probes of a path would add to what is known here.
+    pub(super) fn may_learn(&self, now: Instant, path: usize) -> bool {
         let early = self.paths.get(path);
-        !self.is_superseded(ChannelMask::only(path))
-            && early.is_none_or(|early| !early.is_complete(now))
+        early.is_none_or(|early| !early.is_complete(now))
+    }
+
+    /// The smallest rates that the paths of `set` had lately, together; `None` unless all were measured.
+    pub(super) fn level(&self, set: ChannelMask) -> Option<f64> {
+        let level = |path: usize| self.paths.get(path)?.level(self.now);
+        set.iter().map(level).sum()
     }
 
     /// Rate that `set` holds with `probability` for the next ten windows; `None` while too little is known. For a stream without a

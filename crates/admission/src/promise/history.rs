@@ -10,7 +10,7 @@ use crate::{
     guarantee::{Scale, late::rate_for_late},
     mapping::{Capacity, Term},
 };
-use anabranch_base::{ChannelId, Rate};
+use anabranch_base::{ChannelId, Instant, Rate};
 use anabranch_spec::{ChannelMask, Demand};
 use anabranch_stats::{
     bandwidth::Sample,
@@ -22,10 +22,12 @@ use anabranch_stats::{
 
 use super::{
     Channels,
+    ages::{Ages, SEEN, STALE, aged},
     beside::Beside,
     early::EarlyEvidence,
     left::Left,
     others::{Neighbour, Others},
+    partial::Partial,
     prior::{self, Steadiness},
     probabilities::{PROBABILITIES, value_at},
 };
@@ -112,17 +114,7 @@ pub(crate) struct SampleHistory {
     others: Others,
     /// Evidence of the last seconds.
     early: EarlyEvidence,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Partial {
-    bps: f64,
-    /// Rates of the last two sub-windows that were measured.
-    recent_bps: [f64; 2],
-    is_censored: bool,
-    /// It was full of data that would yield.
-    is_yielded_to: bool,
-    measured: u32,
+    ages: Ages,
 }
 
 /// A set of paths with its forecaster.
@@ -131,52 +123,6 @@ pub(super) struct Known {
     pub(super) set: ChannelMask,
     pub(super) forecaster: Forecaster,
     asked_at: u64,
-}
-
-impl Partial {
-    fn add(&mut self, cell: Cell) {
-        match cell {
-            Cell::Missing => return,
-            Cell::Exact(bps) => self.add_bps(bps),
-            Cell::AtLeast(bps) => {
-                self.add_bps(bps);
-                self.is_censored = true;
-            }
-        }
-        self.measured += 1;
-    }
-
-    fn add_bps(&mut self, bps: f64) {
-        self.bps += bps;
-        self.recent_bps = if self.measured == 0 {
-            [bps; 2]
-        } else {
-            [self.recent_bps[1], bps]
-        };
-    }
-
-    /// Rate at which the path could continue: the better of the last two sub-windows.
-    fn recent_bps(&self) -> f64 {
-        self.recent_bps[0].max(self.recent_bps[1])
-    }
-
-    /// True if it was full all the time.
-    fn is_full(&self, parts: u32) -> bool {
-        !self.is_censored && self.measured == parts
-    }
-
-    fn take(&mut self, parts: u32) -> Cell {
-        let is_full = self.is_full(parts);
-        let partial = std::mem::take(self);
-        let mean = partial.bps / f64::from(parts);
-        if partial.measured == 0 {
-            Cell::Missing
-        } else if partial.is_yielded_to || !is_full {
-            Cell::AtLeast(mean)
-        } else {
-            Cell::Exact(mean)
-        }
-    }
 }
 
 /// The sum over a set: exact when all its parts are; `None` when no part was measured.
@@ -268,6 +214,7 @@ impl SampleHistory {
             are_bounds: Vec::new(),
             others: Others::default(),
             early: EarlyEvidence::default(),
+            ages: Ages::default(),
         }
     }
 
@@ -356,6 +303,7 @@ impl SampleHistory {
         for partial in &mut self.partial {
             self.row.push(partial.take(self.parts));
         }
+        self.ages.end_window(self.early.now(), &self.row, &full);
         if self.row.iter().all(|cell| *cell == Cell::Missing) {
             return;
         }
@@ -400,6 +348,9 @@ impl SampleHistory {
             rows.forget(path, keep);
         }
         self.early.forget(path, keep);
+        if keep == 0 {
+            self.ages.forget(path);
+        }
         self.others.forget(path, keep);
         self.sets.retain(|known| !known.set.contains(path));
         self.durable.clear();
@@ -456,7 +407,7 @@ impl SampleHistory {
         beside: Beside<'_>,
     ) -> Option<f64> {
         let known = self.by_windows(set, probability, beside);
-        if self.early.is_superseded(set) {
+        if self.early.is_superseded(set) && self.age(set) < STALE {
             return known;
         }
         let reserved: f64 = beside.reserved(set).map(|(_, bps)| bps).sum();
@@ -496,7 +447,49 @@ impl SampleHistory {
         Some((holds - reserved).max(0.0))
     }
 
+    /// Time since the paths of `set` were full.
+    fn age(&self, set: ChannelMask) -> Duration {
+        self.ages.of(set, self.early.now())
+    }
+
+    /// True if probes of the path would show more: it is neither known from traffic that filled it, nor from probes. While a promise is
+    /// wanted (`is_wanted`), old windows are not enough.
+    pub(super) fn needs_probes(&mut self, now: Instant, path: usize, is_wanted: bool) -> bool {
+        let set = ChannelMask::only(path);
+        let is_old = is_wanted && self.ages.of(set, now) >= STALE;
+        (is_old || !self.early.is_superseded(set)) && self.early.may_learn(now, path)
+    }
+
     fn renewable(&mut self, set: ChannelMask, probability: f64) -> Option<f64> {
+        let holds = self.forecast(set, probability)?;
+        let asked = aged(probability, self.age(set));
+        if asked <= probability {
+            return Some(holds);
+        }
+        // What was seen lately to carry as much as an old forecast is, holds it as well as a new one, and not more.
+        let seen = self.early.level(set).filter(|_| self.age(set) >= STALE);
+        let still = match seen {
+            Some(level) => level,
+            None => {
+                let still = self.forecast(set, asked).unwrap_or(0.0);
+                still.max(self.carried(set).unwrap_or(0.0))
+            }
+        };
+        Some(holds.min(still))
+    }
+
+    /// The smallest rate of the last windows of `set`; `None` unless it is in use.
+    fn carried(&mut self, set: ChannelMask) -> Option<f64> {
+        if !self.ages.is_in_use(set, self.early.now()) {
+            return None;
+        }
+        self.collect(set)?;
+        let from = self.sums.len().checked_sub(SEEN)?;
+        self.sums[from..].iter().copied().reduce(f64::min)
+    }
+
+    /// Rate that the windows known support with `probability`, however old they are.
+    fn forecast(&mut self, set: ChannelMask, probability: f64) -> Option<f64> {
         let forecast = forecast(&self.know(set)?.forecaster, probability);
         // Before the forecaster has enough samples, or while the sender never filled the path: a lower bound
         // that this share of windows reached.
@@ -732,6 +725,7 @@ fn forecast(forecaster: &Forecaster, probability: f64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::early::Measured;
     use super::*;
 
     #[test]
@@ -758,6 +752,44 @@ mod tests {
         assert!((1.9e6..=2e6).contains(&least), "{least}");
         // A path of which there is no row yet.
         history.forget(7, 0);
+    }
+
+    #[test]
+    fn old_windows_hold_less_unless_the_path_still_carries_as_much() {
+        let window = Duration::from_secs(1);
+        let channels = [Some(ChannelId(0))];
+        let set = ChannelMask::only(0);
+        let holds = |history: &mut SampleHistory, now_s: u64| {
+            history.early().set_now(Instant::from_secs(now_s));
+            let mut view = history.view(&channels, Beside::NOBODY);
+            view.holds(set, 0.9, Term::Renewable).unwrap()
+        };
+        let mut history = SampleHistory::new(window, window);
+        for at in 1..=100 {
+            history.early().set_now(Instant::from_secs(at));
+            history.push(&[Cell::Exact(1e6 * (4 + at % 10) as f64)]);
+        }
+        let new = holds(&mut history, 104);
+        let minute = holds(&mut history, 160);
+        let hour = holds(&mut history, 3_700);
+        assert!(
+            minute < 0.95 * new && hour < minute,
+            "{new} {minute} {hour}"
+        );
+        // A minute of data that does not fill the path shows that it carries as much still.
+        let mut in_use = history.clone();
+        for at in 101..=160 {
+            in_use.early().set_now(Instant::from_secs(at));
+            in_use.push(&[Cell::AtLeast(0.98 * new)]);
+        }
+        let carried = holds(&mut in_use, 160);
+        assert!(carried > 0.97 * new, "{new} {carried}");
+        // Probes show that it does not.
+        for at in 3_700..3_710 {
+            let now = Instant::from_secs(at);
+            history.early().push(now, 0, Measured::Exactly(1e6));
+        }
+        assert!(holds(&mut history, 3_710) <= 1e6);
     }
 
     #[test]

@@ -26,6 +26,7 @@
 //! without a promise in force (it waits, or lost it) is still served before elastic ones, up to the rate it demanded, after all
 //! promised streams.
 
+mod ages;
 mod answer;
 mod beside;
 mod controller;
@@ -36,6 +37,7 @@ mod left;
 mod levels;
 mod others;
 mod own;
+mod partial;
 mod prior;
 mod probabilities;
 mod reduced;
@@ -261,9 +263,10 @@ impl Promises {
         self.history.shares_kept(path)
     }
 
-    /// True if probes of the path would show more: it is neither known from traffic that filled it, nor from probes.
-    pub fn needs_probes(&mut self, now: Instant, path: usize) -> bool {
-        self.history.early().needs_probes(now, path)
+    /// True if probes of the path would show more: it is neither known from traffic that filled it, nor from probes. While a promise is
+    /// wanted (`is_wanted`), traffic that filled it more than 20 s ago is not enough.
+    pub fn needs_probes(&mut self, now: Instant, path: usize, is_wanted: bool) -> bool {
+        self.history.needs_probes(now, path, is_wanted)
     }
 
     /// True if a stream waits for a promise.
@@ -272,8 +275,9 @@ impl Promises {
         streams.any(|entry| !entry.is_in_force() || entry.wanted.is_some())
     }
 
-    /// Adds the samples of all paths in one sub-window; returns whether a scheduling window is complete.
-    pub fn observe(&mut self, row: &[Cell]) -> bool {
+    /// Adds the samples of all paths in the sub-window that ends `now`; returns whether a scheduling window is complete.
+    pub fn observe(&mut self, now: Instant, row: &[Cell]) -> bool {
+        self.history.early().set_now(now);
         self.history.push(row)
     }
 

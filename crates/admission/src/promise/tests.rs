@@ -40,7 +40,7 @@ fn a_plan_is_in_bytes_of_a_window_without_headers() {
     let mut promises = Promises::new(SessionId(0), Duration::from_secs(1));
     let channels = [Some(ChannelId(4))];
     for _ in 0..60 {
-        promises.observe(&[Cell::Exact(4e6)]);
+        promises.observe(Instant::EPOCH, &[Cell::Exact(4e6)]);
     }
     let guarantee = Guarantee {
         window: Duration::from_secs(2),
@@ -324,7 +324,7 @@ fn a_window_that_can_no_longer_be_kept_is_warned_of_while_it_runs() {
     let mut promises = Promises::new(SessionId(0), part);
     let mut now = Instant::EPOCH;
     for _ in 0..300 {
-        promises.observe(&[Cell::Exact(4e6)]);
+        promises.observe(now, &[Cell::Exact(4e6)]);
         now += part;
     }
     let wanted = with(guarantee(3_800, 0.9), Grade::Renewable);
@@ -333,7 +333,10 @@ fn a_window_that_can_no_longer_be_kept_is_warned_of_while_it_runs() {
     // What is not behind breaks no window.
     let mut after = |promises: &mut Promises, bps: f64, behind: Duration| {
         promises.acked(STREAM, (bps / 8.0 * 0.2) as u64);
-        assert!(!promises.observe(&[Cell::Exact(bps)]), "the window runs");
+        assert!(
+            !promises.observe(now, &[Cell::Exact(bps)]),
+            "the window runs"
+        );
         now += part;
         promises.watch_window(now, &channels, &late, |_| Some(now - behind))
     };
@@ -377,7 +380,7 @@ fn data_is_late_by_the_slowest_path_of_its_promise() {
     let mut now = Instant::EPOCH;
     for _ in 0..60 {
         // The far path carries too little for the stream.
-        promises.observe(&[Cell::Exact(4e6), Cell::Exact(1e5)]);
+        promises.observe(now, &[Cell::Exact(4e6), Cell::Exact(1e5)]);
         now += WINDOW;
     }
     let wanted = with(guarantee(2_000, 0.9), Grade::Renewable);
@@ -388,7 +391,7 @@ fn data_is_late_by_the_slowest_path_of_its_promise() {
     let on: Vec<ChannelId> = grant.shares.iter().map(|share| share.0).collect();
     assert_eq!(on, [ChannelId(0)]);
     // Nothing arrives, and what waits has waited for longer than the near path takes.
-    promises.observe(&[Cell::Exact(4e6), Cell::Exact(1e5)]);
+    promises.observe(now, &[Cell::Exact(4e6), Cell::Exact(1e5)]);
     now += WINDOW;
     let oldest = now - Duration::from_millis(500);
     promises.end_window(now, &channels, &late, |_| Some(oldest));
@@ -442,7 +445,7 @@ fn reservations_never_change_without_their_number() {
             6 => drop(promises.take_plan(&channels)),
             _ => {
                 let slow = 1.0 + 0.8 * (at as f64 / 80.0).sin();
-                promises.observe(&[Cell::Exact(3e6 * slow), Cell::Exact(2e6)]);
+                promises.observe(now, &[Cell::Exact(3e6 * slow), Cell::Exact(2e6)]);
                 let late = [Some(Duration::from_millis(50)); 2];
                 let oldest = random.chance(0.3).then_some(Instant::EPOCH);
                 drop(promises.end_window(now, &channels, &late, |_| oldest));

@@ -184,7 +184,8 @@ impl Session {
                 delay_max,
                 ..
             } => {
-                self.note_report(channel, packets, [delay_min, delay_max]);
+                let delays = [delay_min, delay_max];
+                self.note_report(now, channel, (packets, delays));
                 if let Some(state) = self.channels.get_mut(channel) {
                     state.peer_report = Some(control);
                 }

@@ -47,6 +47,8 @@ const DISPERSION: Duration = Duration::from_micros(1_500);
 const RESOLUTION: Duration = Duration::from_micros(200);
 /// Time beyond a round trip in which a report of the train comes: the period of reports, and some more.
 const REPORTED_WITHIN: Duration = Duration::from_millis(150);
+/// Time for which a path that is ready for a train waits for it.
+const PREPARED_FOR: Duration = Duration::from_secs(2);
 
 /// A train under way.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +60,8 @@ struct Train {
     bytes: u64,
     /// Part of the bytes of full packets that is not headers.
     payload_part: f64,
+    /// True if all that was stamped before has been reported.
+    is_first: bool,
     /// Time until which it is reported. Only its own packets are stamped until then.
     reported_at: Instant,
     /// Containers reported since.
@@ -74,6 +78,9 @@ struct Probe {
     last_at: Option<Instant>,
     /// Time at which the reports of data that was stamped have come, once its next train is prepared.
     ready_at: Option<Instant>,
+    /// Time at which data was stamped last, and at which a report came.
+    stamped_at: Instant,
+    reported_at: Instant,
     /// Rate that was measured last.
     bps: Option<f64>,
 }
@@ -126,6 +133,8 @@ impl Probing {
                 train: None,
                 last_at: None,
                 ready_at: None,
+                stamped_at: Instant::EPOCH,
+                reported_at: Instant::EPOCH,
                 bps: None,
             });
             self.channels.len() - 1
@@ -145,8 +154,15 @@ impl Probing {
 
     /// Takes a report of the peer on what arrived on a channel: the number of containers, and the shortest and longest delay of those
     /// that were stamped.
-    fn on_report(&mut self, channel: ChannelId, (packets, [least, most]): (u64, [Duration; 2])) {
-        let Some(train) = &mut self.probe(channel).train else {
+    fn on_report(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        (packets, [least, most]): (u64, [Duration; 2]),
+    ) {
+        let probe = self.probe(channel);
+        probe.reported_at = now;
+        let Some(train) = &mut probe.train else {
             return;
         };
         train.reported += packets;
@@ -188,8 +204,13 @@ impl Train {
         let took = (most - least) + self.last_at.since(self.first_at);
         let bps = self.payload_part * self.bytes as f64 * 8.0 / took.max(RESOLUTION).as_secs_f64();
         if took >= RESOLUTION && self.reported >= self.packets {
-            // What is queued before it delays its first packet as much as its last.
-            return Some(Measured::Exactly(bps));
+            // What is queued before it delays its first packet as much as its last. Packets of before had other delays: it took no longer.
+            let measured = if self.is_first {
+                Measured::Exactly
+            } else {
+                Measured::AtLeast
+            };
+            return Some(measured(bps));
         }
         // It may not have been among what was reported.
         (self.reported == self.packets).then_some(Measured::AtLeast(bps))
@@ -238,8 +259,13 @@ impl Session {
             probing.active_at = now;
         }
         let is_busy = now.since(probing.active_at) < BUSY_FOR;
-        let is_asked = probing.asked_at.is_some_and(|at| now.since(at) < ASKED_FOR);
-        is_asked || self.promises.is_waiting() || (is_busy && !self.promises.is_empty())
+        self.is_promise_wanted(now) || (is_busy && !self.promises.is_empty())
+    }
+
+    /// True if a stream waits for a promise, or somebody asked for one.
+    fn is_promise_wanted(&self, now: Instant) -> bool {
+        let asked_at = self.channels.probing.asked_at;
+        asked_at.is_some_and(|at| now.since(at) < ASKED_FOR) || self.promises.is_waiting()
     }
 
     /// Sends the trains that are due, on channels that have slots left, and decides when to look again. O(1) while nothing is due.
@@ -278,7 +304,10 @@ impl Session {
         let are_sent = due.into_iter().fold(true, |are_sent, (_, index)| {
             // Without a slot, the data that fills the path shows more than a train.
             let has_slot = run.scratch.channels[index].slots > 0;
-            has_slot && self.send_train(run, index) && are_sent
+            let is_sent = has_slot && self.send_train(run, index);
+            let prepared_at = run.now + period - self.reported_within(run, index);
+            next_at = next_at.min(prepared_at.max(run.now + PERIOD / 8));
+            is_sent && are_sent
         });
         if !are_sent || !is_admitted {
             next_at = next_at.min(run.now + PERIOD / 4);
@@ -286,19 +315,28 @@ impl Session {
         self.channels.probing.due_at = Some(next_at);
     }
 
-    /// Stops stamping data on the channel with this view index, which meets other delays than a train; time at which all stamped data
+    /// Stops stamping data on the channel with this view index, which meets other delays than a train, and takes less time if its packets
+    /// are small; time at which all stamped data
     /// has been reported, `None`: now.
     fn prepare(&mut self, run: &Run<'_>, index: usize) -> Option<Instant> {
         let reported_within = self.reported_within(run, index);
         let is_idle = self.is_quiet(run, index, reported_within);
         let probe = self.channels.probing.probe(run.scratch.channels[index].id);
+        let (place, _) = run.scratch.places[index];
         let ready_at = match probe.ready_at {
-            _ if is_idle => run.now,
-            Some(ready_at) => ready_at,
-            None => {
-                let ready_at = run.now + reported_within;
-                let (place, _) = run.scratch.places[index];
-                self.channels.states[place].timestamp_at = ready_at + 2 * PERIOD;
+            // Unless that was for a train which was not wanted any more.
+            Some(ready_at) if ready_at + PREPARED_FOR > run.now => ready_at,
+            _ => {
+                let ready_at = if is_idle {
+                    run.now
+                } else {
+                    run.now + reported_within
+                };
+                let state = &mut self.channels.states[place];
+                if state.timestamp_at <= run.now {
+                    probe.stamped_at = state.timestamp_at;
+                }
+                state.timestamp_at = ready_at + PREPARED_FOR;
                 *probe.ready_at.insert(ready_at)
             }
         };
@@ -322,7 +360,9 @@ impl Session {
         let state = &self.channels.states[run.scratch.places[index].0];
         let is_paid = state.marginal.is_metered && !self.config.probing.metered;
         let place = self.channels.estimator.place(state.id);
-        let is_wanted = place.is_some_and(|place| self.promises.needs_probes(run.now, place));
+        let is_asked = self.is_promise_wanted(run.now);
+        let is_wanted =
+            place.is_some_and(|place| self.promises.needs_probes(run.now, place, is_asked));
         state.introduced && !state.is_used_up && !is_paid && is_wanted
     }
 
@@ -335,12 +375,15 @@ impl Session {
             return false;
         }
         let rtt = run.scratch.channels[index].rtt_smoothed;
+        let probe = self.channels.probing.probe(channel);
+        let is_first = probe.reported_at >= probe.stamped_at + rtt;
         let mut sent = Train {
             first_at: run.now,
             last_at: run.now,
             packets: 0,
             bytes: 0,
             payload_part: capacity as f64 / (capacity + HEADERS_BYTES) as f64,
+            is_first,
             reported_at: run.now + rtt + REPORTED_WITHIN,
             reported: 0,
             delays: None,
@@ -387,8 +430,14 @@ impl Session {
     }
 
     /// Takes a report of the peer on the containers of a channel; the delays are those of stamped ones.
-    pub(super) fn note_report(&mut self, channel: ChannelId, packets: u64, delays: [Duration; 2]) {
-        self.channels.probing.on_report(channel, (packets, delays));
+    pub(super) fn note_report(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        (packets, delays): (u64, [Duration; 2]),
+    ) {
+        let probing = &mut self.channels.probing;
+        probing.on_report(now, channel, (packets, delays));
     }
 
     /// Passes on what trains showed that have been reported by now.
@@ -425,6 +474,7 @@ mod tests {
             packets,
             bytes: (packets - 1) * 1_200,
             payload_part: 1.0,
+            is_first: true,
             reported_at: Instant::from_millis(1_200),
             reported: 0,
             delays: None,
@@ -435,7 +485,11 @@ mod tests {
         let mut probing = Probing::default();
         probing.probe(CHANNEL).train = Some(train);
         for &(packets, delays) in reports {
-            probing.on_report(CHANNEL, (packets, delays.map(Duration::from_millis)));
+            probing.on_report(
+                train.last_at,
+                CHANNEL,
+                (packets, delays.map(Duration::from_millis)),
+            );
         }
         assert_eq!(probing.settle(Instant::from_millis(1_199)), []);
         let measured = probing.settle(Instant::from_millis(1_200));
@@ -459,7 +513,13 @@ mod tests {
     }
 
     #[test]
-    fn a_train_that_is_too_fast_shows_a_lower_bound() {
+    fn among_others_or_too_fast_a_train_shows_a_lower_bound() {
+        let among = Train {
+            is_first: false,
+            ..train(6)
+        };
+        let slow = [(CHANNEL, Measured::AtLeast(8e6))];
+        assert_eq!(reported(among, &[(7, [1, 7])]), slow);
         let fast = [(CHANNEL, Measured::AtLeast(6_000.0 * 8.0 / 2e-4))];
         assert_eq!(reported(train(6), &[(6, [1, 1])]), fast);
         // Perhaps the report of other packets.

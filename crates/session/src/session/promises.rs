@@ -213,7 +213,7 @@ impl Session {
                 promises.observe_others(uplinks, rates_bps, is_behind);
             }
             promises.note_part(now, row);
-            is_over |= promises.observe(row);
+            is_over |= promises.observe(now, row);
         });
         if is_part_over {
             self.state_promises(now);

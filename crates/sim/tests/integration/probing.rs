@@ -5,6 +5,7 @@ use crate::common;
 use std::{sync::Arc, time::Duration};
 
 use anabranch_base::{Instant, Rate};
+use anabranch_link::RateSource;
 use anabranch_session::{
     Config, Grant, Guarantee, LocalDescription, Prior, Refusal, StreamError, StreamSpec,
     metering::{Meter, Model, Period},
@@ -142,6 +143,34 @@ fn a_promise_by_probes_stands_while_its_stream_sends() {
         assert_eq!((account.broken, account.withdrawn), (0, 0), "{kbps} kbit/s");
         assert!(account.kept >= 113, "{account:?}, {kbps} kbit/s");
     }
+}
+
+/// What was measured an hour ago is promised with more caution, and not at all once probes show that it is gone.
+#[test]
+fn evidence_ages_while_a_session_is_idle() {
+    let after = |sinks: bool| {
+        // 60 s of bulk data.
+        let mut world = world(12, vec![link(20, 30)], vec![Load::bulk(145_000_000)]);
+        run(&mut world, 58.0);
+        let at_once = most(&mut world, 0.95);
+        run(&mut world, 62.0);
+        if sinks {
+            let now = world.now();
+            let rate = RateSource::Constant(Rate::from_mbps(5));
+            let set = world.wire(0).duplex.forward.set_rate(now, rate);
+            set.expect("a valid rate");
+        }
+        run(&mut world, 3_660.0);
+        let later = most(&mut world, 0.95);
+        run(&mut world, 3_669.0);
+        (at_once, later, most(&mut world, 0.95))
+    };
+    let (at_once, later, probed) = after(false);
+    assert!(at_once > 17_000_000, "{at_once}");
+    assert!((later as f64) < 0.9 * at_once as f64, "{later}");
+    assert!(probed > 16_000_000, "{probed}");
+    let (_, _, probed) = after(true);
+    assert!((2_000_000..5_000_000).contains(&probed), "{probed}");
 }
 
 #[test]

@@ -278,7 +278,7 @@ fn a_durable_promise_is_a_share_of_what_can_be_promised_for_that_term() {
 fn beside(reserved: Vec<Reservation>) -> Promises {
     let mut promises = Promises::new(SessionId(1), Duration::from_secs(1));
     for _ in 0..60 {
-        promises.observe(&[Cell::Exact(10.2e6)]);
+        promises.observe(Instant::EPOCH, &[Cell::Exact(10.2e6)]);
     }
     promises.set_shares(Arc::new(shares(&[(ADA, 0.4)])));
     let uplink = Uplink {
