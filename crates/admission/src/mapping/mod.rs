@@ -29,7 +29,7 @@ use anabranch_spec::{ChannelMask, Demand};
 
 pub use capacity::{Capacity, Term};
 pub use offer::{Offer, Reduction};
-pub use request::Request;
+pub use request::{Hold, Request};
 
 /// Most paths that a stream is divided over.
 const DIVIDED_MAX: usize = 8;
@@ -85,7 +85,7 @@ enum Fit {
 }
 
 /// Maps all `requests`, which must be in order of precedence ([`Request::sort`]); the answer is in their
-/// order. A stream stays where it was when that still suffices.
+/// order. A stream stays where it was when that still suffices, and in any case with [`Hold::Kept`].
 ///
 /// O(requests² · paths) additions, and O(requests · paths) questions to `capacity`.
 ///
@@ -103,8 +103,14 @@ fn attempt(
     fit: Fit,
 ) -> Result<Vec<Placement>, Shortage> {
     let mut load = Load::new(capacity.paths());
+    let are_kept = requests.iter().filter(|request| request.hold == Hold::Kept);
+    are_kept.for_each(|request| load.add(&request.before));
     let mut placements = Vec::with_capacity(requests.len());
     for (index, request) in requests.iter().enumerate() {
+        if request.hold == Hold::Kept {
+            placements.push(request.before.clone());
+            continue;
+        }
         let (placement, binding) =
             place(request, &load, capacity, fit).map_err(|binding| Shortage {
                 request: index,
@@ -122,7 +128,7 @@ fn attempt(
 }
 
 /// Rate promised on each path already, in bits per second. Invariant: on the paths of a placement, when it is added, no
-/// more than they were measured to hold for its stream.
+/// more than they were measured to hold for its stream, promises with [`Hold::Kept`] aside.
 #[derive(Clone, Debug)]
 struct Load(Vec<f64>);
 
@@ -133,7 +139,9 @@ impl Load {
 
     fn add(&mut self, placement: &Placement) {
         for &(path, rate) in &placement.shares {
-            self.0[path] += rate;
+            if let Some(load) = self.0.get_mut(path) {
+                *load += rate;
+            }
         }
     }
 
@@ -205,7 +213,7 @@ fn free_capacity(
     let holds = match request.demand {
         Demand::Rate { probability, .. } | Demand::Packets { probability, .. } => {
             let probability = 1.0 - (1.0 - probability) * request.caution;
-            capacity.holds(set, probability, request.term)?
+            request.held(set, probability, capacity)?
         }
         Demand::Late {
             packet_bytes,
@@ -275,7 +283,7 @@ fn divide(
             .iter()
             .map(|&(path, free, _)| {
                 let only = ChannelMask::only(path);
-                let half = capacity.holds(only, 0.5, request.term);
+                let half = request.held(only, 0.5, capacity);
                 let half = half.unwrap_or(0.0) - load.on(only);
                 (half - free.max(0.0)).max(0.0)
             })

@@ -4,8 +4,20 @@ use std::{cmp::Ordering, time::Duration};
 
 use anabranch_base::StreamId;
 
-use super::{Placement, Term};
+use super::{Capacity, Placement, Term};
 use anabranch_spec::{ChannelMask, Demand, Guarantee};
+
+/// Hold of a stream on its place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hold {
+    /// None yet, or for a term: the paths have to hold the rate for it.
+    #[default]
+    New,
+    /// A durable promise in force: it was made with a margin, and stands while the paths hold the rate for either term.
+    Standing,
+    /// A promise in force that the paths may not hold any more. It keeps its place all the same, and leaves it to nobody who comes now.
+    Kept,
+}
 
 /// A promised stream, or one that wants to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +43,8 @@ pub struct Request {
     pub permitted: ChannelMask,
     /// Place where it has been; empty when it is new.
     pub before: Placement,
+    /// Its hold on that.
+    pub hold: Hold,
 }
 
 impl Request {
@@ -47,6 +61,7 @@ impl Request {
             is_divisible: true,
             permitted: ChannelMask::ALL,
             before: Placement::default(),
+            hold: Hold::New,
         }
     }
 
@@ -59,6 +74,23 @@ impl Request {
             }
             Demand::Late { .. } => None,
         }
+    }
+
+    /// The rate that `set` holds for this stream with `probability`; `None` when too little is known.
+    pub fn held(
+        &self,
+        set: ChannelMask,
+        probability: f64,
+        capacity: &mut dyn Capacity,
+    ) -> Option<f64> {
+        let terms: &[Term] = match self.hold {
+            Hold::Standing => &[Term::Durable, Term::Renewable],
+            Hold::New | Hold::Kept => &[self.term],
+        };
+        let held = terms
+            .iter()
+            .filter_map(|&term| capacity.holds(set, probability, term));
+        held.reduce(f64::max)
     }
 
     /// Order of precedence: `Less` goes first.

@@ -155,6 +155,23 @@ fn no_path_is_planned_with_what_only_the_set_holds() {
 }
 
 #[test]
+fn a_promise_keeps_its_place_whatever_the_paths_hold() {
+    let mut paths = Rows(vec![vec![6.0, 10.0]; 20]);
+    let mut kept = request(1, 8.0, 0.9);
+    kept.before = Placement::only(0, 8e6);
+    kept.hold = Hold::Kept;
+    // Nothing is left of the first path, also for what goes before; and a path that is gone has no load.
+    let placed = map(&[request(2, 9.0, 0.95), kept.clone()], &mut paths);
+    assert_eq!(
+        placed.map(|placed| sets(&placed)),
+        Ok(vec![vec![1], vec![0]])
+    );
+    assert!(map(&[request(2, 11.0, 0.95), kept.clone()], &mut paths).is_err());
+    kept.before = Placement::only(7, 8e6);
+    assert!(map(&[request(2, 11.0, 0.95), kept], &mut paths).is_ok());
+}
+
+#[test]
 fn a_bound_on_late_packets_by_lemma_2() {
     let mut paths = steady_and_noisy();
     let late = |late_packets: f64| {

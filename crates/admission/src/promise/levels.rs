@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use crate::mapping::{self, Request};
+use crate::mapping::{self, Hold, Request};
 use anabranch_base::{Instant, StreamId};
 use anabranch_spec::Guarantee;
 
@@ -149,6 +149,7 @@ impl Promises {
             let mut all = kept.to_vec();
             all.push(Request {
                 rate_bps: factor * request.rate_bps,
+                hold: Hold::New,
                 ..request.clone()
             });
             Request::sort(&mut all);
@@ -229,6 +230,7 @@ impl Promises {
             let wanted = Request {
                 rate_bps: level.required().as_bps() as f64 * OVERHEAD,
                 demand: level.demand,
+                hold: Hold::New,
                 ..request.clone()
             };
             if self.may_have(&wanted, channels)

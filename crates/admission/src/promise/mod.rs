@@ -50,7 +50,7 @@ mod tests;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::mapping::{
-    self, Offer, Placement, Reduction, Request, Shortage, Term, offer, request::Precedence,
+    self, Hold, Offer, Placement, Reduction, Request, Shortage, Term, offer, request::Precedence,
 };
 use anabranch_base::{ChannelId, Instant, Rate, SessionId, StreamId};
 use anabranch_spec::{Assignment, ChannelMask, Claim, Grade, Guarantee, Plan, Shares, StreamSpec};
@@ -715,7 +715,12 @@ fn refusal(
     view: &mut View<'_>,
     channels: Channels<'_>,
 ) -> Refusal {
-    let offer = offer::offer(wanted, others, view);
+    // A smaller promise would be made anew.
+    let made = Request {
+        hold: Hold::New,
+        ..wanted.clone()
+    };
+    let offer = offer::offer(&made, others, view);
     let offer = Offer {
         rate: offer.rate.map(as_displayed),
         reduction: offer.reduction.map(|reduction| Reduction {

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use crate::mapping::{Placement, Request, offer};
+use crate::mapping::{Hold, Placement, Request, offer};
 use anabranch_base::{Instant, Rate, StreamId};
 use anabranch_spec::{Guarantee, OnWarning};
 
@@ -203,6 +203,7 @@ impl Promises {
             rate_bps: guarantee.required().as_bps() as f64 * OVERHEAD * headroom,
             demand: guarantee.demand,
             constraint: guarantee.constraint(),
+            hold: Hold::New,
             ..entry.request(stream, channels, OVERHEAD)
         })
     }

@@ -1,6 +1,6 @@
 //! Review of promises during and after windows.
 
-use crate::mapping::{self, Placement, Request, Term};
+use crate::mapping::{self, Hold, Placement, Request, Term};
 use anabranch_base::{Instant, StreamId};
 use anabranch_spec::{ChannelMask, StreamSpec};
 
@@ -136,9 +136,15 @@ impl Promises {
             return;
         }
         let mut kept: Vec<Request> = Vec::new();
+        // Promises in force that found no place: their capacity is left to nobody who waits for a promise.
+        let mut unplaced: Vec<Request> = Vec::new();
         for stream in order {
             let request = self.streams[&stream].request(stream, channels, OVERHEAD);
-            if !self.streams[&stream].is_in_force() && !self.may_have(&request, channels) {
+            let is_in_force = self.streams[&stream].is_in_force();
+            if !is_in_force {
+                kept.append(&mut unplaced);
+            }
+            if !is_in_force && !self.may_have(&request, channels) {
                 if let Some((all, placements)) = self.step_down(now, stream, &kept, channels) {
                     kept = self.keep(all, placements);
                     self.change_level(now, stream, channels, notices);
@@ -160,14 +166,19 @@ impl Promises {
                         self.change_level(now, stream, channels, notices);
                         continue;
                     }
+                    if !is_in_force {
+                        continue;
+                    }
                     let entry = &self.streams[&stream];
                     let is_due = entry.is_due(now);
                     let may_act = !entry.is_warned() || is_due || entry.may_take_offer(now);
-                    if !entry.is_in_force() || !may_act {
-                        continue;
-                    }
+                    let claimed = Request {
+                        hold: Hold::Kept,
+                        ..request.clone()
+                    };
                     let may_recover = |entry: &mut Promised| entry.may_recover(now);
-                    if self.streams.get_mut(&stream).is_some_and(may_recover) {
+                    if !may_act || self.streams.get_mut(&stream).is_some_and(may_recover) {
+                        unplaced.push(claimed);
                         continue;
                     }
                     let mut view = self.view_before(before, channels);
@@ -186,7 +197,10 @@ impl Promises {
                         entry.withdraw(now, &refusal);
                         self.is_changed = true;
                         notices.push(Notice::Withdrawn(stream, refusal));
-                    } else if !entry.is_warned() {
+                        continue;
+                    }
+                    unplaced.push(claimed);
+                    if !entry.is_warned() {
                         entry.warn(now, &refusal);
                         notices.push(Notice::Warned(stream, refusal));
                     }

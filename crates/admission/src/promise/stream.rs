@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use crate::mapping::{Placement, Request, Term};
+use crate::mapping::{Hold, Placement, Request, Term};
 use anabranch_base::{ChannelId, Instant, SessionId, StreamId};
 use anabranch_spec::{ChannelMask, Grade, Guarantee, StreamSpec, Tenant};
 
@@ -240,6 +240,10 @@ impl Promised {
                 }
             },
             before: self.placement.clone(),
+            hold: match self.state {
+                State::Durable { .. } => Hold::Standing,
+                State::None | State::Renewable { .. } => Hold::New,
+            },
             ..request
         }
     }

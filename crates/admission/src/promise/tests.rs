@@ -269,6 +269,35 @@ fn a_durable_promise_lapses_when_a_warning_stands() {
     assert!(!explained.is_warned);
 }
 
+/// A path falls below a promise. What it still carries is not promised to a stream that waits, until the promise is over.
+#[test]
+fn a_warned_promise_leaves_its_place_to_nobody_who_waits() {
+    for (windows, grade) in [(60, Grade::Renewable), (320, Grade::Durable)] {
+        let mut controller = known(windows, 12e6);
+        let wanted = with(guarantee(8_000, 0.75), grade);
+        controller.open(STREAM, &spec(wanted)).unwrap();
+        let waiting = with(guarantee(5_000, 0.9), Grade::Renewable).waiting();
+        let second = StreamId(2);
+        assert_eq!(controller.open(second, &spec(waiting)), Ok(None));
+        let (mut is_warned, mut is_over, mut is_promised) = (false, false, false);
+        for _ in 0..300 {
+            let fallen = |stream| stream == STREAM;
+            for notice in controller.end_window(&[6e6], fallen) {
+                match notice {
+                    Notice::Warned(STREAM, _) => is_warned = true,
+                    Notice::Withdrawn(STREAM, _) => is_over = true,
+                    Notice::Promised(stream, _) if stream == second => {
+                        assert!(is_over, "{grade:?}: its place is taken");
+                        is_promised = true;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        assert!(is_warned && is_over && is_promised, "{grade:?}");
+    }
+}
+
 #[test]
 fn what_an_offer_says_in_words_is_admitted() {
     for bps in [1_234_567.0, 8_765_432.0, 19_996_000.0] {

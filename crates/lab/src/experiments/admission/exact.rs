@@ -152,7 +152,7 @@ impl Search {
             for bits in 1..1_usize << paths {
                 let members = (0..paths).filter(|path| bits >> path & 1 == 1);
                 let set = members.clone().fold(ChannelMask::NONE, ChannelMask::with);
-                let holds = capacity.holds(set, probability, request.term);
+                let holds = request.held(set, probability, capacity);
                 let holds = holds.map(|bps| bps / 1e6);
                 let is_one = bits.is_power_of_two();
                 let is_permitted = members.clone().all(|path| request.permitted.contains(path));

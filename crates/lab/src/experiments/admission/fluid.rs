@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use anabranch_admission::mapping::{Capacity, Placement, Request, Term, map};
+use anabranch_admission::mapping::{Capacity, Request, Term, map};
 use anabranch_admission::{AdmissionController, Candidate, Notice};
 use anabranch_base::StreamId;
+use anabranch_spec::ChannelMask;
 use anabranch_stats::durable::Durable;
 
 use super::{
@@ -22,11 +23,34 @@ const FUTURE: usize = 60;
 /// Past windows on which a durable promise is based.
 const PAST: usize = 500;
 
-/// A durable promise, to be judged by the drift of its paths.
+/// A durable promise, to be judged by the drift of the paths.
 struct Stood {
-    set: Placement,
-    from: usize,
+    /// Where it was placed, one set after the other.
+    sets: Vec<ChannelMask>,
+    /// Windows in which it was in force.
+    windows: Vec<usize>,
     probability: f64,
+}
+
+impl Stood {
+    /// The largest drift, from the windows before the promise to those in which it was in force, of any path, and of any set on which it
+    /// was placed; `None` if too little came before, or one of them carried nothing too often to have a rate that it could fall from.
+    fn drift(&self, windows: &[Vec<f64>]) -> Option<f64> {
+        let from = *self.windows.first()?;
+        let each = (0..windows[from].len()).map(ChannelMask::only);
+        let drifts = each.chain(self.sets.iter().copied()).map(|set| {
+            let sum = |at: usize| set.iter().map(|path| windows[at][path]).sum();
+            let past: Vec<f64> = (from.saturating_sub(PAST)..from).map(sum).collect();
+            let mut since: Vec<f64> = self.windows.iter().copied().map(sum).collect();
+            let durable = Durable::of(&past, self.probability).ok()?;
+            let is_known = durable.kept_rate > 0.0;
+            durable.drift_to(&mut since).filter(|_| is_known)
+        });
+        drifts
+            .collect::<Option<Vec<f64>>>()?
+            .into_iter()
+            .reduce(f64::max)
+    }
 }
 
 /// The state of one run.
@@ -118,14 +142,7 @@ impl Run<'_> {
         record.account = (explained.account.kept, explained.account.broken);
         record.ends_at = at;
         if let Some(stood) = self.stood.remove(&index) {
-            let sums = |range: std::ops::Range<usize>| -> Vec<f64> {
-                let sum = |row: &Vec<f64>| stood.set.set.iter().map(|path| row[path]).sum();
-                self.windows[range].iter().map(sum).collect()
-            };
-            let past = sums(stood.from.saturating_sub(PAST)..stood.from);
-            let mut since = sums(stood.from..at);
-            let durable = Durable::of(&past, stood.probability).ok();
-            record.drift = durable.and_then(|durable| durable.drift_to(&mut since));
+            record.drift = stood.drift(self.windows);
         }
         self.controller.close(stream);
     }
@@ -169,11 +186,15 @@ impl Run<'_> {
             let index = request.stream.0 as usize;
             if let Some(record) = self.records.get_mut(&index) {
                 if request.term == Term::Durable {
-                    self.stood.entry(index).or_insert_with(|| Stood {
-                        set: request.before.clone(),
-                        from: at,
+                    let stood = self.stood.entry(index).or_insert_with(|| Stood {
+                        sets: Vec::new(),
+                        windows: Vec::new(),
                         probability: record.probability,
                     });
+                    stood.windows.push(at);
+                    if stood.sets.last() != Some(&request.before.set) {
+                        stood.sets.push(request.before.set);
+                    }
                 }
                 record.judge(at, request.term, is_kept, is_moved);
             }
