@@ -91,6 +91,14 @@ fn every_key_of_the_example_shows_its_default() {
         "ack_every",
         "initial_window",
         "model",
+        "pools",
+        "device",
+        "mtu",
+        "leases",
+        "default_route",
+        "routes",
+        "dns",
+        "allow_ipv6_leak",
     ] {
         assert!(
             bare.contains(&format!("{key} = ")),
