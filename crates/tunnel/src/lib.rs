@@ -1,8 +1,8 @@
 //! Tunnel: the whole traffic of machines through a node, as IP packets (`docs/tunnel.md`, `spec/tunnel.md`).
 //!
 //! A server has a device with a network of addresses, and assigns one to each node with the right `tunnel`. A client has a device with
-//! the address that it got. Each IP packet is an ADU of an unreliable stream between the two, so that the packets of all flows use all
-//! paths of the session. It is not a VPN between many sites, and neither hides nor filters anything: what leaves the server, and under
+//! the address that it got. Each IP packet is an ADU of an unordered stream between the two, with a lifetime, so that the packets of all
+//! flows use all paths of the session. It is not a VPN between many sites, and neither hides nor filters anything: what leaves the server, and under
 //! which address, is for its operating system to decide.
 //!
 //! ```text

@@ -30,6 +30,9 @@ const REST: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(100);
 /// Time for which what waits unsent lasts at the rate of the paths: several times as long as the session lets slots gather.
 const AHEAD: Duration = Duration::from_millis(12);
+/// Range of the interval of the queues.
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
+const INTERVAL_MAX: Duration = Duration::from_millis(500);
 /// Bytes that may always wait unsent: the first window of a path.
 const UNSENT_BYTES_MIN: u64 = 16_000;
 /// Bytes that may wait unsent at most.
@@ -112,8 +115,13 @@ impl Outlet {
         let mut taken: VecDeque<Outgoing> = VecDeque::new();
         loop {
             let now = clock.now();
-            if let Err(failure) = unsent.follow(now, session, stream) {
-                return failure;
+            match unsent.follow(now, session, stream) {
+                Ok(Some(rtt)) => {
+                    let (target, interval) = times(rtt);
+                    self.lock().set_times(target, interval);
+                }
+                Ok(None) => {}
+                Err(failure) => return failure,
             }
             self.take(now, stream.send_capacity(), &mut numbers, &mut taken);
             if taken.is_empty() {
@@ -167,18 +175,19 @@ struct Unsent {
 }
 
 impl Unsent {
-    /// Follows what the paths carry.
+    /// Follows what the paths carry; returns the longest of their round trips, once in a while.
     fn follow(
         &mut self,
         now: Instant,
         session: &Session,
         stream: &Stream,
-    ) -> Result<(), StreamFailure> {
+    ) -> Result<Option<Duration>, StreamFailure> {
         if self.looked_at.is_some_and(|at| now.since(at) < LOOK) {
-            return Ok(());
+            return Ok(None);
         }
         self.looked_at = Some(now);
-        let bytes = unsent_bytes(&session.channels());
+        let channels = session.channels();
+        let bytes = unsent_bytes(&channels);
         // Small changes are not worth a command.
         if bytes * 4 > self.bytes * 5 || bytes * 5 < self.bytes * 4 {
             self.bytes = bytes;
@@ -187,8 +196,17 @@ impl Unsent {
                 ..StreamParameters::default()
             })?;
         }
-        Ok(())
+        let rtts = channels.iter().map(|channel| channel.stats.rtt_smoothed);
+        Ok(rtts.max())
     }
+}
+
+/// Target and interval of the queues (RFC 8289 §3.2): the interval is to be the round trip of a connection, which is longer than that
+/// of the slowest path, because packets of the others wait for it at the exit; the target a tenth of it, the upper end of the range that
+/// the standard gives.
+fn times(rtt: Duration) -> (Duration, Duration) {
+    let interval = (2 * rtt).clamp(INTERVAL_MIN, INTERVAL_MAX);
+    (interval / 10, interval)
 }
 
 /// Bytes that may wait unsent: what all paths carry in [`AHEAD`], by their windows or by what they deliver, within bounds.
@@ -234,6 +252,14 @@ mod tests {
         }
         assert_eq!(buckets.values().copied().collect::<Vec<u32>>(), [10, 10]);
         assert_eq!(outlet.stats().queued, 20);
+    }
+
+    #[test]
+    fn times_follow_the_longest_round_trip() {
+        let millis = Duration::from_millis;
+        assert_eq!(times(Duration::ZERO), (millis(10), millis(100)));
+        assert_eq!(times(millis(90)), (millis(18), millis(180)));
+        assert_eq!(times(millis(700)), (millis(50), millis(500)));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use anabranch_gateway::uplink::Dialled;
 use anabranch_tunnel::{Client, ClientError, Notice, section::of_client};
 use tokio::sync::mpsc;
 
-use super::{Arguments, usage};
+use super::Arguments;
 use crate::{
     exit::{Failure, Outcome, note, stopped},
     keygen::key_path,
@@ -45,7 +45,7 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
         dns: arguments.dns.clone(),
         allow_ipv6_leak: arguments.allow_ipv6_leak,
     };
-    let own = of_client(&layer, addresses.clone()).map_err(usage)?;
+    let own = of_client(&layer, addresses.clone()).map_err(Failure::usage)?;
     // First, because its errors name the rights that are missing.
     let device = Tun::create(&own.device).map_err(Failure::other)?;
     let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
@@ -91,12 +91,11 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
         async move {
             let [mut pause, last] = PAUSES;
             while session.close_reason().is_none() {
-                let is_first = client.terms().is_none();
                 let error = client.serve(&session).await;
                 if session.close_reason().is_some() {
                     return;
                 }
-                if is_first && error.is_final() {
+                if client.terms().is_none() && error.is_final() {
                     // Most likely a mistake, which the user should see.
                     let _ = failing.send(error).await;
                     std::future::pending::<()>().await;

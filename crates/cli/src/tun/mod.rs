@@ -10,7 +10,7 @@ use anabranch_tunnel::{Notice, Notices};
 use serde_json::json;
 
 use crate::{
-    exit::{Failure, Outcome, note, print_line},
+    exit::{Outcome, note, print_line},
     gateway::peer::PeerArguments,
 };
 
@@ -125,8 +125,4 @@ fn row(notice: &Notice) -> String {
         _ => {}
     }
     row.to_string()
-}
-
-fn usage(error: impl ToString) -> Failure {
-    Failure::usage(error.to_string())
 }

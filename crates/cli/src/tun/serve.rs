@@ -1,13 +1,12 @@
 //! The server of a tunnel, as a node with nothing else.
 
 use anabranch::{
-    config::GrantLayer,
-    config::{ConfigError, Layer, PeerLayer, TunnelLayer, TunnelServerLayer, default_control},
+    config::{GrantLayer, Layer, PeerLayer, TunnelLayer, TunnelServerLayer, default_control},
     daemon::Daemon,
 };
 use anabranch_tunnel::{Tunnel, TunnelError};
 
-use super::{Arguments, usage};
+use super::Arguments;
 use crate::{
     exit::{Failure, Outcome, print_line, stopped},
     keygen::key_path,
@@ -61,19 +60,19 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
     // Before the first output: a script that reads it may send a signal at once.
     let stopped = stopped();
     if arguments.allow.is_empty() {
-        return Err(usage(
+        return Err(Failure::usage(
             "name the nodes that may join with --allow NODE; `anabranch keygen` prints the ID of a node there",
         ));
     }
     let variable = |name: &str| std::env::var(name).ok();
     let config = layer(&arguments).resolve(variable);
-    let config = config.map_err(|error: ConfigError| usage(error))?;
+    let config = config.map_err(Failure::usage)?;
     let daemon = Daemon::start(config.clone())
         .await
         .map_err(Failure::other)?;
     let tunnel = Tunnel::start(&daemon.handle(), &config, arguments.notices());
     let _tunnel = tunnel.map_err(|error| match error {
-        TunnelError::Config(error) => usage(error),
+        TunnelError::Config(error) => Failure::usage(error),
         _ => Failure::other(error),
     })?;
     let ticket = daemon.ticket();

@@ -10,7 +10,7 @@ use anabranch::{
     AllowList, Host, HostConfig, Order, Session, Stream, StreamSpec, Ticket, net::emulate::tun,
 };
 use anabranch_tunnel::wire::{
-    HEADER_BYTES, LABEL_CONTROL, LABEL_PACKETS, Message, PacketHeader, Wish,
+    HEADER_BYTES, HELLO, LABEL_CONTROL, LABEL_PACKETS, Message, PacketHeader, Wish,
 };
 use bytes::Bytes;
 
@@ -116,6 +116,42 @@ fn within(stage: &Stage, ticket: &str, work: impl AsyncFnOnce(Host, Session) + S
             let host = Host::start(config).unwrap();
             let session = host.connect(ticket.node, &ticket.addresses).await.unwrap();
             work(host, session).await;
+        });
+    };
+    tun::within(stage.client.name(), run).unwrap();
+}
+
+/// Keeps nodes with these keys in sessions with the server, and in its tunnel or not, idle, while `look` runs.
+pub(crate) fn idle_clients(
+    stage: &Stage,
+    ticket: &str,
+    (keys, is_joining): (Vec<anabranch::SecretKey>, bool),
+    look: impl FnOnce() + Send,
+) {
+    let ticket: Ticket = ticket.parse().unwrap();
+    let run = || {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let mut held = Vec::new();
+            for key in keys {
+                let config = HostConfig::new(key, AllowList::default());
+                let host = Host::start(config).unwrap();
+                let session = host.connect(ticket.node, &ticket.addresses).await.unwrap();
+                let mut streams = None;
+                if is_joining {
+                    let (control, packets) = join(&session).await;
+                    packets.send(Bytes::from_static(HELLO)).await.unwrap();
+                    let ready = control.recv().await.unwrap().unwrap();
+                    assert_eq!(Message::decode(&ready.data), Ok(Message::Ready));
+                    streams = Some((control, packets));
+                }
+                held.push((host, session, streams));
+            }
+            tokio::time::sleep(Duration::from_secs(15)).await;
+            look();
         });
     };
     tun::within(stage.client.name(), run).unwrap();

@@ -16,4 +16,5 @@ mod process;
 mod programs;
 mod rights;
 mod routes;
+mod speed;
 mod stage;

@@ -50,8 +50,12 @@ pub(crate) fn serve(namespace: &Namespace) {
 }
 
 fn send(mut stream: TcpStream) -> std::io::Result<()> {
+    let socket = socket2::SockRef::from(&stream);
+    if let Some(controller) = std::env::var_os("TUNNEL_TCP") {
+        socket.set_tcp_congestion(controller.as_encoded_bytes())?;
+    }
     // What the other side may send, by its SYN.
-    let mss = socket2::SockRef::from(&stream).tcp_mss()?;
+    let mss = socket.tcp_mss()?;
     let mut count = [0; 8];
     stream.read_exact(&mut count)?;
     stream.write_all(&mss.to_be_bytes())?;

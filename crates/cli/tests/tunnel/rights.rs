@@ -1,6 +1,9 @@
 //! Refusals, and what they say.
 
-use crate::stage::Stage;
+use crate::{
+    programs::{serve, source, source_within},
+    stage::Stage,
+};
 
 #[test]
 fn a_client_without_the_right_is_refused_and_told_what_is_missing() {
@@ -84,4 +87,68 @@ fn a_conflict_of_networks_is_named() {
     let running = stage.dial(&ticket, &[]);
     let ended = running.process.ended();
     ended.is(1, &["10.77.0.0/24", "lan0", "other addresses"]);
+}
+
+/// The configuration of a node that serves a tunnel to the client's key.
+fn config(stage: &Stage, may: &str, pool: &str) -> String {
+    let client = stage.id("client.key");
+    format!(
+        "listen = [\"10.95.0.2:4433\"]\nkey = \"server.key\"\ncontrol = \"control\"\nlocal = \"\"\n\
+         [[peer]]\nname = \"client\"\nnode = \"{client}\"\nmay = {may}\n\
+         [tunnel.server]\npools = [\"{pool}\"]\n"
+    )
+}
+
+#[test]
+fn a_reload_renumbers_and_withdraws() {
+    let Some(stage) = Stage::new() else { return };
+    serve(&stage.server);
+    let (server, ticket) = stage.serve(&[]);
+    drop(server);
+    let write = |may: &str, pool: &str| {
+        std::fs::write(stage.path("node.toml"), config(&stage, may, pool)).unwrap();
+    };
+    let both = "[\"call\", \"tunnel\"]";
+    write(both, "10.77.0.0/24");
+    let node = stage.node("node.toml");
+    let mut client = stage.join(&ticket, &[]);
+    assert_eq!(source(&stage.client, "10.77.0.1", 32), "10.77.0.2");
+    write(both, "10.78.0.0/24");
+    node.signal("HUP");
+    assert_eq!(client.wait("up", 2)["v4"], "10.78.0.2");
+    assert_eq!(source(&stage.client, "10.78.0.1", 32), "10.78.0.2");
+    write("[\"call\"]", "10.78.0.0/24");
+    node.signal("HUP");
+    let text = client.wait("down", 1)["text"].to_string();
+    assert!(text.contains("took the right"), "{text}");
+    let within = std::time::Duration::from_secs(2);
+    assert_eq!(source_within(&stage.client, "10.78.0.1", 32, within), None);
+    write(both, "10.78.0.0/24");
+    node.signal("HUP");
+    client.wait("up", 3);
+    assert_eq!(source(&stage.client, "10.78.0.1", 32), "10.78.0.2");
+}
+
+#[test]
+fn a_process_without_the_right_to_devices_names_it() {
+    let Some(stage) = Stage::new() else { return };
+    let (_server, ticket) = stage.serve(&[]);
+    let name = stage.client.name();
+    let program = env!("CARGO_BIN_EXE_anabranch");
+    let run = std::process::Command::new("ip")
+        .args(["netns", "exec", name, "setpriv", "--bounding-set=-all"])
+        .args([program, "tun", &ticket, "--key", "client.key"])
+        .current_dir(stage.path(""))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&run.stderr);
+    if text.contains("setpriv") {
+        // It is not installed here.
+        return;
+    }
+    assert_eq!(run.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("CAP_NET_ADMIN") && text.contains("root"),
+        "{text}"
+    );
 }

@@ -44,8 +44,9 @@ use crate::{
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time after which the stream of packets is announced again.
 const GREET_EVERY: Duration = Duration::from_millis(250);
-/// Lifetime of a packet in a session: longer than that of latency-sensitive streams, which are kept off paths with queues.
-const LIFETIME: Duration = Duration::from_secs(2);
+/// Lifetime of a packet in a session. Until then, one that was lost is sent again: that costs less than the reaction of the inner
+/// connection to the loss. It is a little longer than that of latency-sensitive streams, of which copies would be sent.
+const LIFETIME: Duration = Duration::from_millis(1200);
 /// Memory of the packets that wait.
 const QUEUE_BYTES_MAX: usize = 4 << 20;
 
@@ -232,7 +233,6 @@ impl Client {
             Answer::Ready => return Err(ClientError::Protocol),
         }
         let packets = session.open_stream(StreamSpec {
-            reliable: false,
             order: Order::Unordered,
             lifetime: Some(LIFETIME),
             duplex: true,
@@ -276,7 +276,11 @@ impl Client {
         };
         let _ = control.reset(CODE_ENDED);
         let _ = control.stop(CODE_ENDED);
-        ended
+        ended.map_err(|error| match error {
+            // It was there.
+            ClientError::NoTunnel => ClientError::Withdrawn,
+            error => error,
+        })
     }
 
     /// Reason why a packet of the server is not handed on: it is for another machine, or comes back.

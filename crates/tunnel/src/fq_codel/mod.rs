@@ -148,6 +148,12 @@ impl FqCodel {
         }
     }
 
+    /// Changes how long packets may wait.
+    pub fn set_times(&mut self, target: Duration, interval: Duration) {
+        self.config.target = target;
+        self.config.interval = interval;
+    }
+
     /// Counters.
     pub fn stats(&self) -> Stats {
         self.stats

@@ -60,7 +60,7 @@ fn a_sparse_flow_goes_before_a_queue() {
         for _ in 0..2 {
             queues.push(now, 0, packet(1000, false));
         }
-        if at % 20 == 0 {
+        if at.is_multiple_of(20) {
             let mut ping = packet(100, false);
             ping.ip_mut()[40..48].copy_from_slice(&at.to_be_bytes());
             queues.push(now, 7, ping);

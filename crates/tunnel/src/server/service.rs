@@ -147,7 +147,7 @@ impl Server {
     async fn packets(&self, session: &Session, stream: &Stream) {
         let member = self.lock().of_session(&session.id()).cloned();
         let spec = stream.spec();
-        let is_fit = !spec.reliable && spec.duplex && spec.order == Order::Unordered;
+        let is_fit = spec.lifetime.is_some() && spec.duplex && spec.order == Order::Unordered;
         let Some(member) = member.filter(|member| is_fit && member.take_packets()) else {
             abort(stream, CODE_PROTOCOL);
             return;
