@@ -102,6 +102,13 @@ pub(crate) fn source_within(
     })
 }
 
+/// Time to the answer to a small datagram; `None`: none came within 300 ms.
+pub(crate) fn round_trip(namespace: &Namespace, to: &str) -> Option<Duration> {
+    let start = Instant::now();
+    source_within(namespace, to, 100, Duration::from_millis(300))?;
+    Some(start.elapsed())
+}
+
 /// As [`source_within`], within the time that everything here takes at most.
 #[track_caller]
 pub(crate) fn source(namespace: &Namespace, to: &str, bytes: usize) -> String {
@@ -111,7 +118,7 @@ pub(crate) fn source(namespace: &Namespace, to: &str, bytes: usize) -> String {
 
 /// A download that runs on a thread of its own.
 pub(crate) struct Download {
-    thread: std::thread::JoinHandle<std::io::Result<u32>>,
+    thread: std::thread::JoinHandle<std::io::Result<(u32, Duration)>>,
     progress: mpsc::Receiver<u64>,
     arrived: u64,
 }
@@ -125,12 +132,16 @@ impl Download {
                 let mut stream = TcpStream::connect((from.as_str(), TCP_PORT))?;
                 stream.set_read_timeout(Some(TIMEOUT))?;
                 stream.write_all(&bytes.to_be_bytes())?;
+                let mut gap = Duration::ZERO;
                 let mut mss = [0; 4];
                 stream.read_exact(&mut mss)?;
                 let mut buffer = vec![0; 65_536];
                 let mut arrived = 0;
+                let mut last = Instant::now();
                 while arrived < bytes {
                     let length = stream.read(&mut buffer)?;
+                    gap = gap.max(last.elapsed());
+                    last = Instant::now();
                     if length == 0 {
                         return Err(std::io::ErrorKind::UnexpectedEof.into());
                     }
@@ -138,7 +149,7 @@ impl Download {
                     arrived += length as u64;
                     let _ = report.send(arrived);
                 }
-                Ok(u32::from_be_bytes(mss))
+                Ok((u32::from_be_bytes(mss), gap))
             })
         });
         Self {
@@ -164,6 +175,16 @@ impl Download {
     /// Waits for its end; returns the segment size that its server knows.
     #[track_caller]
     pub(crate) fn ended(self) -> u32 {
+        self.ended_with_gap().0
+    }
+
+    /// As [`Download::ended`], with the longest time in which nothing arrived.
+    #[track_caller]
+    pub(crate) fn ended_with_gap(self) -> (u32, Duration) {
         self.thread.join().unwrap().unwrap()
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.thread.is_finished()
     }
 }

@@ -134,3 +134,47 @@ fn single_networks_are_routed_and_names_are_resolved_inside() {
     assert_eq!(names.text(), "nameserver 192.0.2.53\n");
     assert_eq!(source(&stage.client, HOST, 32), OUTSIDE);
 }
+
+/// A rule of another program sends the node's own packets into the tunnel, which would carry them again, without end.
+#[test]
+fn packets_of_the_node_itself_are_dropped_and_counted() {
+    let Some(stage) = Stage::new() else { return };
+    serve(&stage.server);
+    let (_server, ticket) = stage.serve(&[]);
+    // A socket that is not bound to an interface.
+    let arguments = ["--default-route", "--bind", "10.95.0.1:0"];
+    let mut client = stage.join(&ticket, &arguments);
+    assert_eq!(source(&stage.client, HOST, 32), CLIENT);
+    stage.client.ip("rule add priority 100 lookup 24942");
+    client.wait("dropped", 1);
+    assert!(client.dropped("loop") > 0);
+    stage.client.ip("rule delete priority 100");
+    assert_eq!(source(&stage.client, HOST, 32), CLIENT);
+}
+
+/// A node that joins a tunnel by its configuration.
+#[test]
+fn a_node_joins_by_its_configuration() {
+    let Some(stage) = Stage::new() else { return };
+    serve(&stage.server);
+    let (server, _ticket) = stage.serve(&[]);
+    let server_id = stage.id("server.key");
+    let config = format!(
+        "key = \"client.key\"\ncontrol = \"control-client\"\nlocal = \"\"\n\
+         [[peer]]\nname = \"exit\"\nnode = \"{server_id}\"\nmay = []\naddresses = [\"10.95.0.2:4433\", \"10.95.1.2:4433\"]\n\
+         [tunnel.client]\npeer = \"exit\"\ndefault_route = true\n"
+    );
+    std::fs::write(stage.path("client.toml"), config).unwrap();
+    let node = stage.node_in(&stage.client, "client.toml");
+    crate::stage::until("the route", || {
+        let within = Duration::from_secs(1);
+        source_within(&stage.client, HOST, 32, within) == Some(CLIENT.parse().unwrap())
+    });
+    // Its own paths are the interfaces, and not the tunnel.
+    Download::start(&stage.client, HOST, 10_000_000).ended();
+    node.signal("TERM");
+    node.ended().is(0, &[]);
+    assert!(!has_rules(&stage));
+    assert_eq!(source(&stage.client, HOST, 32), OUTSIDE);
+    drop(server);
+}

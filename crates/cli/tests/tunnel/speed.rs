@@ -1,9 +1,9 @@
 //! Figures for a look: run alone, with `--ignored --nocapture`.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::{
-    programs::{Download, serve},
+    programs::{Download, round_trip, serve},
     stage::{SERVER, Stage},
 };
 
@@ -42,6 +42,46 @@ fn rates_of_downloads() {
         client.process.signal("INT");
         client.process.ended().is(0, &[]);
     }
+}
+
+/// Round trips of datagrams beside a download, and its longest gap while a path is cut.
+#[test]
+#[ignore = "prints figures"]
+fn round_trips_beside_a_download_and_a_cut() {
+    let paths = [
+        "rate=100 Mbit/s, delay=10 ms, queue=20 ms",
+        "rate=50 Mbit/s, delay=30 ms, queue=60 ms",
+    ];
+    let Some(stage) = Stage::with(paths) else {
+        return;
+    };
+    serve(&stage.server);
+    let (_server, ticket) = stage.serve(&[]);
+    let _client = stage.join(&ticket, &[]);
+    let mut download = Download::start(&stage.client, SERVER, 100_000_000);
+    download.goes_on(20_000_000);
+    let mut times = Vec::new();
+    while !download.is_over() {
+        times.extend(round_trip(&stage.client, SERVER));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    times.sort();
+    let at = |share: f64| times[(times.len() as f64 * share) as usize];
+    println!(
+        "{} round trips: p50 {:?}, p99 {:?}",
+        times.len(),
+        at(0.5),
+        at(0.99)
+    );
+    let mut download = Download::start(&stage.client, SERVER, 100_000_000);
+    download.goes_on(20_000_000);
+    stage.set_up(0, false);
+    std::thread::sleep(Duration::from_secs(5));
+    stage.set_up(0, true);
+    println!(
+        "the fast path silent for 5 s: {:?}",
+        download.ended_with_gap().1
+    );
 }
 
 /// Memory of the server for each idle client, and for each session without the tunnel.

@@ -171,7 +171,12 @@ impl Stage {
     /// Starts a node with a configuration in the server's namespace.
     #[track_caller]
     pub(crate) fn node(&self, config: &str) -> Process {
-        let (out, name) = (self.path("node.out"), Some(self.server.name()));
+        self.node_in(&self.server, config)
+    }
+
+    #[track_caller]
+    pub(crate) fn node_in(&self, namespace: &Namespace, config: &str) -> Process {
+        let (out, name) = (self.path("node.out"), Some(namespace.name()));
         let arguments = ["node", "--config", config];
         let mut process = Process::start_in(name, self.folder.path(), &arguments, Some(&out));
         until("the node runs", || {

@@ -29,6 +29,7 @@ pub struct Settings {
 pub(super) struct Machine {
     settings: Settings,
     terms: Option<Terms>,
+    is_over: bool,
     // Names first: they are put back before the routes.
     names: Option<Names>,
     routing: Option<Routing>,
@@ -42,14 +43,22 @@ impl Machine {
         Ok(Self {
             settings,
             terms: None,
+            is_over: false,
             names: None,
             routing: None,
         })
     }
 
+    /// Takes everything back but the device; later addresses are not applied.
+    pub(super) fn end(&mut self) {
+        self.is_over = true;
+        self.names = None;
+        self.routing = None;
+    }
+
     /// Applies the addresses that the server assigned.
     pub(super) fn apply(&mut self, terms: &Terms) -> Result<(), SetupError> {
-        if self.terms.as_ref() == Some(terms) {
+        if self.is_over || self.terms.as_ref() == Some(terms) {
             return Ok(());
         }
         let Settings {

@@ -138,6 +138,15 @@ impl Client {
         })
     }
 
+    /// Takes back the routes, the rules and the servers that resolve names, for good. Dropping the client does the same, but others may
+    /// hold it.
+    pub fn end(&self) {
+        let machine = self.machine.lock();
+        machine
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .end();
+    }
+
     /// Totals of the packets.
     pub fn totals(&self) -> Totals {
         self.counters.totals()

@@ -60,6 +60,10 @@ impl Drop for Tunnel {
         for task in &self.tasks {
             task.abort();
         }
+        if let Some(client) = &self.client {
+            // The task that joins may hold it for a moment.
+            client.end();
+        }
     }
 }
 
