@@ -52,7 +52,7 @@ pub(crate) struct Entrance<'a> {
     pub(crate) answers: Answers,
 }
 
-/// Where a packet is to go.
+/// Destination of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way<'a> {
     pub(crate) outlet: &'a Outlet,

@@ -1,9 +1,9 @@
 //! Receiving side of the tunnel: packets are checked, put in order, and handed to a device.
 
-use std::{future::poll_fn, time::Duration};
+use std::{future::poll_fn, task::Poll, time::Duration};
 
 use anabranch::{
-    Stream, StreamFailure,
+    StreamFailure,
     net::{Clock, tun::Tun},
 };
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use bytes::Bytes;
 use crate::{
     counters::{Counters, Dropped},
     order::Order,
+    outlet::Lanes,
     packet::Header,
     wire::{HEADER_BYTES, HELLO, PacketHeader},
 };
@@ -31,9 +32,9 @@ pub(crate) enum End {
     Protocol,
 }
 
-/// Hands the packets of a stream to a device until the stream is over. `check` names the reason why a packet is not to be handed on.
+/// Hands the packets of both streams to a device until one is over. `check` names the reason why a packet is not to be handed on.
 pub(crate) async fn deliver(
-    stream: &Stream,
+    lanes: &Lanes,
     (device, clock): (&Tun, Clock),
     counters: &[&Counters],
     check: impl Fn(&Header) -> Result<(), Dropped>,
@@ -48,7 +49,15 @@ pub(crate) async fn deliver(
             None if order.flows() > 0 => REST,
             None => Duration::MAX,
         };
-        let reading = poll_fn(|cx| stream.poll_recv_many(cx, &mut adus, TURN_BYTES));
+        let reading = poll_fn(|cx| {
+            let urgent = lanes.urgent.poll_recv_many(cx, &mut adus, TURN_BYTES);
+            match lanes.rest.poll_recv_many(cx, &mut adus, TURN_BYTES) {
+                // What ended it is reported by the next call.
+                _ if matches!(urgent, Poll::Ready(Ok(true))) => urgent,
+                Poll::Pending => urgent,
+                ready => ready,
+            }
+        });
         let read = match wait {
             Duration::MAX => Some(reading.await),
             wait => tokio::time::timeout(wait, reading).await.ok(),

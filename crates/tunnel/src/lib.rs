@@ -18,7 +18,8 @@
 //! | [`wire`] | messages and the header of a packet |
 //! | [`lease`] | networks, and the addresses of each node |
 //! | [`counters`], [`notice`] | what was carried and dropped; events for logs and progress lines |
-//! | `own`, `entrance`, `outlet`, `exit` | the node's own packets; checks of what enters; the sending and the receiving side of a stream |
+//! | `own`, `entrance` | the node's own packets; checks of what enters |
+//! | `outlet`, `meter`, `pace`; `exit` | the sending side, the flows that send little, and what the paths carry; the receiving side |
 //! | [`server`], [`client`] | the two ends |
 //! | [`system`] | addresses, routes, rules and names of the machine |
 //! | [`section`] | the sections `[tunnel.server]` and `[tunnel.client]` of a node's configuration |
@@ -31,10 +32,12 @@ mod entrance;
 mod exit;
 pub mod fq_codel;
 pub mod lease;
+mod meter;
 pub mod notice;
 pub mod order;
 mod outlet;
 mod own;
+mod pace;
 pub mod packet;
 pub mod section;
 pub mod server;

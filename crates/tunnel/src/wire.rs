@@ -6,7 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 /// Label of the control stream.
 pub const LABEL_CONTROL: &str = "anabranch-tunnel/1";
-/// Label of the stream of packets.
+/// Label of the two streams of packets: an urgent one, and one of normal priority.
 pub const LABEL_PACKETS: &str = "anabranch-tunnel/1/packets";
 /// Version that this node speaks.
 pub const VERSION: u8 = 1;
@@ -31,7 +31,7 @@ const REFUSE: u8 = 0x03;
 const READY: u8 = 0x04;
 const PACKET: u8 = 0x00;
 
-/// ADU of the stream of packets that carries none: it lets the server know the stream.
+/// ADU of a stream of packets that carries none: it lets the server know the stream.
 pub const HELLO: &[u8] = &[0x01];
 
 /// An address of one family with its network, as the server assigns it.
@@ -110,7 +110,7 @@ pub enum Message {
     Lease(Terms),
     /// There are none, for this reason.
     Refuse(Code, String),
-    /// The server knows the stream of packets.
+    /// The server knows both streams of packets.
     Ready,
 }
 

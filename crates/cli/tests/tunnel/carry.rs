@@ -1,4 +1,4 @@
-//! What a tunnel carries: datagrams of all sizes and connections, of both families, over both paths.
+//! Payload of a tunnel: datagrams of all sizes and connections, of both families, over both paths.
 
 use crate::{
     programs::{Download, serve, source},

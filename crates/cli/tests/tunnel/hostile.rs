@@ -7,7 +7,8 @@ use std::{
 };
 
 use anabranch::{
-    AllowList, Host, HostConfig, Order, Session, Stream, StreamSpec, Ticket, net::emulate::tun,
+    AllowList, Host, HostConfig, Order, Priority, Session, Stream, StreamSpec, Ticket,
+    net::emulate::tun,
 };
 use anabranch_tunnel::wire::{
     HEADER_BYTES, HELLO, LABEL_CONTROL, LABEL_PACKETS, Message, PacketHeader, Wish,
@@ -66,9 +67,9 @@ fn control() -> StreamSpec {
     }
 }
 
-fn packets() -> StreamSpec {
+fn packets(priority: Priority) -> StreamSpec {
     StreamSpec {
-        reliable: false,
+        priority,
         order: Order::Unordered,
         lifetime: Some(Duration::from_secs(2)),
         duplex: true,
@@ -77,8 +78,8 @@ fn packets() -> StreamSpec {
     }
 }
 
-/// Joins the tunnel.
-async fn join(session: &Session) -> (Stream, Stream) {
+/// Joins the tunnel; returns the control stream, and those of packets, the urgent one last.
+async fn join(session: &Session) -> (Stream, Stream, Stream) {
     let control = session.open_stream(control()).unwrap();
     let wish = Wish {
         mtu: 1400,
@@ -91,7 +92,10 @@ async fn join(session: &Session) -> (Stream, Stream) {
         Message::decode(&answer.data),
         Ok(Message::Lease(_))
     ));
-    (control, session.open_stream(packets()).unwrap())
+    let urgent = session.open_stream(packets(Priority::URGENT)).unwrap();
+    urgent.send(Bytes::from_static(HELLO)).await.unwrap();
+    let rest = session.open_stream(packets(Priority::NORMAL)).unwrap();
+    (control, rest, urgent)
 }
 
 /// Waits until the server ends a membership.
@@ -142,11 +146,11 @@ pub(crate) fn idle_clients(
                 let session = host.connect(ticket.node, &ticket.addresses).await.unwrap();
                 let mut streams = None;
                 if is_joining {
-                    let (control, packets) = join(&session).await;
+                    let (control, packets, urgent) = join(&session).await;
                     packets.send(Bytes::from_static(HELLO)).await.unwrap();
                     let ready = control.recv().await.unwrap().unwrap();
                     assert_eq!(Message::decode(&ready.data), Ok(Message::Ready));
-                    streams = Some((control, packets));
+                    streams = Some((control, packets, urgent));
                 }
                 held.push((host, session, streams));
             }
@@ -194,7 +198,7 @@ fn spoofed_and_malformed_packets_are_dropped_and_counted() {
     let (mut server, ticket) = stage.serve(&[]);
     let (port, arrived) = listen(&stage);
     within(&stage, &ticket, async |host, session| {
-        let (_control, packets) = join(&session).await;
+        let (_control, packets, _urgent) = join(&session).await;
         let own = udp4([10, 77, 0, 2], port);
         // That of another client, of the server, from outside; of IPv6; no IP; 0 bytes; cut; too long; a wrong version.
         let bad = [
@@ -240,20 +244,20 @@ fn only_one_stream_of_packets_counts_and_only_while_its_membership_does() {
     within(&stage, &ticket, async |host, session| {
         let own = udp4([10, 77, 0, 2], port);
         // Before it has joined.
-        let early = session.open_stream(packets()).unwrap();
+        let early = session.open_stream(packets(Priority::NORMAL)).unwrap();
         early.send(adu(0, &own)).await.unwrap();
         assert!(early.recv().await.is_err());
-        let (control, first) = join(&session).await;
+        let (control, first, _urgent) = join(&session).await;
         first.send(adu(0, &own)).await.unwrap();
         arrived.wait();
         // A second one.
-        let second = session.open_stream(packets()).unwrap();
+        let second = session.open_stream(packets(Priority::NORMAL)).unwrap();
         second.send(adu(0, &own)).await.unwrap();
         assert!(second.recv().await.is_err());
         // The same node joins in another session: the first has nothing any more.
         let ticket: Ticket = ticket.parse().unwrap();
         let later = host.connect(ticket.node, &ticket.addresses).await.unwrap();
-        let (_later_control, later_packets) = join(&later).await;
+        let (_later_control, later_packets, _later_urgent) = join(&later).await;
         ended(&control).await;
         assert!(first.recv().await.is_err());
         arrived.all();
@@ -303,13 +307,13 @@ fn messages_out_of_place_end_the_membership() {
                 Err(_) => {}
             }
         }
-        let (control, packets) = join(&session).await;
+        let (control, packets, _urgent) = join(&session).await;
         packets
             .send(Bytes::from_static(b"\x07no header"))
             .await
             .unwrap();
         ended(&control).await;
-        let (control, _packets) = join(&session).await;
+        let (control, _packets, _urgent) = join(&session).await;
         control.send(Bytes::from_static(b"\x02")).await.unwrap();
         ended(&control).await;
         host.shutdown().await;

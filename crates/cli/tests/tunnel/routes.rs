@@ -1,4 +1,4 @@
-//! What goes through the tunnel, and what remains when its process is killed.
+//! Routes, rules and names, and what remains of them when the process is killed.
 
 use std::time::Duration;
 
@@ -102,6 +102,24 @@ fn ipv6_does_not_leak_where_the_tunnel_has_none() {
     client.process.signal("KILL");
     client.process.ended();
     assert_eq!(source(&stage.client, HOST_V6, 32), outside);
+}
+
+/// The reverse: a server that assigns IPv6 only.
+#[test]
+fn ipv4_does_not_leak_where_the_tunnel_has_ipv6_only() {
+    let Some(stage) = Stage::new() else { return };
+    serve(&stage.server);
+    stage
+        .server
+        .ip(&format!("address add {HOST_V6}/128 dev lo nodad"));
+    let (_server, ticket) = stage.serve(&["--pool", "fd77:1::/64"]);
+    let client = stage.join(&ticket, &["--default-route"]);
+    assert_eq!(source(&stage.client, HOST_V6, 32), "fd77:1::2");
+    let within = Duration::from_secs(3);
+    assert_eq!(source_within(&stage.client, HOST, 32, within), None);
+    client.process.signal("INT");
+    client.process.ended().is(0, &[]);
+    assert_eq!(source(&stage.client, HOST, 32), OUTSIDE);
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub struct Settings {
     pub device: String,
     /// Largest IP packet, in bytes; that of the server counts if it is smaller.
     pub mtu: u16,
-    /// What goes through the tunnel.
+    /// Destinations that go through the tunnel.
     pub kinds: Kinds,
     /// Servers that resolve names; empty: those of this machine stay.
     pub dns: Vec<IpAddr>,

@@ -29,7 +29,7 @@ use crate::{
     exit::{End, deliver},
     fq_codel,
     notice::{Notice, Notices},
-    outlet::Outlet,
+    outlet::{Lanes, Outlet},
     own::Own,
     packet::{Cause, PACKET_BYTES_MAX},
     server::report,
@@ -42,7 +42,7 @@ use crate::{
 
 /// Time in which the server must answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
-/// Time after which the stream of packets is announced again.
+/// Time after which the streams of packets are announced again.
 const GREET_EVERY: Duration = Duration::from_millis(250);
 /// Lifetime of a packet in a session. Until then, one that was lost is sent again: that costs less than the reaction of the inner
 /// connection to the loss. It is a little longer than that of latency-sensitive streams, of which copies would be sent.
@@ -241,18 +241,27 @@ impl Client {
             Answer::Terms(terms) => self.apply(terms)?,
             Answer::Ready => return Err(ClientError::Protocol),
         }
-        let packets = session.open_stream(StreamSpec {
-            order: Order::Unordered,
-            lifetime: Some(LIFETIME),
-            duplex: true,
-            label: LABEL_PACKETS.to_owned(),
-            ..StreamSpec::default()
-        });
-        let packets = packets.map_err(lost)?;
-        packets
-            .send(Bytes::from_static(HELLO))
-            .await
-            .map_err(lost)?;
+        let open = |priority: Priority| {
+            session.open_stream(StreamSpec {
+                order: Order::Unordered,
+                lifetime: Some(LIFETIME),
+                priority,
+                duplex: true,
+                label: LABEL_PACKETS.to_owned(),
+                ..StreamSpec::default()
+            })
+        };
+        let lanes = Lanes {
+            urgent: open(Priority::URGENT).map_err(lost)?,
+            rest: open(Priority::NORMAL).map_err(lost)?,
+        };
+        let greet = || {
+            for stream in [&lanes.urgent, &lanes.rest] {
+                // A stream that is over is noticed where it is read.
+                let _ = stream.try_send(Bytes::from_static(HELLO));
+            }
+        };
+        greet();
         let ready = Notify::new();
         let following = async {
             loop {
@@ -262,21 +271,21 @@ impl Client {
                 }
             }
         };
-        // The server knows the stream by what arrives on it; the first packet may be one for this machine.
+        // The server knows the streams by what arrives on them; the first packet may be one for this machine.
         let greeting = async {
             while timeout(GREET_EVERY, ready.notified()).await.is_err() {
-                let _ = packets.try_send(Bytes::from_static(HELLO));
+                greet();
             }
             std::future::pending::<()>().await;
         };
         let (ends, counters) = ((&self.device, self.clock), [&self.counters]);
-        let delivering = deliver(&packets, ends, &counters, |header| self.check(header));
+        let delivering = deliver(&lanes, ends, &counters, |header| self.check(header));
         let ended = tokio::select! {
             biased;
             // Which states the reason.
             ended = following => ended,
             () = greeting => unreachable!("it goes on until it is dropped"),
-            failure = self.outlet.carry(session, &packets, self.clock) => Err(lost(failure)),
+            failure = self.outlet.carry(session, &lanes, self.clock) => Err(lost(failure)),
             end = delivering => Err(match end {
                 End::Protocol => ClientError::Protocol,
                 End::Finished => ClientError::Lost("it ended the tunnel".to_owned()),
@@ -342,7 +351,7 @@ fn lost(failure: StreamFailure) -> ClientError {
     }
 }
 
-/// What the server says of a membership.
+/// Message of the server about a membership.
 enum Answer {
     Terms(Terms),
     Ready,

@@ -174,11 +174,12 @@ impl FqCodel {
         self.queues.len()
     }
 
-    /// Queues a packet of a flow. If that uses up the memory, packets at the front of the longest queue are dropped (RFC 8290 §4.1).
-    pub fn push(&mut self, now: Instant, bucket: u16, packet: Packet) {
+    /// Queues a packet of a flow; true if the flow had no queue. If that uses up the memory, packets at the front of the longest queue are dropped (RFC 8290 §4.1).
+    pub fn push(&mut self, now: Instant, bucket: u16, packet: Packet) -> bool {
         self.stats.queued += 1;
         self.memory += memory_of(&packet);
-        if !self.queues.contains_key(&bucket) {
+        let is_new = !self.queues.contains_key(&bucket);
+        if is_new {
             self.new.push_back(bucket);
         }
         let quantum = self.config.quantum_bytes as i64;
@@ -190,6 +191,27 @@ impl FqCodel {
         queue.packets.push_back(Waiting { packet, at: now });
         while self.memory > self.config.memory_bytes {
             self.drop_from_longest();
+        }
+        is_new
+    }
+
+    /// Takes the next packet if it is one of a flow that has become active a short time ago and `is_wanted`; `None` otherwise.
+    pub fn pop_new(
+        &mut self,
+        now: Instant,
+        is_wanted: impl Fn(u16) -> bool,
+    ) -> Option<(u16, Packet)> {
+        loop {
+            let &bucket = self.new.front()?;
+            let queue = self.queues.get(&bucket);
+            let queue = queue.expect("a bucket in order of service has a queue");
+            if queue.credit <= 0 || !is_wanted(bucket) {
+                return None;
+            }
+            match self.pop_of(now, bucket) {
+                Some(packet) => return Some((bucket, packet)),
+                None => self.turn(true),
+            }
         }
     }
 

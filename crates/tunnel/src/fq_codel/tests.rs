@@ -76,6 +76,32 @@ fn a_sparse_flow_goes_before_a_queue() {
 }
 
 #[test]
+fn packets_of_new_flows_can_be_taken_apart() {
+    let mut queues = FqCodel::new(Config::default());
+    let now = Instant::EPOCH;
+    assert!(queues.push(now, 0, packet(1000, false)));
+    for _ in 0..9 {
+        assert!(!queues.push(now, 0, packet(1000, false)));
+    }
+    assert_eq!(queues.pop_new(now, |bucket| bucket == 7), None);
+    // Its turn uses its credit up, and it is new no longer.
+    for _ in 0..2 {
+        assert!(queues.pop_new(now, |_| true).is_some());
+    }
+    assert_eq!(queues.pop_new(now, |_| true), None);
+    assert!(queues.pop(now).is_some());
+    assert!(queues.push(now, 7, packet(100, false)));
+    let taken = queues.pop_new(now, |bucket| bucket == 7);
+    assert_eq!(taken.map(|(bucket, _)| bucket), Some(7));
+    assert_eq!(queues.pop_new(now, |_| true), None);
+    let mut left = 0;
+    while queues.pop(now).is_some() {
+        left += 1;
+    }
+    assert_eq!((left, queues.queues()), (7, 0));
+}
+
+#[test]
 fn a_standing_queue_is_brought_down_by_drops_or_by_marks() {
     for is_capable in [false, true] {
         let mut queues = FqCodel::new(Config::default());

@@ -37,7 +37,7 @@ pub struct Transport {
     pub at: Option<usize>,
 }
 
-/// What the tunnel reads of a packet's headers.
+/// Fields of a packet's headers that the tunnel uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Source address.

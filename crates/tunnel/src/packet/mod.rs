@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `header` | [`Header`]: what the tunnel reads of an IPv4 or IPv6 packet |
+//! | `header` | [`Header`]: the fields of an IPv4 or IPv6 packet that the tunnel uses |
 //! | `flow` | [`bucket`]: the packets that share a queue and an order |
 //! | `checksum` | the Internet checksum, whole and incremental |
 //! | `ecn` | congestion marks |

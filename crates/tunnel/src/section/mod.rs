@@ -67,7 +67,7 @@ impl Drop for Tunnel {
     }
 }
 
-/// What follows reloads. The node keeps it, and it does not keep the server.
+/// Part of the node that follows reloads. The node keeps it, and it does not keep the server.
 #[derive(Debug)]
 struct Reloading {
     server: Mutex<Weak<Server>>,

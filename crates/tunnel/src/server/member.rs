@@ -1,11 +1,21 @@
 //! One client of a server: its addresses, its queues, and the streams that serve it.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use anabranch::base::{NodeId, SessionId};
+use anabranch::{
+    Stream,
+    base::{NodeId, SessionId},
+};
 use tokio::sync::watch;
 
-use crate::{counters::Counters, outlet::Outlet, wire::Terms};
+use crate::{
+    counters::Counters,
+    outlet::{Lanes, Outlet},
+    wire::Terms,
+};
 
 /// Memory of the packets that wait for one client.
 const QUEUE_BYTES_MAX: usize = 1 << 20;
@@ -15,8 +25,8 @@ const QUEUE_BYTES_MAX: usize = 1 << 20;
 pub(super) struct State {
     /// Addresses of the client, or those that it had last.
     pub(super) terms: Terms,
-    /// True if its stream of packets is there, or was.
-    pub(super) has_packets: bool,
+    /// True of each of its streams of packets, the urgent one last, if it is there, or was.
+    pub(super) has_packets: [bool; 2],
     /// Code with which its streams end, once it has no addresses any more.
     pub(super) over: Option<u32>,
 }
@@ -29,6 +39,8 @@ pub(super) struct Member {
     pub(super) outlet: Outlet,
     pub(super) counters: Counters,
     state: watch::Sender<State>,
+    /// The first of its streams of packets, until the other one is there.
+    first: Mutex<Option<Stream>>,
 }
 
 impl Member {
@@ -40,9 +52,10 @@ impl Member {
             counters: Counters::default(),
             state: watch::Sender::new(State {
                 terms,
-                has_packets: false,
+                has_packets: [false; 2],
                 over: None,
             }),
+            first: Mutex::default(),
         })
     }
 
@@ -98,12 +111,32 @@ impl Member {
         over.over.expect("it was waited for")
     }
 
-    /// Takes the place of its stream of packets; false if it has one, had one, or is over.
-    pub(super) fn take_packets(&self) -> bool {
+    /// Takes the place of one of its streams of packets; false if it has one of this kind, had one, or is over.
+    pub(super) fn take_packets(&self, is_urgent: bool) -> bool {
         self.state.send_if_modified(|state| {
-            let is_first = state.over.is_none() && !state.has_packets;
-            state.has_packets |= is_first;
+            let place = &mut state.has_packets[usize::from(is_urgent)];
+            let is_first = state.over.is_none() && !*place;
+            *place |= is_first;
             is_first
         })
+    }
+
+    /// Both streams of packets, once the other one is there as well; until then, this one is kept.
+    pub(super) fn pair(&self, stream: Stream, is_urgent: bool) -> Option<Lanes> {
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(other) = first.take() else {
+            *first = Some(stream);
+            return None;
+        };
+        let (urgent, rest) = match is_urgent {
+            true => (stream, other),
+            false => (other, stream),
+        };
+        Some(Lanes { urgent, rest })
+    }
+
+    /// Lets go of a stream that is kept.
+    pub(super) fn forget_stream(&self) {
+        *self.first.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }

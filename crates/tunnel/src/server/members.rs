@@ -240,8 +240,8 @@ mod tests {
         assert!(!members.leave(&first));
         let held = members.of_session(&SessionId(1)).unwrap();
         assert!(Arc::ptr_eq(held, &second));
-        assert!(second.take_packets());
-        assert!(!second.take_packets(), "one stream of packets");
+        assert!(second.take_packets(false) && second.take_packets(true));
+        assert!(!second.take_packets(false), "one stream of each kind");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::{
     counters::Dropped,
     exit::{End, deliver},
     notice::Notice,
+    outlet::Lanes,
     wire::{CODE_ENDED, CODE_PROTOCOL, Code, LABEL_CONTROL, LABEL_PACKETS, Message, WireError},
 };
 
@@ -28,6 +29,7 @@ struct Place<'s> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
+        self.member.forget_stream();
         let was_last = self.server.lock().leave(&self.member);
         if was_last {
             let node = self.member.node;
@@ -118,7 +120,7 @@ impl Server {
                 if told.replace(state.terms) != Some(state.terms) {
                     messages.push(Message::Lease(state.terms));
                 }
-                if state.has_packets && !std::mem::replace(&mut is_ready, true) {
+                if state.has_packets == [true; 2] && !std::mem::replace(&mut is_ready, true) {
                     messages.push(Message::Ready);
                 }
                 for message in messages {
@@ -148,24 +150,39 @@ impl Server {
         let member = self.lock().of_session(&session.id()).cloned();
         let spec = stream.spec();
         let is_fit = spec.lifetime.is_some() && spec.duplex && spec.order == Order::Unordered;
-        let Some(member) = member.filter(|member| is_fit && member.take_packets()) else {
+        let is_urgent = spec.is_urgent();
+        let Some(member) = member.filter(|member| is_fit && member.take_packets(is_urgent)) else {
             abort(stream, CODE_PROTOCOL);
             return;
         };
-        let counters = [&self.counters, &member.counters];
-        let delivering =
-            deliver(
-                stream,
-                (&self.device, self.clock),
-                &counters,
-                |header| match member.has(header.source) {
-                    true => Ok(()),
-                    false => Err(Dropped::Source),
-                },
-            );
-        let code = tokio::select! {
+        let code = match member.pair(stream.clone(), is_urgent) {
+            // Whoever has the other one carries the packets of both.
+            None => {
+                let code = member.over().await;
+                member.forget_stream();
+                code
+            }
+            Some(lanes) => self.carry(session, &member, &lanes).await,
+        };
+        member.end(code);
+        abort(stream, code);
+    }
+
+    /// Carries the packets of a member until it is over; returns the code.
+    async fn carry(&self, session: &Session, member: &Member, lanes: &Lanes) -> u32 {
+        let (ends, counters) = (
+            (&self.device, self.clock),
+            [&self.counters, &member.counters],
+        );
+        let delivering = deliver(lanes, ends, &counters, |header| {
+            match member.has(header.source) {
+                true => Ok(()),
+                false => Err(Dropped::Source),
+            }
+        });
+        tokio::select! {
             code = member.over() => code,
-            failure = member.outlet.carry(session, stream, self.clock) => {
+            failure = member.outlet.carry(session, lanes, self.clock) => {
                 tracing::debug!(node = %member.node, %failure, "no packets are sent any more");
                 CODE_ENDED
             }
@@ -177,9 +194,7 @@ impl Server {
                     CODE_ENDED
                 }
             },
-        };
-        member.end(code);
-        abort(stream, code);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Settings of the kernel: addresses of devices, routes, rules of routing, and the servers that resolve names.
 //!
-//! What is bound to a device (addresses, routes) ends with it, and so with the process, however that ends. Rules do not: they have
+//! Addresses and routes are bound to a device; they end with it, and so with the process, however that ends. Rules do not: they have
 //! fixed priorities, refer to a table that is then empty, and are removed or replaced at the next start.
 //!
 //! | module | holds |

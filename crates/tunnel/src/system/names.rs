@@ -1,6 +1,6 @@
 //! Servers that resolve names while a tunnel is up.
 //!
-//! Where systemd-resolved serves this machine, they are those of the tunnel's device, and end with it. Elsewhere `/etc/resolv.conf` is
+//! On a machine with systemd-resolved, they are those of the tunnel's device, and end with it. Elsewhere `/etc/resolv.conf` is
 //! rewritten. What it held is kept in a file beside other runtime state; a small shell waits for the end of this process, however it
 //! ends, and writes it back. If that was killed too, the next start does.
 

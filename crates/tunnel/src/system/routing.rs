@@ -46,7 +46,7 @@ pub enum RoutingError {
     Taken(String),
 }
 
-/// What goes through the tunnel, in addition to its own network.
+/// Destinations that go through the tunnel, in addition to its own network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kinds {
     /// Everything.
