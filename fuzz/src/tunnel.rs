@@ -80,8 +80,12 @@ fn queues(mut input: Input<'_>) {
             let bucket = u16::from(action >> 1);
             queues.push(now, bucket, Packet::new(&vec![action; bytes]));
             pushed += 1;
-        } else if queues.pop(now).is_some() {
-            popped += 1;
+        } else {
+            let taken = match action & 2 == 0 {
+                true => queues.pop(now),
+                false => queues.pop_new(now, |bucket| bucket & 1 == 0),
+            };
+            popped += u64::from(taken.is_some());
         }
         assert!(queues.memory_bytes() <= MEMORY_BYTES);
     }
@@ -97,7 +101,7 @@ fn order(mut input: Input<'_>) {
     let mut order = Order::new();
     let (mut now, mut arrived, mut left) = (Instant::EPOCH, 0, Vec::new());
     while !input.is_empty() {
-        now = now + std::time::Duration::from_micros(100 * u64::from(input.byte()));
+        now += std::time::Duration::from_micros(100 * u64::from(input.byte()));
         let bucket = u16::from(input.byte() & 3);
         let sequence = i32::from(input.byte() as i8) as u32;
         order.arrive(now, (bucket, sequence), arrived, 1400, &mut left);

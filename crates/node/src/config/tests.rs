@@ -364,6 +364,14 @@ fn rights_that_could_not_be_used_are_refused() {
         ),
         (receive(member("may = [\"send-files\"]")), "needs a session"),
         (
+            peer("may = [\"call\", \"tunnel\"]"),
+            "pools in [tunnel.server]",
+        ),
+        (
+            peer("may = [\"tunnel\"]") + "[tunnel.server]\npools = [\"10.77.0.0/24\"]",
+            "needs a session",
+        ),
+        (
             peer("may = [{ right = \"call\", folder = \"a\" }]"),
             "only send-files",
         ),

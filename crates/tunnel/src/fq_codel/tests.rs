@@ -199,7 +199,9 @@ proptest! {
         let (mut at, mut pushed, mut popped) = (0, 0_u64, 0_u64);
         let mut last = [0_u64; 4];
         let mut take = |queues: &mut FqCodel, at: u64, popped: &mut u64| {
-            if let Some((bucket, packet)) = queues.pop(Instant::from_millis(at)) {
+            let now = Instant::from_millis(at);
+            let new = queues.pop_new(now, |bucket| at.is_multiple_of(2) && bucket == 1);
+            if let Some((bucket, packet)) = new.or_else(|| queues.pop(now)) {
                 let data = packet.into_data();
                 let number = u64::from(u32::from_be_bytes(data[..4].try_into().unwrap()));
                 assert!(number > last[usize::from(bucket)]);
