@@ -1,8 +1,9 @@
 //! Payload of a tunnel: datagrams of all sizes and connections, of both families, over both paths.
 
 use crate::{
+    namespace::namespaces,
     programs::{Download, serve, source},
-    stage::{CLIENT, SERVER, Stage},
+    stage::{CLIENT, Running, SERVER, Stage},
 };
 
 #[test]
@@ -52,4 +53,34 @@ fn larger_packets_are_answered_and_segments_are_clamped() {
     assert_eq!(source(&stage.client, SERVER, 1472), CLIENT);
     client.wait("dropped", 1);
     assert!(client.dropped("too_big") >= 1);
+}
+
+/// The server's machine forwards, as in docs/tunnel.md; the host knows the way back, in place of masquerading.
+#[test]
+fn hosts_behind_the_server_are_reached_if_its_machine_forwards() {
+    let (Some(stage), Some([host])) = (Stage::new(), namespaces()) else {
+        return;
+    };
+    let ends = [("wan0", "203.0.113.1/24"), ("eth0", "203.0.113.9/24")];
+    stage.server.join(ends[0], &host, ends[1]);
+    host.ip("route add 10.77.0.0/24 via 203.0.113.1");
+    serve(&host);
+    let forwarding = "/proc/sys/net/ipv4/ip_forward";
+    let turn = |on: &'static str| stage.server.run(|| std::fs::write(forwarding, on).unwrap());
+    let is_named = |server: &Running| {
+        let events = server.events("not_forwarding");
+        let mut texts = events.iter().map(|row| row["text"].to_string());
+        texts.any(|text| text.contains("net.ipv4.ip_forward"))
+    };
+    turn("0");
+    let (server, _) = stage.serve(&[]);
+    assert!(is_named(&server));
+    drop(server);
+    turn("1");
+    let (server, ticket) = stage.serve(&[]);
+    assert!(!is_named(&server));
+    let _client = stage.join(&ticket, &["--default-route"]);
+    assert_eq!(source(&stage.client, "203.0.113.9", 32), CLIENT);
+    let mss = Download::start(&stage.client, "203.0.113.9", 10_000_000).ended();
+    assert!((1300..=1360).contains(&mss), "{mss}");
 }

@@ -8,7 +8,6 @@ mod faults;
 mod harness;
 mod hostile;
 #[path = "../../../net/tests/netns/namespace.rs"]
-#[expect(dead_code, reason = "shared with tests that do more with them")]
 mod namespace;
 #[path = "../integration/faults/process.rs"]
 #[expect(dead_code, reason = "shared with tests that do more with them")]
