@@ -96,11 +96,13 @@ const LAYERS: &[Layer] = &[
     host("node", &["net"]),
     host("lab", &["sim", "node", "twoflow"]),
     guest("gateway", &["node"]),
+    guest("tunnel", &["node"]),
     host(
         "cli",
         &[
             "node",
             "gateway",
+            "tunnel",
             "hose",
             "video",
             "records",

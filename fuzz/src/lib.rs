@@ -19,6 +19,7 @@
 //! | [`transfer_note`] | the note that a receiver leaves for itself |
 //! | [`relay`] | a relay: requests of its members, and packets |
 //! | [`forward`] | messages of forwards and of SOCKS, text forms of their targets |
+//! | [`tunnel`] | packets and messages of the tunnel, its queues, its order, its addresses |
 //! | [`video`] | messages between origin and proxy of stored video |
 //! | [`overlay`] | the overlay's agent, from members that send arbitrary messages |
 //! | [`parts`] | the heads of parts of enhanced frames, and the count of missing parts |
@@ -50,6 +51,7 @@ mod relay;
 mod settings;
 mod stored;
 mod transfer;
+mod tunnel;
 mod video;
 
 pub use bare_peer::bare_peer;
@@ -66,6 +68,7 @@ pub use relay::relay;
 pub use settings::{configuration, control, tariffs};
 pub use stored::stored_video;
 pub use transfer::{transfer_manifest, transfer_messages, transfer_note};
+pub use tunnel::tunnel;
 pub use video::video;
 
 /// A property: panics where it does not hold.
@@ -93,6 +96,7 @@ pub const PROPERTIES: &[(&str, Property)] = &[
     ("transfer_manifest", transfer_manifest),
     ("transfer_messages", transfer_messages),
     ("transfer_note", transfer_note),
+    ("tunnel", tunnel),
     ("video", video),
     ("wire", wire),
 ];

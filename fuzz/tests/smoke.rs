@@ -435,6 +435,37 @@ fn forward() {
     feed("forward", pieces, anabranch_fuzz::forward);
 }
 
+/// Packets and messages of the tunnel, each preceded by the byte of its property.
+#[test]
+fn tunnel() {
+    let pieces: &[&[u8]] = &[
+        &[0],
+        &[1],
+        &[2],
+        &[3],
+        &[4],
+        b"\x01\x01\x05\x78\x01\x0a\x4d\x00\x02\x00",
+        b"\x02\x05\x78\x01\x0a\x4d\x00\x02\x18\x0a\x4d\x00\x01\x00",
+        b"\x03\x01no right",
+        b"\x04",
+        b"\x00\x00\x05\x00\x00\x00\x01",
+        // A SYN of 44 bytes with a segment size, over IPv4.
+        b"\x45\x00\x00\x2c\x00\x01\x40\x00\x40\x06\x00\x00\x0a\x4d\x00\x02\xc0\x00\x02\x01",
+        b"\x00\x64\x00\x50\x00\x00\x00\x01\x00\x00\x00\x00\x60\x02\xff\xff\x00\x00\x00\x00\x02\x04\x05\xb4",
+        // The header of IPv6 with 16 bytes behind a fragment header, and that header.
+        b"\x60\x00\x00\x00\x00\x18\x2c\x40\xfd\x77\0\0\0\0\0\0\0\0\0\0\0\0\0\x02\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\x01",
+        b"\x11\x00\x00\x01\x00\x00\x00\x09",
+        b"\x01\x00",
+        b"\x02\x01\x40",
+        b"\x03\x01\x02",
+        b"10.77.0.0/24,",
+        b"fd77::/64,",
+        b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 10.77.0.2 - 1\n",
+        b" fd77::2 7\n",
+    ];
+    feed("tunnel", pieces, anabranch_fuzz::tunnel);
+}
+
 #[test]
 fn stored_video() {
     let pieces: &[&[u8]] = &[

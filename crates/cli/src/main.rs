@@ -30,6 +30,8 @@ mod recv;
 mod send;
 mod stream;
 mod ticket;
+#[cfg(target_os = "linux")]
+mod tun;
 mod video;
 mod watch;
 
@@ -61,6 +63,9 @@ enum Command {
     Forward(Box<gateway::forward::Arguments>),
     /// Serve SOCKS5 on this machine; a peer resolves the names and makes the connections.
     Socks(Box<gateway::socks::Arguments>),
+    /// Put the whole traffic of this machine, or networks, on all paths to a server: an IP tunnel (Linux, root).
+    #[cfg(target_os = "linux")]
+    Tun(Box<tun::Arguments>),
     /// Run a node from a configuration file.
     Node(node::Arguments),
     /// Show node status.
@@ -138,6 +143,8 @@ async fn run(command: Command) -> Outcome {
         Command::Send(arguments) => send::run(*arguments).await,
         Command::Forward(arguments) => gateway::forward::run(*arguments).await,
         Command::Socks(arguments) => gateway::socks::run(*arguments).await,
+        #[cfg(target_os = "linux")]
+        Command::Tun(arguments) => tun::run(*arguments).await,
         Command::Node(arguments) => node::run(arguments).await,
         Command::Status(arguments) => control::run(&Request::Status {}, &arguments).await,
         Command::Paths(arguments) => control::run(&Request::Paths {}, &arguments).await,

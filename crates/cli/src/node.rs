@@ -13,6 +13,10 @@ use anabranch_gateway::{
     limits::raise_file_limit,
     section::{GatewayError, Settings},
 };
+#[cfg(target_os = "linux")]
+use anabranch_tunnel::{
+    Notices as TunnelNotices, Tunnel, TunnelError, section::Settings as TunnelSettings,
+};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
@@ -128,6 +132,8 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     if arguments.check {
         Objectives::read(&config)?;
         Settings::read(&config).map_err(Failure::usage)?;
+        #[cfg(target_os = "linux")]
+        TunnelSettings::read(&config).map_err(Failure::usage)?;
         return print_line("the configuration is valid");
     }
     raise_file_limit();
@@ -148,6 +154,14 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         GatewayError::Setting(error) => Failure::usage(error),
         _ => Failure::other(error),
     })?;
+    #[cfg(target_os = "linux")]
+    let _tunnel =
+        Tunnel::start(&daemon.handle(), &config, TunnelNotices::to_log()).map_err(|error| {
+            match error {
+                TunnelError::Config(error) => Failure::usage(error),
+                _ => Failure::other(error),
+            }
+        })?;
     // Before the first output: a script that reads it may send a signal at once, which ends the process if it is not handled.
     let stopped = stopped();
     let hangups = signal(SignalKind::hangup()).map_err(Failure::other)?;

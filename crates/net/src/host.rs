@@ -68,6 +68,11 @@ pub struct HostConfig {
     pub tariffs: Vec<Tariff>,
     /// Descriptions of places, at most one for each; the name of an interface is added where a description has none.
     pub descriptions: Vec<(Place, LocalDescription)>,
+    /// Mark of the packets of its sockets, by which rules of routing tell them from those of other programs (Linux; `SO_MARK`,
+    /// which needs CAP_NET_ADMIN); `None`: none.
+    pub mark: Option<u32>,
+    /// Interfaces that it neither uses nor states as places where it can be reached, such as those of tunnels that it carries.
+    pub unused: Vec<String>,
 }
 
 impl HostConfig {
@@ -84,6 +89,8 @@ impl HostConfig {
             coalesce: Duration::from_millis(4),
             tariffs: Vec::new(),
             descriptions: Vec::new(),
+            mark: None,
+            unused: Vec::new(),
         }
     }
 
@@ -172,10 +179,15 @@ impl Host {
             node_id,
         });
         shared.set_tariffs(config.tariffs);
-        shared.lock().descriptions = config.descriptions;
+        {
+            let mut state = shared.lock();
+            state.descriptions = config.descriptions;
+            state.mark = config.mark;
+            state.unused.clone_from(&config.unused);
+        }
         let binds = match &config.locals {
             Locals::Fixed(binds) => binds.clone(),
-            Locals::Interfaces { port, only } => watch::list(*port, only)?,
+            Locals::Interfaces { port, only } => watch::list(*port, only, &config.unused)?,
         };
         for bind in binds {
             shared.add_socket(bind)?;
@@ -200,6 +212,11 @@ impl Host {
         self.inner.shared.clock
     }
 
+    /// Mark of the packets of its sockets ([`HostConfig::mark`]).
+    pub fn mark(&self) -> Option<u32> {
+        self.inner.shared.lock().mark
+    }
+
     /// The local sockets.
     pub fn sockets(&self) -> Vec<SocketReport> {
         let state = self.inner.shared.lock();
@@ -217,13 +234,14 @@ impl Host {
     /// interfaces, with loopback only if there is no other.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let sockets = self.sockets();
+        let unused = self.inner.shared.lock().unused.clone();
         let mut addresses = Vec::new();
         for socket in sockets.iter().filter(|socket| socket.is_up) {
             if !socket.local.ip().is_unspecified() {
                 addresses.push(socket.local);
                 continue;
             }
-            let all = watch::list(socket.local.port(), &[]).unwrap_or_default();
+            let all = watch::list(socket.local.port(), &[], &unused).unwrap_or_default();
             let family = all.iter().map(|bind| bind.address);
             let family = family.filter(|address| address.is_ipv4() == socket.local.is_ipv4());
             addresses.extend(family);
@@ -542,8 +560,11 @@ impl Host {
 impl Shared {
     /// Opens a socket and offers its links to the sessions that this node opened.
     pub(crate) fn add_socket(&self, bind: Bind) -> Result<SocketId, StartError> {
-        let id = SocketId(self.lock().sockets.len() as u64);
-        let socket = Socket::bind(id, bind)?;
+        let (id, mark) = {
+            let state = self.lock();
+            (SocketId(state.sockets.len() as u64), state.mark)
+        };
+        let socket = Socket::bind(id, bind, mark)?;
         // An unspecified address belongs to no interface.
         let interface = socket.bind.interface.clone();
         let interface = interface.or_else(|| watch::interface_of(socket.bind.address.ip()));
@@ -568,16 +589,17 @@ impl Shared {
 
     /// Reopens a socket that was lost, on its previous port if that is free.
     pub(crate) fn reopen_socket(&self, id: SocketId) -> Result<(), StartError> {
-        let bind = {
+        let (bind, mark) = {
             let state = self.lock();
             let entry = state.sockets.iter().find(|entry| entry.id == id);
             let entry = entry.expect("only known sockets are reopened");
-            Bind {
+            let bind = Bind {
                 address: entry.local,
                 interface: entry.bind.interface.clone(),
-            }
+            };
+            (bind, state.mark)
         };
-        let socket = Socket::bind(id, bind)?;
+        let socket = Socket::bind(id, bind, mark)?;
         self.command(|state, _| state.sockets_new.push(socket));
         self.set_socket_up(id, true);
         Ok(())
@@ -586,7 +608,8 @@ impl Shared {
     /// Opens a lost socket on another address of its interface: what is known of its paths stays, and addresses that come
     /// and go do not add up.
     pub(crate) fn move_socket(&self, id: SocketId, bind: Bind) -> Result<(), StartError> {
-        let socket = Socket::bind(id, bind)?;
+        let mark = self.lock().mark;
+        let socket = Socket::bind(id, bind, mark)?;
         self.command(|state, now| {
             let interface = socket.bind.interface.as_deref();
             let description = state.description(socket.bind.address.ip(), interface);

@@ -33,6 +33,7 @@
 //! | `links`, `watch` | the links that a session tries; changes of the interfaces |
 //! | [`log`] | the limit of log lines that peers can cause |
 //! | [`relay`] | forwarding between the ports of circuits |
+//! | `tun` | TUN devices (Linux) |
 //! | [`emulate`] | the link model between loopback sockets and between network namespaces |
 
 mod budgets;
@@ -59,6 +60,8 @@ mod tariff;
 mod timer;
 #[cfg(target_os = "linux")]
 mod timerfd;
+#[cfg(target_os = "linux")]
+pub mod tun;
 mod waiters;
 mod waker;
 mod watch;

@@ -58,7 +58,10 @@ impl BindError {
             io::ErrorKind::AddrNotAvailable => {
                 "this machine does not have that address now; see `ip address`"
             }
-            io::ErrorKind::PermissionDenied => "choose a port above 1023",
+            io::ErrorKind::PermissionDenied if (1..1024).contains(&bind.address.port()) => {
+                "choose a port above 1023"
+            }
+            io::ErrorKind::PermissionDenied => "run this as root, or with the right CAP_NET_ADMIN",
             _ => "check the address and the interface's name",
         };
         Self {
@@ -94,9 +97,9 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Binds.
-    pub(crate) fn bind(id: SocketId, bind: Bind) -> Result<Self, BindError> {
-        match Self::try_bind(id, &bind) {
+    /// Binds. `mark` is the mark of its packets for the rules of routing (Linux; `SO_MARK`).
+    pub(crate) fn bind(id: SocketId, bind: Bind, mark: Option<u32>) -> Result<Self, BindError> {
+        match Self::try_bind(id, &bind, mark) {
             Ok((io, state, local)) => Ok(Self {
                 id,
                 bind,
@@ -113,6 +116,7 @@ impl Socket {
     fn try_bind(
         id: SocketId,
         bind: &Bind,
+        mark: Option<u32>,
     ) -> io::Result<(std::net::UdpSocket, UdpSocketState, SocketAddr)> {
         let socket = socket2::Socket::new(
             socket2::Domain::for_address(bind.address),
@@ -126,6 +130,17 @@ impl Socket {
         if let Some(interface) = &bind.interface {
             socket.bind_device(Some(interface.as_bytes()))?;
         }
+        #[cfg(target_os = "linux")]
+        if let Some(mark) = mark {
+            socket.set_mark(mark).map_err(|error| {
+                let why = format!(
+                    "its packets cannot be marked ({error}), which needs the right CAP_NET_ADMIN"
+                );
+                io::Error::new(error.kind(), why)
+            })?;
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = mark;
         socket.set_nonblocking(true)?;
         socket.bind(&bind.address.into())?;
         let state = UdpSocketState::new((&socket).into())?;

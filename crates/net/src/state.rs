@@ -57,6 +57,10 @@ pub(crate) struct State {
     pub(crate) accounts: Vec<Account>,
     /// Descriptions of places, in no order.
     pub(crate) descriptions: Vec<(Place, LocalDescription)>,
+    /// Mark of the packets of its sockets.
+    pub(crate) mark: Option<u32>,
+    /// Interfaces that are not used.
+    pub(crate) unused: Vec<String>,
     /// Time of the next calendar check, for the billing periods; `None`: there are no tariffs.
     pub(crate) calendar_due: Option<Instant>,
     pub(crate) events: VecDeque<HostEvent>,
@@ -161,6 +165,8 @@ impl Shared {
             accepting: Waiters::default(),
             accounts: Vec::new(),
             descriptions: Vec::new(),
+            mark: None,
+            unused: Vec::new(),
             calendar_due: None,
             events: VecDeque::new(),
             observing: Waiters::default(),

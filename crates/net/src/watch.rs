@@ -12,12 +12,13 @@ use crate::{
     state::{Shared, SocketEntry},
 };
 
-/// Usable addresses of this machine: those of interfaces that are up (only the named ones, if any are), neither
-/// loopback nor link-local.
-pub(crate) fn list(port: u16, only: &[String]) -> io::Result<Vec<Bind>> {
+/// Usable addresses of this machine: those of interfaces that are up (only the named ones, if any are, and never the `unused` ones),
+/// neither loopback nor link-local.
+pub(crate) fn list(port: u16, only: &[String], unused: &[String]) -> io::Result<Vec<Bind>> {
     let mut binds = Vec::new();
     for interface in if_addrs::get_if_addrs()? {
-        let is_wanted = only.is_empty() || only.contains(&interface.name);
+        let is_wanted = (only.is_empty() || only.contains(&interface.name))
+            && !unused.contains(&interface.name);
         // Some drivers never report a state; their interfaces count as up.
         let is_up =
             interface.is_oper_up() || interface.oper_status == if_addrs::IfOperStatus::Unknown;
@@ -74,7 +75,7 @@ fn compare(sockets: &[SocketEntry], binds: Vec<Bind>) -> Changes {
 impl Shared {
     /// Brings the sockets in line with the addresses of the machine.
     fn follow_interfaces(&self, port: u16, only: &[String]) -> io::Result<()> {
-        let binds = list(port, only)?;
+        let binds = list(port, only, &self.lock().unused)?;
         let changes = compare(&self.lock().sockets, binds);
         for id in changes.gone {
             tracing::info!(%id, "address lost");
@@ -223,12 +224,18 @@ mod tests {
 
     #[test]
     fn the_machine_lists_no_loopback() {
-        let binds = list(0, &[]).unwrap();
+        let binds = list(0, &[], &[]).unwrap();
         assert!(binds.iter().all(|bind| !bind.address.ip().is_loopback()));
         assert!(
-            list(0, &["no-such-interface".to_owned()])
+            list(0, &["no-such-interface".to_owned()], &[])
                 .unwrap()
                 .is_empty()
         );
+        let unused: Vec<String> = binds
+            .iter()
+            .filter_map(|bind| bind.interface.clone())
+            .collect();
+        let left = list(0, &[], &unused).unwrap();
+        assert!(left.iter().all(|bind| bind.interface.is_none()));
     }
 }

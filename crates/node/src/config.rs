@@ -22,6 +22,7 @@ mod overlay;
 mod peers;
 mod rule;
 mod streams;
+mod tunnel;
 
 pub use costs::{CostLayer, Costs, default_ledger};
 pub use forward::{FORWARDS_MAX, ForwardLayer};
@@ -34,6 +35,9 @@ pub use overlay::{MemberLayer, OverlayConfig, OverlayLayer, Relaying, Site};
 pub use peers::{GrantLayer, Peer, PeerLayer, Retired, TermsLayer};
 pub use rule::{MatchLayer, PortsLayer, RULES_MAX, RuleLayer, Texts};
 pub use streams::{DeclaredStream, STREAMS_MAX, StreamLayer};
+pub use tunnel::{
+    CLIENT_DEVICE, SERVER_DEVICE, TUNNEL_MARK, TunnelClientLayer, TunnelLayer, TunnelServerLayer,
+};
 
 /// One source of configuration; a key that it does not contain is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -85,6 +89,8 @@ pub struct Layer {
     pub rule: Option<Vec<RuleLayer>>,
     /// Settings of the gateway.
     pub gateway: GatewayLayer,
+    /// Settings of the tunnel.
+    pub tunnel: TunnelLayer,
     /// Settings of sessions.
     pub session: SessionLayer,
     /// Settings of channels.
@@ -182,6 +188,8 @@ pub struct NodeConfig {
     pub rules: Vec<RuleLayer>,
     /// Settings of the gateway, which reads them.
     pub gateway: GatewayConfig,
+    /// Settings of the tunnel, which reads them.
+    pub tunnel: TunnelLayer,
     /// File of objectives for every session.
     pub objectives: Option<PathBuf>,
     /// Settings of sessions and channels.
@@ -196,6 +204,8 @@ impl NodeConfig {
         host.engine = self.engine.clone();
         host.locals = self.locals.clone();
         host.descriptions.clone_from(&self.descriptions);
+        host.mark = self.tunnel.mark();
+        host.unused = self.tunnel.devices();
         host
     }
 }
@@ -297,6 +307,7 @@ impl Layer {
             stream: None,
             rule: None,
             gateway: GatewayLayer::default(),
+            tunnel: TunnelLayer::default(),
             overlay: OverlayLayer {
                 relay: get("RELAY"),
                 ..OverlayLayer::default()
@@ -341,6 +352,7 @@ impl Layer {
             stream: self.stream.or(below.stream),
             rule: self.rule.or(below.rule),
             gateway: self.gateway.over(below.gateway),
+            tunnel: self.tunnel.over(below.tunnel),
             session: SessionLayer {
                 policy: self.session.policy.or(below.session.policy),
                 objectives: self.session.objectives.or(below.session.objectives),
@@ -429,6 +441,7 @@ impl Layer {
             Some(path) => Some(path),
             None => default_state(&variable, "evidence"),
         };
+        let tunnel = self.tunnel.with_leases(default_state(&variable, "leases"));
         Ok(NodeConfig {
             local,
             overlay,
@@ -448,6 +461,7 @@ impl Layer {
             streams,
             rules,
             gateway,
+            tunnel,
             engine,
         })
     }

@@ -1,5 +1,7 @@
 //! Parameters of an open stream that may be changed.
 
+use std::num::NonZeroU32;
+
 use anabranch_base::Rate;
 use anabranch_spec::{DropOrder, StreamSpec};
 
@@ -15,6 +17,10 @@ pub struct StreamParameters {
     pub cap: Option<Option<Rate>>,
     /// [`StreamSpec::drop`]; `Some(None)` removes the drop order.
     pub drop: Option<Option<DropOrder>>,
+    /// Bytes that may wait unsent: while so many do, `send` returns `Full`; `Writable` follows when half of them are left at most.
+    /// For applications with queues of their own, which decide late what to send. `Some(None)` removes the limit; the send buffer
+    /// bounds every stream in addition.
+    pub unsent_max: Option<Option<NonZeroU32>>,
 }
 
 impl StreamParameters {

@@ -276,3 +276,29 @@ fn without_a_drop_order_there_is_back_pressure() {
     assert!(observer.dropped.is_empty());
     assert!(observer.writable > 0);
 }
+
+/// An application that keeps its own queue hands over what can leave soon, and is notified of every space: the path stays full.
+#[test]
+fn a_limit_on_what_waits_unsent_keeps_the_path_full() {
+    let load = live("live", 12_000, |_| ());
+    let mut world = world(8, vec![load]);
+    world.run_until(Instant::from_millis(200));
+    let limit = StreamParameters {
+        unsent_max: Some(std::num::NonZeroU32::new(20_000)),
+        ..StreamParameters::default()
+    };
+    adjust(&mut world, 0, limit);
+    let id = session(&mut world);
+    // What was handed over before has left by then.
+    for tenth in 20..150 {
+        world.run_until(Instant::from_millis(tenth * 100));
+        let session = world.engine(0).session(id);
+        let stats = session.expect("it is open").stream_stats();
+        let waiting = stats[0].backlog_bytes;
+        assert!(waiting < 20_000 + 1_000, "{waiting} bytes wait");
+    }
+    let record = record(&mut world, "live");
+    let got = mbps(&record, 50, 140);
+    assert!(got > 7.0, "{got} Mbit/s of 8");
+    assert!(world.app::<Observer>(0).writable > 100);
+}

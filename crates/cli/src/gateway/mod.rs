@@ -1,7 +1,7 @@
 //! `anabranch forward` and `anabranch socks`: unchanged programs through a peer, with a host of the command's own.
 
 pub(crate) mod forward;
-mod peer;
+pub(crate) mod peer;
 pub(crate) mod socks;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};

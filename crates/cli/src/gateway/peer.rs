@@ -39,20 +39,20 @@ pub(crate) struct PeerArguments {
 
 /// The configuration of a command.
 #[derive(Default)]
-pub(super) struct Settings {
+pub(crate) struct Settings {
     /// That of the node, unless there is no file.
-    pub(super) node: Option<NodeConfig>,
+    pub(crate) node: Option<NodeConfig>,
     /// Objectives of its sessions.
-    pub(super) objectives: Option<Arc<str>>,
+    pub(crate) objectives: Option<Arc<str>>,
     /// Rules of its flows.
-    pub(super) rules: Table,
+    pub(crate) rules: Table,
     /// Timeouts of its flows.
-    pub(super) timeouts: GatewayConfig,
+    pub(crate) timeouts: GatewayConfig,
 }
 
 impl Settings {
     /// Settings of the command's host. It has ports of its own, because a node may be running with the same file.
-    pub(super) fn host(&self, key: SecretKey) -> HostConfig {
+    pub(crate) fn host(&self, key: SecretKey) -> HostConfig {
         let allowed = AllowList::default();
         let Some(node) = &self.node else {
             return HostConfig::new(key, allowed);
@@ -67,14 +67,14 @@ impl Settings {
     }
 
     /// The costs of sending, and the ledger that keeps them.
-    pub(super) fn costs(&self) -> Option<Costs> {
+    pub(crate) fn costs(&self) -> Option<Costs> {
         Some(self.node.as_ref()?.costs.clone())
     }
 }
 
 impl PeerArguments {
     /// The peer's ID and addresses.
-    pub(super) fn resolve(&self) -> Result<(NodeId, Vec<SocketAddr>), Failure> {
+    pub(crate) fn resolve(&self) -> Result<(NodeId, Vec<SocketAddr>), Failure> {
         let is_name = |text: &&String| *text != "-" && !text.trim().starts_with(TICKET);
         if let Some(name) = self.peer.as_ref().filter(is_name) {
             return self.named(name);
@@ -106,7 +106,7 @@ impl PeerArguments {
     }
 
     /// The configuration, for a command with this peer alone.
-    pub(super) fn settings(&self, only: NodeId) -> Result<Settings, Failure> {
+    pub(crate) fn settings(&self, only: NodeId) -> Result<Settings, Failure> {
         let Some((path, layer)) = self.layer()? else {
             return Ok(Settings::default());
         };

@@ -122,7 +122,7 @@ impl Relay {
         listen: SocketAddr,
         target: SocketAddr,
     ) -> Result<EntranceState, BindError> {
-        let listener = Socket::bind(SocketId(self.sockets_opened), listen.into())?;
+        let listener = Socket::bind(SocketId(self.sockets_opened), listen.into(), None)?;
         self.sockets_opened += 1;
         Ok(EntranceState {
             listener,
@@ -313,7 +313,7 @@ impl EntranceState {
             (SocketAddr::V6(_), true) => Ipv6Addr::LOCALHOST.into(),
             (SocketAddr::V6(_), false) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        match Socket::bind(next_id, SocketAddr::new(any, 0).into()) {
+        match Socket::bind(next_id, SocketAddr::new(any, 0).into(), None) {
             Ok(socket) => {
                 self.clients.push(Client {
                     address,

@@ -3,18 +3,21 @@
 //! Each link is a pair of TUN devices, one in each namespace; an IP packet that enters one leaves
 //! the other, unless the link drops it.
 
-use std::{fs::File, future::poll_fn, os::fd::AsFd, pin::pin, process::Command, task::Poll};
+use std::{fs::File, future::poll_fn, os::fd::AsFd, pin::pin, task::Poll};
 
 use anabranch_base::Seed;
 use anabranch_link::{Duplex, duplex::Configs};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use tun_rs::{AsyncDevice, DeviceBuilder, SyncDevice};
+use tun_rs::{AsyncDevice, SyncDevice};
 
 use super::{
     control::{EmulateError, Path, Shared, Worker},
     line::{Arrived, Line},
 };
-use crate::timer::Timer;
+use crate::{
+    timer::Timer,
+    tun::{create, ip},
+};
 
 /// Packets read from one device before packets that are due are sent.
 const READS_MAX: usize = 64;
@@ -139,10 +142,7 @@ fn make(end: &End, mtu_bytes: usize) -> Result<SyncDevice, EmulateError> {
             name: end.device.clone(),
             reason,
         };
-        let device = DeviceBuilder::new()
-            .name(&end.device)
-            .build_sync()
-            .map_err(|error| failed(error.to_string()))?;
+        let device = create(&end.device).map_err(|error| failed(error.to_string()))?;
         let mtu = mtu_bytes.to_string();
         let device_name = end.device.as_str();
         ip(&["address", "add", &end.address, "dev", device_name]).map_err(failed)?;
@@ -162,19 +162,6 @@ fn enter(namespace: &str) -> std::io::Result<()> {
     let file = File::open(format!("/var/run/netns/{namespace}"))?;
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
     Ok(())
-}
-
-/// Runs `ip` in the namespace of the calling thread.
-fn ip(arguments: &[&str]) -> Result<(), String> {
-    let output = Command::new("ip")
-        .args(arguments)
-        .output()
-        .map_err(|error| format!("cannot run `ip`: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let words = String::from_utf8_lossy(&output.stderr);
-    Err(format!("`ip {}`: {}", arguments.join(" "), words.trim()))
 }
 
 /// One link with both devices.

@@ -72,6 +72,8 @@ pub struct RelayConfig {
     pub ports: Option<RangeInclusive<u16>>,
     /// Clock that it shares with other components; `None`: a separate one.
     pub clock: Option<Clock>,
+    /// Mark of its packets, as [`HostConfig::mark`](crate::HostConfig::mark).
+    pub mark: Option<u32>,
 }
 
 impl RelayConfig {
@@ -83,6 +85,7 @@ impl RelayConfig {
             public: Vec::new(),
             ports: None,
             clock: None,
+            mark: None,
         }
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct Pool {
     /// Local and public addresses, by family.
     addresses: Vec<(IpAddr, IpAddr)>,
     range: Option<RangeInclusive<u16>>,
+    /// Mark of the packets.
+    mark: Option<u32>,
     /// Ports tried so far.
     tried: AtomicU32,
 }
@@ -43,6 +45,7 @@ impl Pool {
                 .filter_map(pair)
                 .collect(),
             range: config.ports.clone(),
+            mark: config.mark,
             tried: AtomicU32::new(0),
         }
     }
@@ -55,19 +58,19 @@ impl Pool {
             .find(|(ip, _)| Family::of(*ip) == family);
         let &(local, public) = pair?;
         let Some(range) = &self.range else {
-            return bind(local, public, 0);
+            return bind((local, public), 0, self.mark);
         };
         let ports = u32::from(*range.end()).checked_sub(u32::from(*range.start()))? + 1;
         (0..ports).find_map(|_| {
             let turn = self.tried.fetch_add(1, Ordering::Relaxed) % ports;
-            bind(local, public, range.start() + turn as u16)
+            bind((local, public), range.start() + turn as u16, self.mark)
         })
     }
 }
 
-fn bind(local: IpAddr, public: IpAddr, port: u16) -> Option<Port> {
+fn bind((local, public): (IpAddr, IpAddr), port: u16, mark: Option<u32>) -> Option<Port> {
     let address = SocketAddr::new(local, port);
-    match Socket::bind(SocketId(0), address.into()) {
+    match Socket::bind(SocketId(0), address.into(), mark) {
         Ok(socket) => Some(Port {
             public: SocketAddr::new(public, socket.local.port()),
             socket,
@@ -88,7 +91,7 @@ mod tests {
     #[test]
     fn a_range_is_kept_to_until_it_is_used_up() {
         // Any free port, so that two concurrent runs do not conflict.
-        let free = bind([127, 0, 0, 1].into(), [127, 0, 0, 1].into(), 0).unwrap();
+        let free = bind(([127, 0, 0, 1].into(), [127, 0, 0, 1].into()), 0, None).unwrap();
         let number = free.public.port();
         drop(free);
         let node = NodeId::from_public_key([0; 32]);

@@ -135,6 +135,7 @@ impl Relaying {
         config.ports = self.ports;
         config.public = self.public.into_iter().collect();
         config.clock = Some(host.clock());
+        config.mark = host.mark();
         let relay = Relay::start(config)?;
         for (node, quota) in self.quotas {
             relay.set_quota(node, quota);

@@ -266,6 +266,10 @@ impl Layer {
                 "use-service needs a session: add the right \"call\", or addresses at which this node dials it"
             } else if may(Right::Forward) && !may(Right::Call) && !is_dialled(id) {
                 "forward needs a session: add the right \"call\", or addresses at which this node dials it"
+            } else if may(Right::Tunnel) && self.tunnel.server.is_none() {
+                "tunnel needs a tunnel: give its pools in [tunnel.server]"
+            } else if may(Right::Tunnel) && !may(Right::Call) && !is_dialled(id) {
+                "tunnel needs a session: add the right \"call\", or addresses at which this node dials it"
             } else {
                 continue;
             };

@@ -91,6 +91,14 @@ fn every_key_of_the_example_shows_its_default() {
         "ack_every",
         "initial_window",
         "model",
+        "pools",
+        "device",
+        "mtu",
+        "leases",
+        "default_route",
+        "routes",
+        "dns",
+        "allow_ipv6_leak",
     ] {
         assert!(
             bare.contains(&format!("{key} = ")),
@@ -355,6 +363,14 @@ fn rights_that_could_not_be_used_are_refused() {
             "only use-service",
         ),
         (receive(member("may = [\"send-files\"]")), "needs a session"),
+        (
+            peer("may = [\"call\", \"tunnel\"]"),
+            "pools in [tunnel.server]",
+        ),
+        (
+            peer("may = [\"tunnel\"]") + "[tunnel.server]\npools = [\"10.77.0.0/24\"]",
+            "needs a session",
+        ),
         (
             peer("may = [{ right = \"call\", folder = \"a\" }]"),
             "only send-files",

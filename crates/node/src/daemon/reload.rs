@@ -231,6 +231,11 @@ impl Started {
                 text(&now.objectives),
             ),
             ("overlay", overlay(&before.overlay), overlay(&now.overlay)),
+            (
+                "tunnel (all but the pools of its server)",
+                text(&before.tunnel.without_pools()),
+                text(&now.tunnel.without_pools()),
+            ),
         ];
         let changed = pairs.into_iter().filter(|(_, before, now)| before != now);
         let mut keys: Vec<&'static str> = changed.map(|(key, ..)| key).collect();

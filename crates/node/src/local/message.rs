@@ -421,11 +421,12 @@ mod tests {
                 weight: Some(3),
                 cap: Some(None),
                 drop: Some(None),
+                ..StreamParameters::default()
             },
             StreamParameters {
-                weight: None,
                 cap: Some(Some(Rate::from_bps(1_234_567))),
                 drop: Some(Some(anabranch_session::DropOrder::LeastImportant)),
+                ..StreamParameters::default()
             },
         ];
         for change in changes {

@@ -12,6 +12,7 @@
 //! | [`Right::UseRelay`] | a request for a circuit (`overlay/serving`) |
 //! | [`Right::UseService`] | a stream for a service that a local application has registered ([`crate::local`]) |
 //! | [`Right::Forward`] | each connection, flow and listener that a peer asks for (the gateway) |
+//! | [`Right::Tunnel`] | the request for an address of the tunnel, and while it is used (the tunnel) |
 //! | [`Right::ReadLibrary`] | a process that serves a library; `anabranch node` serves none and gives this right to no node |
 
 mod live;
@@ -46,6 +47,8 @@ pub enum Right {
     UseService,
     /// Have connections made and accepted from here.
     Forward,
+    /// Join the tunnel of this node.
+    Tunnel,
 }
 
 /// The text is not the name of a right.
@@ -59,7 +62,7 @@ fn names() -> String {
 
 impl Right {
     /// All rights.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Member,
         Self::Call,
         Self::SendFiles,
@@ -67,6 +70,7 @@ impl Right {
         Self::UseRelay,
         Self::UseService,
         Self::Forward,
+        Self::Tunnel,
     ];
 
     /// Name of the right in the configuration.
@@ -79,6 +83,7 @@ impl Right {
             Self::UseRelay => "use-relay",
             Self::UseService => "use-service",
             Self::Forward => "forward",
+            Self::Tunnel => "tunnel",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A send stream: its queue of new data, and of lost fragments that are sent again first.
 
-use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
+use std::{collections::VecDeque, num::NonZeroU32, ops::Range, sync::Arc, time::Duration};
 
 use anabranch_admission::Refusal;
 use anabranch_base::{ChannelId, Instant, StreamId};
@@ -111,6 +111,8 @@ pub(crate) struct SendStream {
     pub charged: u64,
     pub credit: u64,
     pub finish: Finish,
+    /// Bytes that may wait unsent before the application is held back.
+    pub unsent_max: Option<NonZeroU32>,
     /// True if the application was notified that the buffer is full and waits for space.
     pub blocked: bool,
     /// True if it is among those that its session has marked as changed.
@@ -162,6 +164,7 @@ impl SendStream {
             charged: 0,
             credit,
             finish: Finish::default(),
+            unsent_max: None,
             blocked: false,
             touched: false,
             has_overtaken: false,
@@ -199,6 +202,23 @@ impl SendStream {
 
     pub(crate) fn backlog_bytes(&self) -> u64 {
         self.backlog
+    }
+
+    /// Bytes that may be queued now, where a send buffer holds `buffer_bytes`; one ADU more is accepted while it is not 0.
+    pub(crate) fn space(&self, buffer_bytes: usize) -> usize {
+        let space = buffer_bytes.saturating_sub(self.held_bytes);
+        match self.unsent_max {
+            None => space,
+            Some(max) => space.min((max.get() as usize).saturating_sub(self.backlog as usize)),
+        }
+    }
+
+    /// True if an application that was held back may go on: a quarter of the buffer is free, and half of what may wait unsent.
+    pub(crate) fn has_drained(&self, buffer_bytes: usize) -> bool {
+        self.held_bytes <= buffer_bytes - buffer_bytes / 4
+            && self
+                .unsent_max
+                .is_none_or(|max| self.backlog <= u64::from(max.get()) / 2)
     }
 
     /// True if every ADU's outcome is known.

@@ -83,7 +83,10 @@ impl Session {
         if data.len() > ADU_BYTES_MAX {
             return Err(SendError::TooLarge { bytes: data.len() });
         }
-        if send.held_bytes() >= buffer {
+        if send.space(buffer) == 0 {
+            if send.unsent_max.is_some() && !send.blocked {
+                self.streams.held_back.push(stream);
+            }
             send.blocked = true;
             return Err(SendError::Full(data));
         }
@@ -164,6 +167,9 @@ impl Session {
         spec.validate()?;
         self.shares.note_order(stream, &spec);
         send.spec = Arc::new(spec);
+        if let Some(unsent_max) = parameters.unsent_max {
+            send.unsent_max = unsent_max;
+        }
         self.pump.is_due = true;
         Ok(())
     }
@@ -352,9 +358,7 @@ impl Session {
                 }
             }
         }
-        if send.blocked
-            && send.held_bytes() <= self.streams.buffer_bytes - self.streams.buffer_bytes / 4
-        {
+        if send.blocked && send.has_drained(self.streams.buffer_bytes) {
             send.blocked = false;
             events.push_back(Event::Writable { session, stream });
         }

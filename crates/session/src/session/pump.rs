@@ -188,6 +188,10 @@ impl Session {
     /// streams.
     fn conclude(&mut self, run: &mut Run<'_>) {
         self.settle_limits(run);
+        for stream in self.streams.drained() {
+            let session = self.id;
+            run.events.push_back(Event::Writable { session, stream });
+        }
         self.wait_for_caps();
         self.shed(run);
         self.note_shares(run);

@@ -44,6 +44,8 @@ pub(super) struct Streams {
     pub(super) expire_at: Option<Instant>,
     /// True if a stream with a lifetime has sent.
     pub(super) has_lifetimes: bool,
+    /// Streams with a limit on what waits unsent whose applications are held back.
+    pub(super) held_back: Vec<StreamId>,
     /// The most credit that any ADU handed over so far may need.
     pub(super) charge_max: u64,
 }
@@ -63,6 +65,7 @@ impl Streams {
             buffer_bytes,
             expire_at: None,
             has_lifetimes: false,
+            held_back: Vec::new(),
             charge_max: 0,
         }
     }
@@ -174,8 +177,8 @@ impl Streams {
 
     /// Bytes that the send buffer of a stream will take.
     pub(super) fn buffer_left(&self, stream: StreamId) -> usize {
-        let left = |send: &SendStream| self.buffer_bytes.saturating_sub(send.held_bytes());
-        self.send.get(&stream).map_or(0, |send| left(send))
+        let send = self.send.get(&stream);
+        send.map_or(0, |send| send.space(self.buffer_bytes))
     }
 
     /// Send streams that may need attention.
@@ -183,6 +186,29 @@ impl Streams {
         self.active
             .iter()
             .filter_map(|stream| self.send.get(stream).map(|send| &**send))
+    }
+
+    /// Streams of `held_back` whose applications may go on. O(streams held back).
+    pub(super) fn drained(&mut self) -> Vec<StreamId> {
+        let mut drained = Vec::new();
+        self.held_back.retain(|&stream| {
+            let send = self.send.get(&stream);
+            // One that is over, or was released when an ADU was settled, is held back no longer.
+            let Some(send) = send.filter(|send| send.blocked) else {
+                return false;
+            };
+            let is_drained = send.has_drained(self.buffer_bytes);
+            if is_drained {
+                drained.push(stream);
+            }
+            !is_drained
+        });
+        for stream in &drained {
+            if let Some(send) = self.send.get_mut(stream) {
+                send.blocked = false;
+            }
+        }
+        drained
     }
 
     /// Removes active streams that need no attention any more. O(streams that changed).

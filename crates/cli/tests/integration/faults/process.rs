@@ -68,6 +68,12 @@ impl Process {
         harness::signal(self.child.id(), name);
     }
 
+    /// Number of the process.
+    #[allow(dead_code, reason = "not every program of tests uses it")]
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Writes a line to its standard input.
     pub(crate) fn say(&mut self, line: &str) {
         let input = self.child.stdin.as_mut().unwrap();

@@ -139,7 +139,7 @@ async fn promises<S: AduSession, L: AduListener>(near: &S, far: &L) {
     let changes = StreamParameters {
         weight: Some(3),
         cap: Some(Some(Rate::from_mbps(2))),
-        drop: None,
+        ..StreamParameters::default()
     };
     stream.change_guarantee(None).await.unwrap();
     stream.adjust(changes).await.unwrap();

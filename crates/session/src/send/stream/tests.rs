@@ -529,3 +529,30 @@ fn what_has_overtaken_is_finished_when_credit_is_short() {
     assert_eq!((rest.place.sequence, rest.data.len()), (1, 1_500));
     assert!(!s.is_sendable(u64::MAX) && take(&mut s, 5_000).is_none());
 }
+
+#[test]
+fn a_limit_on_what_waits_unsent_holds_back_and_releases_at_half() {
+    const BUFFER: usize = 100_000;
+    let mut s = stream(false, None);
+    assert_eq!(s.space(BUFFER), BUFFER);
+    s.unsent_max = std::num::NonZeroU32::new(4_000);
+    assert_eq!(s.space(BUFFER), 4_000);
+    for _ in 0..4 {
+        assert!(s.space(BUFFER) > 0);
+        s.push(Instant::EPOCH, Bytes::from(vec![1; 1_200]), 0);
+    }
+    // One ADU more than the limit at most.
+    assert_eq!((s.space(BUFFER), s.backlog_bytes()), (0, 4_800));
+    assert!(!s.has_drained(BUFFER));
+    assert!(take(&mut s, 1_200).is_some() && take(&mut s, 1_200).is_some());
+    // What is in flight does not count.
+    assert_eq!((s.space(BUFFER), s.held_bytes()), (1_600, 4_800));
+    assert!(!s.has_drained(BUFFER), "2,400 of 4,000 wait");
+    assert!(take(&mut s, 1_200).is_some());
+    assert!(s.has_drained(BUFFER));
+    // The buffer still bounds the rest.
+    assert_eq!(s.space(4_800), 0);
+    assert!(!s.has_drained(4_800));
+    s.unsent_max = None;
+    assert_eq!(s.space(BUFFER), BUFFER - 4_800);
+}

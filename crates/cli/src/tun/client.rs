@@ -1,0 +1,126 @@
+//! The client of a tunnel, with a host of the command's own.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use anabranch::{
+    Locals,
+    config::{TUNNEL_MARK, TunnelClientLayer},
+    keys,
+    net::tun::Tun,
+};
+use anabranch_gateway::uplink::Dialled;
+use anabranch_tunnel::{Client, ClientError, Notice, section::of_client};
+use tokio::sync::mpsc;
+
+use super::Arguments;
+use crate::{
+    exit::{Failure, Outcome, note, stopped},
+    keygen::key_path,
+    recv,
+};
+
+/// Shortest and longest pause before it joins again in a session that is open.
+const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(10)];
+
+fn failure(error: ClientError) -> Failure {
+    match error {
+        ClientError::Refused { .. } | ClientError::NoTunnel | ClientError::Withdrawn => {
+            Failure::refused(error)
+        }
+        _ => Failure::other(error),
+    }
+}
+
+pub(super) async fn run(arguments: Arguments) -> Outcome {
+    // Before the first output: a script that reads it may send a signal at once.
+    let stopped = stopped();
+    let (node, addresses) = arguments.peer.resolve()?;
+    let settings = arguments.peer.settings(node)?;
+    let layer = TunnelClientLayer {
+        peer: node.to_string(),
+        device: arguments.name.clone(),
+        mtu: arguments.mtu.clone(),
+        default_route: arguments.default_route,
+        routes: arguments.route.clone(),
+        dns: arguments.dns.clone(),
+        allow_ipv6_leak: arguments.allow_ipv6_leak,
+    };
+    let own = of_client(&layer, addresses.clone()).map_err(Failure::usage)?;
+    // First, because its errors name the rights that are missing.
+    let device = Tun::create(&own.device).map_err(Failure::other)?;
+    let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
+    let mut config = settings.host(key);
+    let costs = settings.costs();
+    let ledger = costs.map(|costs| costs.apply(&mut config)).transpose()?;
+    let ledger = ledger.flatten();
+    let mut bind = arguments.bind.clone();
+    if bind.is_empty() && addresses.iter().all(|address| address.ip().is_loopback()) {
+        bind.push(SocketAddr::new(addresses[0].ip(), 0));
+    }
+    if !bind.is_empty() {
+        config.locals = Locals::Fixed(bind.into_iter().map(Into::into).collect());
+    }
+    config.mark = Some(TUNNEL_MARK);
+    config.unused.push(own.device.clone());
+    let host = recv::start(config)?;
+    let notices = arguments.notices();
+    let client = Client::start(host.clone(), device, own, notices.clone());
+    let client = Arc::new(client.map_err(Failure::other)?);
+    let shown = {
+        let (notices, id) = (notices.clone(), host.node_id());
+        let client = Arc::downgrade(&client);
+        anabranch_gateway::Notices::new(move |notice| {
+            let anabranch_gateway::Notice::Disconnected(cause) = notice else {
+                return;
+            };
+            // A server is silent towards nodes that it does not know.
+            let was_up = client
+                .upgrade()
+                .is_some_and(|client| client.terms().is_some());
+            let cause = match was_up {
+                true => cause.clone(),
+                false => format!("{cause}; does the server run, and does it know this node, {id}?"),
+            };
+            notices.show(&Notice::Down(cause));
+        })
+    };
+    let (_uplink, dialler) = Dialled::new(host.clone(), node, addresses, shown);
+    let (failing, mut failures) = mpsc::channel::<ClientError>(1);
+    let dialling = dialler.run(|session| {
+        let (client, failing, notices) = (client.clone(), failing.clone(), notices.clone());
+        async move {
+            let [mut pause, last] = PAUSES;
+            while session.close_reason().is_none() {
+                let error = client.serve(&session).await;
+                if session.close_reason().is_some() {
+                    return;
+                }
+                if client.terms().is_none() && error.is_final() {
+                    // Most likely a mistake, which the user should see.
+                    let _ = failing.send(error).await;
+                    std::future::pending::<()>().await;
+                    return;
+                }
+                notices.show(&Notice::Down(error.to_string()));
+                tokio::time::sleep(pause).await;
+                pause = (2 * pause).min(last);
+            }
+        }
+    });
+    let outcome = tokio::select! {
+        biased;
+        stopped = stopped => stopped,
+        () = recv::keep(ledger.as_ref(), &host) => Err(Failure::other("the usage ledger is no longer kept")),
+        Some(error) = failures.recv() => Err(failure(error)),
+        result = dialling => result.map_err(Failure::from),
+        () = client.run() => unreachable!("it runs until dropped"),
+    };
+    if !arguments.quiet && outcome.is_ok() {
+        let totals = client.totals();
+        note(&format!(
+            "sent {} packets, received {}",
+            totals.sent, totals.received
+        ));
+    }
+    recv::shutdown(ledger.as_ref(), &host, outcome).await
+}

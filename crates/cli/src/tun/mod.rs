@@ -1,0 +1,128 @@
+//! `anabranch tun`: an IP tunnel to a server, or the server.
+
+mod client;
+mod serve;
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use anabranch::base::NodeId;
+use anabranch_tunnel::{Notice, Notices};
+use serde_json::json;
+
+use crate::{
+    exit::{Outcome, note, print_line},
+    gateway::peer::PeerArguments,
+};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Needs root, or the right CAP_NET_ADMIN. On a server:   anabranch tun --serve --allow NODE
+with the ID of the client, from `anabranch keygen` there. It prints a ticket. On the client:
+
+    anabranch tun TICKET --default-route
+
+The command runs until Ctrl-C, takes back what it has set up, and joins again when it was interrupted. Instead of --serve, \
+`anabranch node` may have a section [tunnel.server]. See docs/tunnel.md, also for what the server needs to be an exit to the \
+Internet.")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    peer: PeerArguments,
+    /// Serve a tunnel that other nodes join.
+    #[arg(long, conflicts_with_all = ["peer", "ticket_file", "config", "default_route", "route", "dns", "bind"])]
+    serve: bool,
+    /// Node that may join; may be repeated.
+    #[arg(long, value_name = "NODE", requires = "serve")]
+    allow: Vec<NodeId>,
+    /// Network of the addresses, one of each family at most [default: 10.77.0.0/24 and fd77:616e::/64].
+    #[arg(long = "pool", value_name = "NETWORK", requires = "serve")]
+    pools: Vec<String>,
+    /// Address to listen on, IP:PORT; may be repeated [default: every interface].
+    #[arg(long, value_name = "ADDRESS", requires = "serve")]
+    listen: Vec<String>,
+    /// Port to listen on, at every interface.
+    #[arg(long, requires = "serve", default_value_t = 4433)]
+    port: u16,
+    /// File of the addresses by node [default: ~/.local/state/anabranch/leases].
+    #[arg(long, value_name = "FILE", requires = "serve")]
+    leases: Option<PathBuf>,
+    /// Name of the device [default: anabranch0, with --serve anabranch1].
+    #[arg(long, value_name = "DEVICE")]
+    name: Option<String>,
+    /// Largest IP packet, such as "1400 B", 1280 B to 9000 B.
+    #[arg(long, value_name = "SIZE")]
+    mtu: Option<String>,
+    /// Send all traffic of this machine through the tunnel, but for the networks of its own interfaces.
+    #[arg(long)]
+    default_route: bool,
+    /// Network that is reached through the tunnel; may be repeated.
+    #[arg(long, value_name = "NETWORK")]
+    route: Vec<String>,
+    /// Server that resolves names while the tunnel is up; may be repeated [default: those of this machine].
+    #[arg(long, value_name = "ADDRESS")]
+    dns: Vec<String>,
+    /// Let IPv6 pass outside the tunnel if it cannot be routed into it.
+    #[arg(long, requires = "default_route")]
+    allow_ipv6_leak: bool,
+    /// Local address to use for paths, IP:PORT with port 0 for any; may be repeated [default: every interface].
+    #[arg(long, value_name = "ADDRESS")]
+    bind: Vec<SocketAddr>,
+    /// Key file [default: ~/.config/anabranch/key, created if missing].
+    #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
+    key: Option<PathBuf>,
+    /// Print events as JSON, one per line, to standard output.
+    #[arg(long)]
+    json: bool,
+    /// Print nothing but errors.
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
+}
+
+pub(crate) async fn run(arguments: Arguments) -> Outcome {
+    match arguments.serve {
+        true => serve::run(arguments).await,
+        false => client::run(arguments).await,
+    }
+}
+
+impl Arguments {
+    fn notices(&self) -> Notices {
+        let (json, quiet) = (self.json, self.quiet);
+        Notices::new(move |notice| {
+            // If the output is closed, there is no other place to report it.
+            if json {
+                let _ = print_line(&row(notice));
+            } else if matches!(notice, Notice::Up { .. } | Notice::Serving { .. }) && !quiet {
+                let _ = print_line(&notice.to_string());
+            } else if !quiet || matches!(notice, Notice::Down(_) | Notice::Warning(_)) {
+                note(&notice.to_string());
+            }
+        })
+    }
+}
+
+/// A notice as a line of JSON.
+fn row(notice: &Notice) -> String {
+    let mut row = json!({ "kind": notice.kind(), "text": notice.to_string() });
+    match notice {
+        Notice::Serving { device, addresses } => {
+            row["device"] = json!(device);
+            row["addresses"] = json!(addresses);
+        }
+        Notice::Joined { node, .. } | Notice::Left { node } | Notice::Refused { node, .. } => {
+            row["node"] = json!(node.to_string());
+        }
+        Notice::Up { device, terms } => {
+            row["device"] = json!(device);
+            row["v4"] = json!(terms.v4.map(|v4| v4.address.to_string()));
+            row["v6"] = json!(terms.v6.map(|v6| v6.address.to_string()));
+            row["mtu_bytes"] = json!(terms.mtu);
+        }
+        Notice::Dropped(dropped) => {
+            for (reason, count) in dropped.iter() {
+                row["packets"][reason.name()] = json!(count);
+            }
+        }
+        _ => {}
+    }
+    row.to_string()
+}

@@ -1,0 +1,19 @@
+//! `anabranch tun` between network namespaces, over two emulated paths; skipped without root.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
+
+mod carry;
+mod faults;
+#[path = "../harness/mod.rs"]
+mod harness;
+mod hostile;
+#[path = "../../../net/tests/netns/namespace.rs"]
+mod namespace;
+#[path = "../integration/faults/process.rs"]
+#[expect(dead_code, reason = "shared with tests that do more with them")]
+mod process;
+mod programs;
+mod rights;
+mod routes;
+mod speed;
+mod stage;

@@ -1,0 +1,90 @@
+//! Settings of the client's machine: addresses of the device, routes, and the servers that resolve names. All are taken back when this is
+//! dropped, or end with the device.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::{
+    lease::Prefix,
+    system::{self, Kinds, Names, Routing, SetupError},
+    wire::Terms,
+};
+
+/// Settings of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Name of the device.
+    pub device: String,
+    /// Largest IP packet, in bytes; that of the server counts if it is smaller.
+    pub mtu: u16,
+    /// Destinations that go through the tunnel.
+    pub kinds: Kinds,
+    /// Servers that resolve names; empty: those of this machine stay.
+    pub dns: Vec<IpAddr>,
+    /// Addresses at which this node reaches the server.
+    pub servers: Vec<SocketAddr>,
+}
+
+/// The settings in force.
+#[derive(Debug)]
+pub(super) struct Machine {
+    settings: Settings,
+    terms: Option<Terms>,
+    is_over: bool,
+    // Names first: they are put back before the routes.
+    names: Option<Names>,
+    routing: Option<Routing>,
+}
+
+impl Machine {
+    /// Takes back what a process that was killed has left, and sets the device up, which exists.
+    pub(super) fn prepare(settings: Settings) -> Result<Self, SetupError> {
+        system::set_up(&settings.device, settings.mtu)?;
+        system::restore_names(&settings.device)?;
+        Ok(Self {
+            settings,
+            terms: None,
+            is_over: false,
+            names: None,
+            routing: None,
+        })
+    }
+
+    /// Takes everything back but the device; later addresses are not applied.
+    pub(super) fn end(&mut self) {
+        self.is_over = true;
+        self.names = None;
+        self.routing = None;
+    }
+
+    /// Applies the addresses that the server assigned.
+    pub(super) fn apply(&mut self, terms: &Terms) -> Result<(), SetupError> {
+        if self.is_over || self.terms.as_ref() == Some(terms) {
+            return Ok(());
+        }
+        let Settings {
+            device,
+            kinds,
+            dns,
+            servers,
+            ..
+        } = &self.settings;
+        let v4 = terms.v4.map(|v4| (IpAddr::V4(v4.address), v4.length));
+        let v6 = terms.v6.map(|v6| (IpAddr::V6(v6.address), v6.length));
+        let addresses: Vec<(IpAddr, u8)> = v4.into_iter().chain(v6).collect();
+        let networks = addresses.iter();
+        let networks: Vec<Prefix> = networks
+            .filter_map(|&(address, length)| Prefix::of(address, length))
+            .collect();
+        system::check_conflicts(device, &networks)?;
+        system::set_addresses(device, &addresses)?;
+        system::set_mtu(device, terms.mtu)?;
+        if self.routing.is_none() {
+            self.routing = Routing::set(device, kinds, servers, system::has_v6())?;
+        }
+        if self.names.is_none() && !dns.is_empty() {
+            self.names = Some(Names::set(device, dns)?);
+        }
+        self.terms = Some(*terms);
+        Ok(())
+    }
+}

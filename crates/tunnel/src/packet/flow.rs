@@ -1,0 +1,61 @@
+//! Flows: packets between the same programs, which share a queue at the entrance and an order at the exit.
+
+use std::{
+    collections::hash_map::DefaultHasher,
+    hash::{Hash, Hasher},
+};
+
+use super::Header;
+
+/// Number of buckets into which flows are distributed: the number of queues of RFC 8290 §5.2.
+pub const BUCKETS: u16 = 1024;
+
+/// Bucket of a packet: by addresses, protocol and, where these are in the packet, ports (RFC 8290 §4.1.1). All fragments of a packet
+/// are in one bucket. `secret` keeps others from choosing flows that share a bucket.
+pub fn bucket(packet: &[u8], header: &Header, secret: u64) -> u16 {
+    const TCP: u8 = 6;
+    const UDP: u8 = 17;
+    const DCCP: u8 = 33;
+    const SCTP: u8 = 132;
+    const UDP_LITE: u8 = 136;
+    let protocol = header.transport.protocol;
+    let has_ports = matches!(protocol, TCP | UDP | DCCP | SCTP | UDP_LITE) && !header.is_fragment;
+    let ports = header.transport.at.filter(|_| has_ports);
+    let ports = ports.and_then(|at| packet.get(at..at + 4));
+    let mut hasher = DefaultHasher::new();
+    (secret, header.source, header.destination, protocol, ports).hash(&mut hasher);
+    (hasher.finish() % u64::from(BUCKETS)) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::packet::samples::{tcp4, udp6};
+
+    fn of(packet: &[u8]) -> u16 {
+        bucket(packet, &Header::read(packet).unwrap(), 7)
+    }
+
+    #[test]
+    fn a_flow_has_one_bucket_and_flows_are_spread() {
+        assert_eq!(of(&tcp4(100, b"a")), of(&tcp4(100, b"another")));
+        let buckets: BTreeSet<u16> = (0..200).map(|port| of(&tcp4(port, b"x"))).collect();
+        // 200 balls in 1,024 bins leave some 18 collisions.
+        assert!((160..=200).contains(&buckets.len()), "{}", buckets.len());
+        assert!(buckets.iter().all(|&bucket| bucket < BUCKETS));
+        let other = bucket(&tcp4(1, b"x"), &Header::read(&tcp4(1, b"x")).unwrap(), 8);
+        assert_ne!(of(&tcp4(1, b"x")), other, "by the secret");
+        let _ = of(&udp6(b"x"));
+    }
+
+    #[test]
+    fn all_fragments_of_a_packet_are_in_one_bucket() {
+        let mut first = tcp4(100, b"xxxx");
+        first[6..8].copy_from_slice(&0x2000_u16.to_be_bytes());
+        let mut second = tcp4(200, b"yy");
+        second[6..8].copy_from_slice(&0x0003_u16.to_be_bytes());
+        assert_eq!(of(&first), of(&second));
+    }
+}

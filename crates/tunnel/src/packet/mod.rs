@@ -1,0 +1,29 @@
+//! IP packets as bytes: headers, flows, congestion marks, segment sizes, and the ICMP messages of a router.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `header` | [`Header`]: the fields of an IPv4 or IPv6 packet that the tunnel uses |
+//! | `flow` | [`bucket`]: the packets that share a queue and an order |
+//! | `checksum` | the Internet checksum, whole and incremental |
+//! | `ecn` | congestion marks |
+//! | `mss` | the segment sizes that TCP connections agree on |
+//! | `icmp` | answers to packets that cannot be carried |
+
+mod checksum;
+mod ecn;
+mod flow;
+mod header;
+mod icmp;
+mod mss;
+
+pub use ecn::{is_capable, mark};
+pub use flow::{BUCKETS, bucket};
+pub use header::{Header, Malformed, Transport};
+pub use icmp::{Cause, answer};
+pub use mss::clamp;
+
+/// Largest IP packet, in bytes.
+pub const PACKET_BYTES_MAX: usize = 65_535;
+
+#[cfg(test)]
+pub(crate) mod samples;

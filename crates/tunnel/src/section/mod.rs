@@ -1,0 +1,172 @@
+//! The tunnel of a node: the sections `[tunnel.server]` and `[tunnel.client]` of its configuration.
+
+mod setting;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
+
+use anabranch::{
+    base::NodeId,
+    config::{ConfigError, NodeConfig},
+    daemon::{Commit, Handle, Part},
+    net::tun::Tun,
+    service::{Registration, TooManyServices},
+};
+use tokio::task::AbortHandle;
+
+pub use self::setting::{MTU, Settings, of_client, of_server};
+use crate::{
+    client::Client,
+    notice::{Notice, Notices},
+    server::{self, Server},
+    system::SetupError,
+};
+
+/// Shortest and longest pause before the client joins again.
+const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(10)];
+
+/// The tunnel of a node cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TunnelError {
+    /// The configuration is refused.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The server cannot start.
+    #[error(transparent)]
+    Server(#[from] server::StartError),
+    /// The client cannot start.
+    #[error(transparent)]
+    Client(#[from] SetupError),
+    /// The node has too many services.
+    #[error(transparent)]
+    Services(#[from] TooManyServices),
+}
+
+/// The tunnel of a node, which is there as long as this value.
+#[derive(Debug)]
+pub struct Tunnel {
+    server: Option<Arc<Server>>,
+    client: Option<Arc<Client>>,
+    tasks: Vec<AbortHandle>,
+    _registration: Option<Registration>,
+    _reloading: Arc<Reloading>,
+}
+
+impl Drop for Tunnel {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        if let Some(client) = &self.client {
+            // The task that joins may hold it for a moment.
+            client.end();
+        }
+    }
+}
+
+/// Part of the node that follows reloads. The node keeps it, and it does not keep the server.
+#[derive(Debug)]
+struct Reloading {
+    server: Mutex<Weak<Server>>,
+    notices: Notices,
+}
+
+impl Part for Reloading {
+    fn prepare(&self, config: &NodeConfig) -> Result<Commit, String> {
+        let settings = Settings::read(config).map_err(|error| error.to_string())?;
+        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = server.upgrade().zip(settings.server);
+        let notices = self.notices.clone();
+        Ok(Box::new(move || {
+            if let Some((server, settings)) = changed
+                && let Err(error) = server.set_pools(settings.pools)
+            {
+                notices.show(&Notice::Warning(error.to_string()));
+            }
+        }))
+    }
+}
+
+impl Tunnel {
+    /// Starts the tunnel of a node, and makes it follow reloads of the configuration. Must be called within a runtime.
+    ///
+    /// # Errors
+    /// The configuration is refused, or a device cannot be created.
+    pub fn start(
+        node: &Handle,
+        config: &NodeConfig,
+        notices: Notices,
+    ) -> Result<Self, TunnelError> {
+        let settings = Settings::read(config)?;
+        let host = node.host();
+        let mut tasks = Vec::new();
+        let (mut server, mut registration) = (None, None);
+        if let Some(settings) = &settings.server {
+            let rights = node.rights().clone();
+            let started = Server::start(host.clone(), rights, settings, notices.clone())?;
+            let started = Arc::new(started);
+            registration = Some(node.services().register(started.clone())?);
+            let running = started.clone();
+            tasks.push(tokio::spawn(async move { running.run().await }).abort_handle());
+            server = Some(started);
+        }
+        let mut client = None;
+        if let Some((peer, settings)) = settings.client {
+            let device = Tun::create(&settings.device).map_err(SetupError::from)?;
+            let started = Client::start(host.clone(), device, settings, notices.clone())?;
+            let started = Arc::new(started);
+            let running = started.clone();
+            tasks.push(tokio::spawn(async move { running.run().await }).abort_handle());
+            let joining = keep(node.clone(), peer, started.clone(), notices.clone());
+            tasks.push(tokio::spawn(joining).abort_handle());
+            client = Some(started);
+        }
+        let reloading = Arc::new(Reloading {
+            server: Mutex::new(server.as_ref().map(Arc::downgrade).unwrap_or_default()),
+            notices,
+        });
+        node.attach(reloading.clone());
+        Ok(Self {
+            server,
+            client,
+            tasks,
+            _registration: registration,
+            _reloading: reloading,
+        })
+    }
+
+    /// The tunnel that other nodes may join.
+    pub fn server(&self) -> Option<&Server> {
+        self.server.as_deref()
+    }
+
+    /// The tunnel that this node has joined.
+    pub fn client(&self) -> Option<&Client> {
+        self.client.as_deref()
+    }
+}
+
+/// Keeps a client in the tunnel of a peer; does not return.
+async fn keep(node: Handle, peer: NodeId, client: Arc<Client>, notices: Notices) {
+    let [first, last] = PAUSES;
+    let mut pause = first;
+    loop {
+        let cause = match node.session_with(peer, &[]).await {
+            Ok(session) => {
+                let began = tokio::time::Instant::now();
+                let cause = client.serve(&session).await.to_string();
+                if began.elapsed() > last {
+                    pause = first;
+                }
+                cause
+            }
+            Err(error) => error.to_string(),
+        };
+        notices.show(&Notice::Down(cause));
+        tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(last);
+    }
+}

@@ -1,0 +1,287 @@
+//! Server of the tunnel: a device with an address for each node that joins, and the service for them.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `member` | one client |
+//! | `members` | clients by node, session and address |
+//! | `keeper` | the file of the addresses |
+//! | `service` | the streams of clients |
+
+mod keeper;
+mod member;
+mod members;
+mod service;
+
+use std::{
+    net::IpAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use anabranch::{
+    Host,
+    net::{Clock, tun::Tun},
+    rights::Rights,
+};
+use tokio::sync::Notify;
+
+pub use self::keeper::FileError;
+use self::members::Members;
+use crate::{
+    counters::{Counters, Dropped, Totals},
+    entrance::{Answers, Entrance, READS_MAX, Way},
+    lease::Pools,
+    notice::{Notice, Notices},
+    own::Own,
+    packet::{Cause, PACKET_BYTES_MAX},
+    system::{self, SetupError},
+};
+
+/// Settings of a server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Networks of the addresses.
+    pub pools: Pools,
+    /// Name of the device.
+    pub device: String,
+    /// Largest IP packet, in bytes.
+    pub mtu: u16,
+    /// File of the addresses by node; `None`: they are forgotten with the process.
+    pub leases: Option<PathBuf>,
+}
+
+/// A server cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The device cannot be created or set up.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The file of the addresses cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// Server of a tunnel, which is there as long as this value.
+#[derive(Debug)]
+pub struct Server {
+    device: Tun,
+    own: Own,
+    clock: Clock,
+    rights: Rights,
+    leases: Option<PathBuf>,
+    members: Mutex<Members>,
+    /// Wakes the task that writes the file.
+    changed: Notify,
+    counters: Counters,
+    notices: Notices,
+}
+
+impl Server {
+    /// Creates the device. Must be called within a runtime; then [`Server::run`] has to be run, and the server to be registered as a
+    /// service of the node.
+    ///
+    /// # Errors
+    /// The device cannot be created, or the addresses cannot be read.
+    pub fn start(
+        host: Host,
+        rights: Rights,
+        settings: &Settings,
+        notices: Notices,
+    ) -> Result<Self, StartError> {
+        let table = match &settings.leases {
+            Some(path) => keeper::read(path, settings.pools)?,
+            None => crate::lease::Table::new(settings.pools),
+        };
+        let device = Tun::create(&settings.device).map_err(SetupError::from)?;
+        system::set_up(&settings.device, settings.mtu)?;
+        let server = Self {
+            device,
+            clock: host.clock(),
+            own: Own::new(host),
+            rights,
+            leases: settings.leases.clone(),
+            members: Mutex::new(Members::new(table, settings.mtu)),
+            changed: Notify::new(),
+            counters: Counters::default(),
+            notices,
+        };
+        server.number(&settings.pools)?;
+        Ok(server)
+    }
+
+    /// Gives the device the addresses of these networks.
+    fn number(&self, pools: &Pools) -> Result<(), SetupError> {
+        let addresses = server_addresses(pools);
+        system::set_addresses(self.device.name(), &addresses)?;
+        let addresses = addresses.iter();
+        self.notices.show(&Notice::Serving {
+            device: self.device.name().to_owned(),
+            addresses: addresses
+                .map(|(address, length)| format!("{address}/{length}"))
+                .collect(),
+        });
+        for setting in system::not_forwarding(pools.v4().is_some(), pools.v6().is_some()) {
+            self.notices.show(&Notice::NotForwarding { setting });
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the networks: all clients get other addresses at once.
+    ///
+    /// # Errors
+    /// The device does not get its addresses.
+    pub fn set_pools(&self, pools: Pools) -> Result<(), SetupError> {
+        if *self.lock().table.pools() == pools {
+            return Ok(());
+        }
+        self.number(&pools)?;
+        self.lock().set_pools(pools);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Totals of the packets of all clients.
+    pub fn totals(&self) -> Totals {
+        self.counters.totals()
+    }
+
+    /// Nodes in the tunnel, with their addresses and the totals of their packets.
+    pub fn clients(&self) -> Vec<Client> {
+        let members = self.lock();
+        let client = |member: &Arc<member::Member>| {
+            let terms = member.terms()?;
+            let addresses = [
+                terms.v4.map(|v4| IpAddr::V4(v4.address)),
+                terms.v6.map(|v6| IpAddr::V6(v6.address)),
+            ];
+            Some(Client {
+                node: member.node,
+                addresses: addresses.into_iter().flatten().collect(),
+                totals: member.counters.totals(),
+            })
+        };
+        members.all().filter_map(client).collect()
+    }
+
+    /// Reads the device and keeps the file until dropped.
+    pub async fn run(&self) {
+        tokio::join!(self.read(), self.keep(), self.report());
+    }
+
+    async fn read(&self) {
+        let mut buffer = vec![0; PACKET_BYTES_MAX];
+        let mut entrance = Entrance {
+            device: &self.device,
+            own: &self.own,
+            counters: &self.counters,
+            answers: Answers::new(),
+        };
+        while self.device.readable().await.is_ok() {
+            let local: Vec<IpAddr> = {
+                let members = self.lock();
+                let addresses = server_addresses(members.table.pools());
+                addresses.into_iter().map(|(address, _)| address).collect()
+            };
+            for _ in 0..READS_MAX {
+                let Ok(length) = self.device.try_recv(&mut buffer) else {
+                    break;
+                };
+                self.enter(&mut entrance, &buffer[..length], &local);
+            }
+            // Others have their turn.
+            tokio::task::yield_now().await;
+        }
+        tracing::error!(device = self.device.name(), "the device is gone");
+        std::future::pending::<()>().await;
+    }
+
+    fn enter(&self, entrance: &mut Entrance<'_>, ip: &[u8], local: &[IpAddr]) {
+        let now = self.clock.now();
+        let Some(header) = entrance.look(now, ip, local) else {
+            return;
+        };
+        let member = self.lock().at(header.destination).cloned();
+        let Some((member, terms)) = member.and_then(|member| {
+            let terms = member.terms()?;
+            Some((member, terms))
+        }) else {
+            // What the kernel itself sends to groups is not an error.
+            let is_group = match header.destination {
+                IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast(),
+                IpAddr::V6(v6) => v6.is_multicast(),
+            };
+            if !is_group {
+                entrance.refuse(now, (ip, &header), Dropped::NoHost, Cause::NoHost);
+            }
+            return;
+        };
+        member.counters.note_sent(ip.len());
+        let way = Way {
+            outlet: &member.outlet,
+            mtu: terms.mtu,
+        };
+        entrance.enter(now, (ip, &header), way);
+    }
+
+    /// Writes the addresses whenever they have changed.
+    async fn keep(&self) {
+        let Some(path) = self.leases.clone() else {
+            return;
+        };
+        loop {
+            self.changed.notified().await;
+            let text = self.lock().table.to_text();
+            let file = path.clone();
+            let written = tokio::task::spawn_blocking(move || keeper::write(&file, &text)).await;
+            if let Ok(Err(error)) = written {
+                let text = format!(
+                    "cannot write the addresses of the tunnel to {}: {error}",
+                    path.display()
+                );
+                self.notices.show(&Notice::Warning(text));
+            }
+        }
+    }
+
+    /// Reports dropped packets.
+    async fn report(&self) {
+        report(&self.counters, &self.notices).await;
+    }
+}
+
+/// A node in the tunnel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// The node.
+    pub node: anabranch::base::NodeId,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Totals of its packets.
+    pub totals: Totals,
+}
+
+fn server_addresses(pools: &Pools) -> Vec<(IpAddr, u8)> {
+    let v4 = pools.server_v4().zip(pools.v4());
+    let v6 = pools.server_v6().zip(pools.v6());
+    let v4 = v4.map(|(address, network)| (IpAddr::V4(address), network.length()));
+    let v6 = v6.map(|(address, network)| (IpAddr::V6(address), network.length()));
+    v4.into_iter().chain(v6).collect()
+}
+
+/// Shows the packets that were dropped, every ten seconds in which any were; does not return.
+pub(crate) async fn report(counters: &Counters, notices: &Notices) {
+    let mut before = Totals::default();
+    loop {
+        tokio::time::sleep(std::time::Duration::from_secs(10)).await;
+        let now = counters.totals();
+        if let Some(dropped) = now.dropped_since(&before) {
+            notices.show(&Notice::Dropped(dropped));
+        }
+        before = now;
+    }
+}
