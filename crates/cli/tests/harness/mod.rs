@@ -7,6 +7,7 @@ use std::{
     net::SocketAddr,
     path::Path,
     process::{Child, ChildStdout, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use serde_json::Value;
@@ -131,9 +132,21 @@ pub(crate) fn keygen(folder: &Path) -> String {
     (*id.unwrap_or_else(|| panic!("no ID in {text}"))).to_owned()
 }
 
+/// A port of the loopback address at which nothing listens, neither UDP nor TCP, and which no other call in this process returns.
 pub(crate) fn free_port() -> SocketAddr {
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.local_addr().unwrap()
+    // Below those that the system gives to sockets without one, which may be in use before they are bound here.
+    const PORTS: std::ops::Range<u32> = 20_000..32_000;
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let tried = TRIED.fetch_add(1, Ordering::Relaxed);
+        assert!(tried < 1_000, "no port is free");
+        let number = std::process::id().wrapping_mul(61).wrapping_add(tried);
+        let port = PORTS.start + number % (PORTS.end - PORTS.start);
+        let at = SocketAddr::from(([127, 0, 0, 1], port as u16));
+        if std::net::UdpSocket::bind(at).is_ok() && std::net::TcpListener::bind(at).is_ok() {
+            return at;
+        }
+    }
 }
 
 /// Writes a configuration in which this node may do so much.
