@@ -17,7 +17,8 @@ pub fn probability_served(
     packets: f64,
     scale: Scale,
 ) -> Option<f64> {
-    probability_kept(path, scale.rate_bps(packets))
+    // The rate of x packets may come out a rounding error above that of a window which serves them exactly.
+    probability_kept(path, scale.rate_bps(packets) * (1.0 - 1e-12))
 }
 
 /// The largest number of packets that a window serves with `probability`, in (0, 1] (6); `None` outside of
@@ -63,6 +64,18 @@ mod tests {
         assert_eq!(packets_served(&path, 1.0, SCALE), Some(100));
         assert_eq!(packets_served(&path, 0.0, SCALE), None);
         assert_eq!(probability_served(&window(&[]), 1.0, SCALE), None);
+    }
+
+    #[test]
+    fn a_window_that_serves_exactly_as_many_packets_counts() {
+        let scale = Scale {
+            packet_bytes: 91,
+            window: Duration::from_millis(1352),
+        };
+        // 98 kbit/s are 132,496 bits in it, as are 182 packets of 91 bytes.
+        let path = window(&[98e3]);
+        assert_eq!(probability_served(&path, 182.0, scale), Some(1.0));
+        assert_eq!(probability_served(&path, 182.01, scale), Some(0.0));
     }
 
     proptest! {
