@@ -530,8 +530,8 @@ mod tests {
     fn trains_are_as_long_as_the_path_needs() {
         assert_eq!(shape(None, 1_200), (5, 640));
         assert_eq!(shape(Some(1e6), 1_200), (3, 640));
-        assert_eq!(shape(Some(7e6), 1_200), (3, 875));
-        assert_eq!(shape(Some(20e6), 1_200), (6, 1_200));
+        assert_eq!(shape(Some(8e6), 1_200), (3, 750));
+        assert_eq!(shape(Some(20e6), 1_200), (5, 1_200));
         assert_eq!(shape(Some(1e9), 1_200), (16, 1_200));
     }
 
