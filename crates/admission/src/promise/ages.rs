@@ -11,6 +11,8 @@ use anabranch_base::Instant;
 use anabranch_spec::ChannelMask;
 use anabranch_stats::joint::Cell;
 
+use super::history::WINDOWS_MIN;
+
 /// Age up to which evidence is as good as new.
 const FRESH: Duration = Duration::from_secs(4);
 /// Growth of the exponent 1/b with the logarithm of the age.
@@ -36,6 +38,8 @@ struct Measured {
     full_at: Option<Instant>,
     /// At all.
     at: Option<Instant>,
+    /// Windows in which it was full.
+    full: usize,
 }
 
 /// Ages of the windows of a sample history, by path.
@@ -53,15 +57,27 @@ impl Ages {
             }
             if is_full {
                 measured.full_at = Some(now);
+                measured.full += 1;
             }
         }
     }
 
-    /// Forgets a path.
-    pub(super) fn forget(&mut self, path: usize) {
-        if let Some(measured) = self.0.get_mut(path) {
-            *measured = Measured::default();
+    /// Forgets a path but for its last `keep` windows: its samples are those of another one from now on.
+    pub(super) fn forget(&mut self, path: usize, keep: usize) {
+        match self.0.get_mut(path) {
+            Some(measured) if keep == 0 => *measured = Measured::default(),
+            Some(measured) => measured.full = keep.min(measured.full),
+            None => {}
         }
+    }
+
+    /// True if every path of the set was full for as many windows as a forecast needs.
+    pub(super) fn are_enough(&self, set: ChannelMask) -> bool {
+        let is_known = |path| {
+            let measured: Option<&Measured> = self.0.get(path);
+            measured.is_some_and(|measured| measured.full >= WINDOWS_MIN)
+        };
+        set.iter().all(is_known)
     }
 
     /// Time since the paths of `set` were full, the longest of all; since they carried anything for those that never were.
@@ -120,7 +136,7 @@ mod tests {
         assert!(ages.is_in_use(set, at(24)) && !ages.is_in_use(set, at(25)));
         ages.end_window(at(40), &[Cell::Exact(1e6), Cell::Missing], &[true, false]);
         assert_eq!(ages.of(set, at(40)).as_secs(), 30, "the second");
-        ages.forget(1);
+        ages.forget(1, 0);
         assert_eq!(ages.of(set, at(40)), Duration::ZERO);
     }
 }

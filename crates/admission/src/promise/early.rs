@@ -12,7 +12,6 @@ use anabranch_spec::ChannelMask;
 use anabranch_stats::joint::Cell;
 
 use super::{
-    history::WINDOWS_MIN,
     prior::{Prior, Steadiness},
     probabilities::{PROBABILITIES, value_at},
 };
@@ -213,8 +212,6 @@ impl Early {
 #[derive(Clone, Debug, Default)]
 pub(super) struct EarlyEvidence {
     paths: Vec<Early>,
-    /// Windows in which each path was full.
-    full: Vec<usize>,
     /// Time of the last question or window.
     now: Instant,
 }
@@ -254,34 +251,13 @@ impl EarlyEvidence {
         }
     }
 
-    /// Adds a window, in which some paths were full.
-    pub(super) fn end_window(&mut self, are_full: &[bool]) {
-        self.full.resize(are_full.len().max(self.full.len()), 0);
-        for (count, &is_full) in self.full.iter_mut().zip(are_full) {
-            *count += usize::from(is_full);
-        }
-    }
-
     /// Forgets a path but for its last `keep` windows: its samples are those of another one from now on.
     pub(super) fn forget(&mut self, path: usize, keep: usize) {
-        if let Some(count) = self.full.get_mut(path) {
-            *count = keep.min(*count);
-        }
         if keep == 0
             && let Some(early) = self.paths.get_mut(path)
         {
             *early = Early::default();
         }
-    }
-
-    /// True if every path of the set was full for as many windows as a forecast needs.
-    pub(super) fn is_superseded(&self, set: ChannelMask) -> bool {
-        let is_known = |path| {
-            self.full
-                .get(path)
-                .is_some_and(|count| *count >= WINDOWS_MIN)
-        };
-        set.iter().all(is_known)
     }
 
     /// True if probes of a path would add to what is known here.

@@ -299,7 +299,6 @@ impl SampleHistory {
         let full: Vec<bool> = (self.partial.iter())
             .map(|partial| partial.is_full(self.parts))
             .collect();
-        self.early.end_window(&full);
         for partial in &mut self.partial {
             self.row.push(partial.take(self.parts));
         }
@@ -348,9 +347,7 @@ impl SampleHistory {
             rows.forget(path, keep);
         }
         self.early.forget(path, keep);
-        if keep == 0 {
-            self.ages.forget(path);
-        }
+        self.ages.forget(path, keep);
         self.others.forget(path, keep);
         self.sets.retain(|known| !known.set.contains(path));
         self.durable.clear();
@@ -407,7 +404,7 @@ impl SampleHistory {
         beside: Beside<'_>,
     ) -> Option<f64> {
         let known = self.by_windows(set, probability, beside);
-        if self.early.is_superseded(set) && self.age(set) < STALE {
+        if self.ages.are_enough(set) && self.age(set) < STALE {
             return known;
         }
         let reserved: f64 = beside.reserved(set).map(|(_, bps)| bps).sum();
@@ -457,7 +454,7 @@ impl SampleHistory {
     pub(super) fn needs_probes(&mut self, now: Instant, path: usize, is_wanted: bool) -> bool {
         let set = ChannelMask::only(path);
         let is_old = is_wanted && self.ages.of(set, now) >= STALE;
-        (is_old || !self.early.is_superseded(set)) && self.early.may_learn(now, path)
+        (is_old || !self.ages.are_enough(set)) && self.early.may_learn(now, path)
     }
 
     fn renewable(&mut self, set: ChannelMask, probability: f64) -> Option<f64> {
