@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 mod carry;
+mod demo;
 mod faults;
 #[path = "../harness/mod.rs"]
 mod harness;
