@@ -99,28 +99,55 @@ fn its_result_as_json_has_all_paths_and_both_families() {
     assert!(has("paths", "bytes"), "{result}");
 }
 
+/// Starts a long demonstration, and waits until it downloads; returns its own processes, too: the server, the client, and a program
+/// that downloads, if there is one.
+#[track_caller]
+fn downloading(folder: &Path) -> (Process, Vec<u32>) {
+    let out = folder.join("out");
+    let arguments = ["demo-tunnel", "--megabytes", "150"];
+    let mut process = Process::start(folder, &arguments, Some(&out));
+    until("the download has begun", || {
+        assert!(process.is_running(), "it ended early");
+        fs::read_to_string(&out).unwrap().contains("% | wifi")
+    });
+    let processes = children(process.id());
+    assert!(processes.len() >= 2, "{processes:?}");
+    assert_eq!(remaining(process.id()).len(), 3);
+    (process, processes)
+}
+
+fn is_over(process: &u32) -> bool {
+    state_and_parent(*process).is_none_or(|(state, _)| state == "Z")
+}
+
 #[test]
 fn ctrl_c_leaves_no_namespace_and_no_process() {
     if !is_possible() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("out");
-    let arguments = ["demo-tunnel", "--megabytes", "150"];
-    let mut process = Process::start(folder.path(), &arguments, Some(&out));
-    until("the download has begun", || {
-        assert!(process.is_running(), "it ended early");
-        fs::read_to_string(&out).unwrap().contains("% | wifi")
-    });
+    let (process, processes) = downloading(folder.path());
     let id = process.id();
-    let processes = children(id);
-    // The server, the client, and a program that downloads, if there is one.
-    assert!(processes.len() >= 2, "{processes:?}");
-    assert_eq!(remaining(id).len(), 3);
     process.signal("INT");
     process.ended().is(130, &["stopped"]);
     assert_eq!(remaining(id), Vec::<String>::new());
-    let is_over = |process: &u32| state_and_parent(*process).is_none_or(|(state, _)| state == "Z");
+    until("its processes end", || processes.iter().all(is_over));
+}
+
+#[test]
+fn what_a_killed_run_left_is_removed_by_the_next_one() {
+    if !is_possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (process, processes) = downloading(folder.path());
+    let id = process.id();
+    process.signal("KILL");
+    // Standard error stays open in the processes that are left.
+    drop(process);
+    let next = Process::start(folder.path(), &["demo-tunnel", "--megabytes", "4"], None);
+    next.ended().is(0, &[]);
+    assert_eq!(remaining(id), Vec::<String>::new());
     until("its processes end", || processes.iter().all(is_over));
 }
 

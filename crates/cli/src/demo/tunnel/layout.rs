@@ -1,7 +1,7 @@
 //! Network of the demonstration: a laptop with three emulated paths to a server, and a host behind the server, each in a network
 //! namespace of its own.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 
 use anabranch::{
     base::Seed,
@@ -167,13 +167,18 @@ fn owner(name: &str) -> Option<u32> {
     rest.split('-').next()?.parse().ok()
 }
 
-/// Removes the namespaces of runs that were killed.
+/// Removes the namespaces of runs that were killed, with the processes in them.
 fn remove_orphans() {
     let entries = fs::read_dir(FOLDER).into_iter().flatten().flatten();
     for entry in entries {
         let name = entry.file_name().to_string_lossy().into_owned();
         let is_over = |owner: u32| !Path::new(&format!("/proc/{owner}")).exists();
         if owner(&name).is_some_and(is_over) {
+            let processes = tun::ip_output(&["netns", "pids", &name]).unwrap_or_default();
+            for process in processes.split_ascii_whitespace() {
+                // It may have ended.
+                let _ = Command::new("kill").args(["-KILL", process]).status();
+            }
             let _ = tun::ip(&["netns", "delete", &name]);
         }
     }
