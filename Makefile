@@ -116,6 +116,10 @@ demo-video: build ## a film in two flows over a pipe that loses packets, to a pl
 demo-gateway: build ## a download and database queries through forwards over three emulated paths, one is cut (about 20 s, no root)
 	$(CARGO) run --release --locked -q -p anabranch-cli -- demo-gateway
 
+.PHONY: demo-tunnel
+demo-tunnel: build ## downloads and small messages through a tunnel over three emulated paths, one is cut (about 15 s, root)
+	$(CARGO) run --release --locked -q -p anabranch-cli -- demo-tunnel
+
 .PHONY: pairs
 pairs: lab ## the path pairs of docs/results/performance.md in virtual time, as JSON
 	$(CARGO) run --release --locked -q -p anabranch-lab -- run pairs --json

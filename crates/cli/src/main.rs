@@ -100,6 +100,9 @@ enum Command {
     DemoGateway(demo::gateway::Arguments),
     /// Demonstrate an overlay on this machine: four nodes, a transfer over two paths, and a relay that is killed.
     DemoOverlay(demo::overlay::Arguments),
+    /// Demonstrate the tunnel on this machine: unchanged traffic on three emulated paths, one of which is cut (Linux, root).
+    #[cfg(target_os = "linux")]
+    DemoTunnel(demo::tunnel::Arguments),
     /// Serve stored video: an origin, and a proxy with plain HTTP for players.
     Video(Box<video::Arguments>),
     /// Demonstrate video on this machine: an origin, a link that loses packets, a proxy and a player.
@@ -163,6 +166,8 @@ async fn run(command: Command) -> Outcome {
         Command::Demo(arguments) => demo::paths::run(arguments).await,
         Command::Video(arguments) => video::run(*arguments).await,
         Command::DemoGateway(arguments) => demo::gateway::run(arguments).await,
+        #[cfg(target_os = "linux")]
+        Command::DemoTunnel(arguments) => demo::tunnel::run(arguments).await,
         Command::DemoVideo(arguments) => demo::video::run(arguments).await,
         Command::Hose(arguments) => hose::run(&arguments).await,
         Command::Lab(arguments) => lab::run(&arguments),

@@ -1,14 +1,23 @@
-//! Links of the demonstrations: three recorded paths, one of which is cut.
+//! Links of the demonstrations: three recorded paths, and the cut of a path during a download.
 
-use std::{net::SocketAddr, path::Path as FilePath};
+use std::{
+    net::SocketAddr,
+    path::Path as FilePath,
+    time::{Duration, Instant},
+};
 
 use anabranch::{
     base::Seed,
-    net::emulate::{Emulator, PathSpec},
+    net::emulate::{Emulator, Path, PathSpec},
 };
 use anabranch_link::describe::parse_both;
+use serde_json::{Value, json};
 
-use crate::{emulate::load_trace, exit::Failure};
+use super::stage::Narrator;
+use crate::{
+    emulate::load_trace,
+    exit::{Failure, Outcome},
+};
 
 /// Paths: name, trace of the rate in both directions, and the other properties of the link.
 pub(super) const PATHS: [(&str, &str, &str); 3] = [
@@ -26,6 +35,8 @@ pub(super) const PATHS: [(&str, &str, &str); 3] = [
 ];
 /// Index of the path that is cut.
 pub(super) const CUT: usize = 1;
+/// Shares of a download after which a path is cut, and is back.
+const CUT_AT: (f64, f64) = (0.3, 0.6);
 
 /// Starts the paths to a target, with the traces of a folder.
 ///
@@ -52,4 +63,88 @@ pub(super) fn emulate(
         });
     }
     Emulator::start(specs, seed).map_err(Failure::other)
+}
+
+/// Cuts a path and brings it back, by the share of the download that has arrived, with a line a second; returns only on failure.
+/// The download takes the backward direction of the paths.
+pub(super) async fn watch(
+    paths: &[Path],
+    cut: usize,
+    share: impl Fn() -> f64,
+    narrator: Narrator,
+) -> Outcome {
+    let cut = &paths[cut];
+    let delivered = |path: &Path| path.stats().1.delivered.bytes;
+    let mut before: Vec<u64> = paths.iter().map(delivered).collect();
+    let mut tick = tokio::time::interval(Duration::from_millis(50));
+    let begin = Instant::now();
+    let mut said = begin;
+    loop {
+        tick.tick().await;
+        let share = share();
+        let is_up = !(CUT_AT.0..CUT_AT.1).contains(&share);
+        if is_up != cut.is_up() {
+            cut.set_up(is_up);
+            let what = if is_up { "is back" } else { "is cut" };
+            narrator.say(format!(
+                "{:>4.1} s  {} {what}",
+                begin.elapsed().as_secs_f64(),
+                cut.name()
+            ))?;
+        }
+        let elapsed = said.elapsed();
+        if elapsed >= Duration::from_secs(1) {
+            said = Instant::now();
+            let mut line = format!(
+                "{:>4.0} s  {:>3.0} % ",
+                begin.elapsed().as_secs_f64(),
+                share * 100.0
+            );
+            for (path, before) in paths.iter().zip(&mut before) {
+                let now = delivered(path);
+                let mbps = (now - *before) as f64 * 8e-6 / elapsed.as_secs_f64();
+                *before = now;
+                line += &format!("| {} {mbps:.1} Mbit/s ", path.name());
+            }
+            narrator.say(line)?;
+        }
+    }
+}
+
+/// What the paths carried backward, and lost.
+pub(super) fn rows(paths: &[Path]) -> Vec<Value> {
+    let row = |path: &Path| {
+        let stats = path.stats().1;
+        json!({
+            "name": path.name(),
+            "bytes": stats.delivered.bytes,
+            "queue_full": stats.queue_full.packets,
+            "lost": stats.loss.packets,
+            "cut": stats.down.packets,
+        })
+    };
+    paths.iter().map(row).collect()
+}
+
+/// The [`rows`] as a table, after an empty line.
+pub(super) fn table(rows: &Value) -> Vec<String> {
+    let number = |value: &Value| value.as_f64().unwrap_or_default();
+    let mut lines = vec![
+        String::new(),
+        format!(
+            "{:<10} {:>10} {:>11} {:>6} {:>6}",
+            "path", "MB", "queue full", "lost", "cut"
+        ),
+    ];
+    for path in rows.as_array().into_iter().flatten() {
+        lines.push(format!(
+            "{:<10} {:>10.1} {:>11} {:>6} {:>6}",
+            path["name"].as_str().unwrap_or_default(),
+            number(&path["bytes"]) / 1e6,
+            number(&path["queue_full"]),
+            number(&path["lost"]),
+            number(&path["cut"]),
+        ));
+    }
+    lines
 }

@@ -1,8 +1,10 @@
-//! `anabranch tun` between network namespaces, over two emulated paths; skipped without root.
+//! `anabranch tun` between network namespaces, over two emulated paths, skipped without root; its demonstration, and its unit for systemd.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
+mod capability;
 mod carry;
+mod demo;
 mod faults;
 #[path = "../harness/mod.rs"]
 mod harness;
@@ -17,3 +19,4 @@ mod rights;
 mod routes;
 mod speed;
 mod stage;
+mod units;

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Write,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -28,6 +29,13 @@ pub(crate) const SERVER: &str = "10.77.0.1";
 pub(crate) const CLIENT: &str = "10.77.0.2";
 /// Address of a host that the client reaches with and without the tunnel.
 pub(crate) const HOST: &str = "198.51.100.1";
+
+/// Prints the reason for skipping a test, bypassing the test harness, which would suppress it.
+pub(crate) fn skip(reason: &str) {
+    let test = std::thread::current().name().unwrap_or_default().to_owned();
+    // If standard error is closed, there is no other place to report it.
+    let _ = writeln!(std::io::stderr(), "skipped {test}: {reason}");
+}
 
 #[track_caller]
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -137,12 +145,23 @@ impl Stage {
     }
 
     fn start(&self, namespace: &Namespace, arguments: &[&str]) -> Running {
+        let program = env!("CARGO_BIN_EXE_anabranch");
+        self.start_by(namespace, &[program], arguments)
+    }
+
+    /// Starts the command in a namespace, with these words for the program.
+    pub(crate) fn start_by(
+        &self,
+        namespace: &Namespace,
+        words: &[&str],
+        arguments: &[&str],
+    ) -> Running {
         static NUMBER: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let out = self.path(&format!("out{number}"));
         let arguments = [&["tun", "--json"], arguments].concat();
-        let name = Some(namespace.name());
-        let process = Process::start_in(name, self.folder.path(), &arguments, Some(&out));
+        let words = [&["ip", "netns", "exec", namespace.name()], words].concat();
+        let process = Process::start_by(&words, self.folder.path(), &arguments, Some(&out));
         Running { process, out }
     }
 

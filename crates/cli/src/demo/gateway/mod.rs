@@ -4,32 +4,23 @@
 //! this process. A download and database queries share the session.
 
 mod database;
-mod web;
 
 use std::{
     net::SocketAddr,
     path::{Path as FilePath, PathBuf},
-    process::Stdio,
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
-use anabranch::{
-    Ticket,
-    base::Seed,
-    keys,
-    net::emulate::{Emulator, Path},
-};
+use anabranch::{Ticket, base::Seed, keys, net::emulate::Emulator};
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncBufReadExt, BufReader, Lines},
-    process::{Child, ChildStdout},
-};
+use tokio::net::TcpListener;
 
-use self::{database::Database, web::Download};
+use self::database::Database;
 use super::{
-    links::{CUT, emulate},
-    stage::{Narrator, program, until_ctrl_c},
+    links::{CUT, emulate, rows, table, watch},
+    stage::{Narrator, Place, Running, percentile, until_ctrl_c},
+    web::{self, Download},
 };
 use crate::exit::{Failure, Outcome, print_line};
 
@@ -49,12 +40,8 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Shares of the download after which the path is cut, and is back.
-const CUT_AT: (f64, f64) = (0.3, 0.6);
 /// Interval between two queries.
 const QUERY_EVERY: Duration = Duration::from_millis(200);
-/// Time that a process has to print its address.
-const STARTED: Duration = Duration::from_secs(30);
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     until_ctrl_c(show(&arguments)).await
@@ -64,7 +51,10 @@ async fn show(arguments: &Arguments) -> Outcome {
     let narrator = Narrator::new(arguments.json);
     let folder = tempfile::tempdir().map_err(Failure::file)?;
     let bytes = usize::try_from(arguments.megabytes * 1_000_000).map_err(Failure::usage)?;
-    let web = web::serve(bytes).await?;
+    let listener = TcpListener::bind("127.0.0.1:0").await;
+    let listener = listener.map_err(Failure::other)?;
+    let web = listener.local_addr().map_err(Failure::other)?;
+    web::serve(listener, bytes);
     let rows = folder.path().join("database");
     std::fs::create_dir(&rows).map_err(Failure::file)?;
     database::open_folder(folder.path())?;
@@ -94,11 +84,12 @@ async fn show(arguments: &Arguments) -> Outcome {
     narrator.say("")?;
 
     let received = AtomicU64::new(0);
+    let share = || received.load(Ordering::Relaxed) as f64 / bytes as f64;
     let mut queries = Queries::default();
     let download = tokio::select! {
-        download = web::download(web_here, bytes, &received) => download?,
+        download = web::download(Place::Here, web_here, bytes, &received) => download?,
         failure = queries.run(&database, database_here) => return Err(failure),
-        never = watch(&emulator, &received, bytes, narrator) => return never,
+        never = watch(emulator.paths(), CUT, share, narrator) => return never,
     };
     let report = report(
         &download,
@@ -116,38 +107,6 @@ async fn show(arguments: &Arguments) -> Outcome {
     Ok(())
 }
 
-/// A process of this program that prints lines.
-struct Running {
-    _process: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-}
-
-impl Running {
-    fn start(folder: &FilePath, arguments: &[&str]) -> Result<Self, Failure> {
-        let mut process = program()?
-            .args(arguments)
-            .current_dir(folder)
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(Failure::other)?;
-        let out = process.stdout.take().expect("it is piped");
-        Ok(Self {
-            _process: process,
-            lines: BufReader::new(out).lines(),
-        })
-    }
-
-    async fn line(&mut self) -> Result<String, Failure> {
-        match tokio::time::timeout(STARTED, self.lines.next_line()).await {
-            Ok(Ok(Some(line))) => Ok(line),
-            Ok(_) => Err(Failure::other("a process of the demonstration has ended")),
-            Err(_) => Err(Failure::other(
-                "a process of the demonstration does not start",
-            )),
-        }
-    }
-}
-
 /// Starts the node beside the servers, which allows the other one connections to them; returns its ticket, too.
 async fn far(folder: &FilePath, targets: &[SocketAddr]) -> Result<(Running, String), Failure> {
     let near = keys::create(&folder.join("near.key"))?;
@@ -163,7 +122,7 @@ async fn far(folder: &FilePath, targets: &[SocketAddr]) -> Result<(Running, Stri
         targets.join(", "),
     );
     std::fs::write(folder.join("far.toml"), text).map_err(Failure::file)?;
-    let mut node = Running::start(folder, &["node", "--config", "far.toml"])?;
+    let mut node = Running::start(Place::Here, folder, &["node", "--config", "far.toml"])?;
     loop {
         let line = node.line().await?;
         let last = line.rsplit(' ').next().unwrap_or_default();
@@ -194,7 +153,7 @@ async fn near(
         &database,
         &ticket,
     ];
-    let mut forward = Running::start(folder, &arguments)?;
+    let mut forward = Running::start(Place::Here, folder, &arguments)?;
     let mut listening = Vec::new();
     while listening.len() < 2 {
         let event: Value = serde_json::from_str(&forward.line().await?).map_err(Failure::other)?;
@@ -225,59 +184,6 @@ impl Queries {
         }
         unreachable!("the numbers do not end")
     }
-
-    /// Smallest time that this share of the queries does not exceed.
-    fn percentile(&self, share: f64) -> Option<f64> {
-        let mut sorted = self.times_ms.clone();
-        sorted.sort_by(f64::total_cmp);
-        let rank = (sorted.len() as f64 * share).ceil() as usize;
-        sorted.get(rank.saturating_sub(1)).copied()
-    }
-}
-
-/// Cuts the path and brings it back, by the progress of the download, with a line a second; returns only on failure.
-async fn watch(
-    emulator: &Emulator,
-    received: &AtomicU64,
-    bytes: usize,
-    narrator: Narrator,
-) -> Outcome {
-    let cut = &emulator.paths()[CUT];
-    let delivered = |path: &Path| path.stats().1.delivered.bytes;
-    let mut before: Vec<u64> = emulator.paths().iter().map(delivered).collect();
-    let mut tick = tokio::time::interval(Duration::from_millis(50));
-    let begin = Instant::now();
-    let mut said = begin;
-    loop {
-        tick.tick().await;
-        let share = received.load(Ordering::Relaxed) as f64 / bytes as f64;
-        let is_up = !(CUT_AT.0..CUT_AT.1).contains(&share);
-        if is_up != cut.is_up() {
-            cut.set_up(is_up);
-            let what = if is_up { "is back" } else { "is cut" };
-            narrator.say(format!(
-                "{:>4.1} s  {} {what}",
-                begin.elapsed().as_secs_f64(),
-                cut.name()
-            ))?;
-        }
-        let elapsed = said.elapsed();
-        if elapsed >= Duration::from_secs(1) {
-            said = Instant::now();
-            let mut line = format!(
-                "{:>4.0} s  {:>3.0} % ",
-                begin.elapsed().as_secs_f64(),
-                share * 100.0
-            );
-            for (path, before) in emulator.paths().iter().zip(&mut before) {
-                let now = delivered(path);
-                let mbps = (now - *before) as f64 * 8e-6 / elapsed.as_secs_f64();
-                *before = now;
-                line += &format!("| {} {mbps:.1} Mbit/s ", path.name());
-            }
-            narrator.say(line)?;
-        }
-    }
 }
 
 fn report(
@@ -288,16 +194,6 @@ fn report(
     seed: u64,
     database: &str,
 ) -> Value {
-    let paths = emulator.paths().iter().map(|path| {
-        let stats = path.stats().1;
-        json!({
-            "name": path.name(),
-            "bytes": stats.delivered.bytes,
-            "queue_full": stats.queue_full.packets,
-            "lost": stats.loss.packets,
-            "cut": stats.down.packets,
-        })
-    });
     json!({
         "seed": seed,
         "download": {
@@ -310,11 +206,11 @@ fn report(
         "queries": {
             "database": database,
             "answered": queries.times_ms.len(),
-            "p50_ms": queries.percentile(0.5),
-            "p90_ms": queries.percentile(0.9),
-            "max_ms": queries.percentile(1.0),
+            "p50_ms": percentile(&queries.times_ms, 0.5),
+            "p90_ms": percentile(&queries.times_ms, 0.9),
+            "max_ms": percentile(&queries.times_ms, 1.0),
         },
-        "paths": paths.collect::<Vec<_>>(),
+        "paths": rows(emulator.paths()),
     })
 }
 
@@ -337,21 +233,7 @@ fn lines(report: &Value) -> Vec<String> {
             number(&queries["p90_ms"]),
             number(&queries["max_ms"]),
         ),
-        String::new(),
-        format!(
-            "{:<10} {:>10} {:>11} {:>6} {:>6}",
-            "path", "MB", "queue full", "lost", "cut"
-        ),
     ];
-    for path in report["paths"].as_array().into_iter().flatten() {
-        lines.push(format!(
-            "{:<10} {:>10.1} {:>11} {:>6} {:>6}",
-            path["name"].as_str().unwrap_or_default(),
-            number(&path["bytes"]) / 1e6,
-            number(&path["queue_full"]),
-            number(&path["lost"]),
-            number(&path["cut"]),
-        ));
-    }
+    lines.extend(table(&report["paths"]));
     lines
 }

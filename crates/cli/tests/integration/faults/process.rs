@@ -44,11 +44,23 @@ impl Process {
         // A long run uses a copy of the program, which no build replaces meanwhile.
         let program = std::env::var("ANABRANCH_PROGRAM");
         let program = program.unwrap_or_else(|_| env!("CARGO_BIN_EXE_anabranch").to_owned());
-        let mut command = Command::new(namespace.map_or(program.as_str(), |_| "ip"));
-        if let Some(namespace) = namespace {
-            command.args(["netns", "exec", namespace, &program]);
-        }
+        let words = match namespace {
+            Some(namespace) => &["ip", "netns", "exec", namespace, &program][..],
+            None => &[program.as_str()],
+        };
+        Self::start_by(words, folder, arguments, out)
+    }
+
+    /// As [`Self::start`], with these words for the program; the last one may be preceded by others that start it.
+    pub(crate) fn start_by(
+        words: &[&str],
+        folder: &Path,
+        arguments: &[&str],
+        out: Option<&Path>,
+    ) -> Self {
+        let mut command = Command::new(words[0]);
         isolate(&mut command, folder)
+            .args(&words[1..])
             .args(arguments)
             .env("RUST_LOG", std::env::var_os("RUST_LOG").unwrap_or_default())
             .stdin(Stdio::piped())

@@ -1,4 +1,4 @@
-//! Download of the demonstration: an HTTP server with one large resource, and curl, or a client in this process where there is none.
+//! Download of a demonstration: an HTTP server with one large resource, and curl, or a client in this process where there is none.
 
 use std::{
     net::SocketAddr,
@@ -13,6 +13,7 @@ use tokio::{
     process::Command,
 };
 
+use super::stage::Place;
 use crate::exit::Failure;
 
 /// Bytes after which the content repeats; not a power of two, so that a displaced piece shows.
@@ -22,18 +23,14 @@ fn byte(position: usize) -> u8 {
     ((position % PERIOD).wrapping_mul(31) >> 3) as u8
 }
 
-/// Starts a server whose only resource has this size; it serves until the runtime ends.
-pub(super) async fn serve(bytes: usize) -> Result<SocketAddr, Failure> {
-    let listener = TcpListener::bind("127.0.0.1:0").await;
-    let listener = listener.map_err(Failure::other)?;
-    let at = listener.local_addr().map_err(Failure::other)?;
+/// Serves a single resource of this size until the runtime ends.
+pub(super) fn serve(listener: TcpListener, bytes: usize) {
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
             // A client that leaves ends its own connection only.
             tokio::spawn(async move { drop(respond(client, bytes).await) });
         }
     });
-    Ok(at)
 }
 
 async fn respond(mut client: TcpStream, bytes: usize) -> std::io::Result<()> {
@@ -61,23 +58,24 @@ pub(super) struct Download {
     pub(super) stall: Duration,
 }
 
-/// Downloads the resource through `at` and checks every byte. `received` counts them on the way.
+/// Downloads the resource from a place through `at`, and checks every byte. `received` counts them on the way.
 ///
 /// # Errors
 /// It fails, or something else than what was sent arrives.
 pub(super) async fn download(
+    place: Place<'_>,
     at: SocketAddr,
     bytes: usize,
     received: &AtomicU64,
 ) -> Result<Download, Failure> {
     let begin = Instant::now();
-    let curl = Command::new("curl")
-        .args(["--silent", "--show-error", "--fail", "--noproxy", "*"])
+    let mut curl = Command::new("curl");
+    curl.args(["--silent", "--show-error", "--fail", "--noproxy", "*"])
         .arg(format!("http://{at}/"))
         .kill_on_drop(true)
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn();
+        .stdout(Stdio::piped());
+    let curl = place.within(|| curl.spawn())?;
     let (program, stall) = match curl {
         Ok(mut curl) => {
             let mut out = curl.stdout.take().expect("it is piped");
@@ -89,7 +87,7 @@ pub(super) async fn download(
             ("curl", stall?)
         }
         Err(_) => {
-            let mut server = TcpStream::connect(at).await.map_err(Failure::unreachable)?;
+            let mut server = connect(place, at)?;
             let request = format!("GET / HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n");
             let sent = server.write_all(request.as_bytes()).await;
             sent.map_err(Failure::unreachable)?;
@@ -106,6 +104,15 @@ pub(super) async fn download(
         time: begin.elapsed(),
         stall,
     })
+}
+
+fn connect(place: Place<'_>, at: SocketAddr) -> Result<TcpStream, Failure> {
+    let connected = place.within(|| {
+        let stream = std::net::TcpStream::connect(at)?;
+        stream.set_nonblocking(true)?;
+        TcpStream::from_std(stream)
+    })?;
+    connected.map_err(Failure::unreachable)
 }
 
 /// Reads the content to its end and returns the longest time without data.
