@@ -60,8 +60,8 @@ struct Train {
     bytes: u64,
     /// Part of the bytes of full packets that is not headers.
     payload_part: f64,
-    /// True if all that was stamped before has been reported.
-    is_first: bool,
+    /// True if all that was stamped before has been reported: reports of its delays are of its own packets.
+    is_unmixed: bool,
     /// Time until which it is reported. Only its own packets are stamped until then.
     reported_at: Instant,
     /// Containers reported since.
@@ -205,7 +205,7 @@ impl Train {
         let bps = self.payload_part * self.bytes as f64 * 8.0 / took.max(RESOLUTION).as_secs_f64();
         if took >= RESOLUTION && self.reported >= self.packets {
             // What is queued before it delays its first packet as much as its last. Packets of before had other delays: it took no longer.
-            let measured = if self.is_first {
+            let measured = if self.is_unmixed {
                 Measured::Exactly
             } else {
                 Measured::AtLeast
@@ -315,9 +315,8 @@ impl Session {
         self.channels.probing.due_at = Some(next_at);
     }
 
-    /// Stops stamping data on the channel with this view index, which meets other delays than a train, and takes less time if its packets
-    /// are small; time at which all stamped data
-    /// has been reported, `None`: now.
+    /// Stops stamping data on the channel with this view index: it meets other delays than a train, and small packets shorter ones. Returns
+    /// the time at which all stamped data has been reported, `None`: now.
     fn prepare(&mut self, run: &Run<'_>, index: usize) -> Option<Instant> {
         let reported_within = self.reported_within(run, index);
         let is_idle = self.is_quiet(run, index, reported_within);
@@ -376,14 +375,14 @@ impl Session {
         }
         let rtt = run.scratch.channels[index].rtt_smoothed;
         let probe = self.channels.probing.probe(channel);
-        let is_first = probe.reported_at >= probe.stamped_at + rtt;
+        let is_unmixed = probe.reported_at >= probe.stamped_at + rtt;
         let mut sent = Train {
             first_at: run.now,
             last_at: run.now,
             packets: 0,
             bytes: 0,
             payload_part: capacity as f64 / (capacity + HEADERS_BYTES) as f64,
-            is_first,
+            is_unmixed,
             reported_at: run.now + rtt + REPORTED_WITHIN,
             reported: 0,
             delays: None,
@@ -474,7 +473,7 @@ mod tests {
             packets,
             bytes: (packets - 1) * 1_200,
             payload_part: 1.0,
-            is_first: true,
+            is_unmixed: true,
             reported_at: Instant::from_millis(1_200),
             reported: 0,
             delays: None,
@@ -515,7 +514,7 @@ mod tests {
     #[test]
     fn among_others_or_too_fast_a_train_shows_a_lower_bound() {
         let among = Train {
-            is_first: false,
+            is_unmixed: false,
             ..train(6)
         };
         let slow = [(CHANNEL, Measured::AtLeast(8e6))];
