@@ -130,7 +130,10 @@ fn single_networks_are_routed_and_names_are_resolved_inside() {
     let other = "198.51.100.200";
     stage.server.ip(&format!("address add {other}/32 dev lo"));
     let names = stage.names("nameserver 192.0.2.53\n");
+    // The file as it was is kept under the name of the device, which clients of other tests share: /run is not in a namespace.
+    let device = ["--name", "names1"];
     let arguments = ["--route", "198.51.100.0/25", "--dns", "10.77.0.1"];
+    let arguments = [&arguments[..], &device].concat();
     let client = stage.join(&ticket, &arguments);
     assert_eq!(source(&stage.client, HOST, 32), CLIENT);
     assert_eq!(source(&stage.client, other, 32), OUTSIDE);
