@@ -2,7 +2,7 @@
 
 use anabranch_stats::joint::Cell;
 
-/// What is measured of it so far.
+/// Measurements of it so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Partial {
     pub(super) bps: f64,

@@ -111,7 +111,7 @@ pub(super) async fn watch(
     }
 }
 
-/// What the paths carried backward, and lost.
+/// Bytes that each path carried backward, and packets that were dropped there, by cause.
 pub(super) fn rows(paths: &[Path]) -> Vec<Value> {
     let row = |path: &Path| {
         let stats = path.stats().1;

@@ -145,7 +145,7 @@ fn a_promise_by_probes_stands_while_its_stream_sends() {
     }
 }
 
-/// What was measured an hour ago is promised with more caution, and not at all once probes show that it is gone.
+/// Evidence of an hour ago is promised with more caution, and not at all once probes show that the capacity is gone.
 #[test]
 fn evidence_ages_while_a_session_is_idle() {
     let after = |sinks: bool| {

@@ -137,7 +137,7 @@ impl Messages {
         }
     }
 
-    /// What was measured so far; the next report begins anew.
+    /// Measurements so far; the next report begins anew.
     pub(super) fn report(&mut self) -> Value {
         let sent = std::mem::take(&mut self.sent);
         let times = std::mem::take(&mut self.times);

@@ -25,7 +25,7 @@ const PAST: usize = 500;
 
 /// A durable promise, to be judged by the drift of the paths.
 struct Stood {
-    /// Where it was placed, one set after the other.
+    /// Sets on which it was placed, one after the other.
     sets: Vec<ChannelMask>,
     /// Windows in which it was in force.
     windows: Vec<usize>,
