@@ -96,7 +96,7 @@ const LAYERS: &[Layer] = &[
     host("node", &["net"]),
     host("lab", &["sim", "node", "twoflow"]),
     guest("gateway", &["node"]),
-    guest("tunnel", &["node"]),
+    guest("tunnel", &["node", "gateway"]),
     host(
         "cli",
         &[

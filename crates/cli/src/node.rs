@@ -150,18 +150,21 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let source = move || read(&arguments).map_err(|failure| failure.message().to_owned());
     let daemon = daemon.with_source(Box::new(source));
     let gateway = Gateway::start(&daemon.handle(), &config, Notices::to_log());
-    let _gateway = gateway.map_err(|error| match error {
+    let gateway = gateway.map_err(|error| match error {
         GatewayError::Setting(error) => Failure::usage(error),
         _ => Failure::other(error),
     })?;
     #[cfg(target_os = "linux")]
-    let _tunnel =
-        Tunnel::start(&daemon.handle(), &config, TunnelNotices::to_log()).map_err(|error| {
-            match error {
-                TunnelError::Config(error) => Failure::usage(error),
-                _ => Failure::other(error),
-            }
-        })?;
+    let _tunnel = Tunnel::start(
+        &daemon.handle(),
+        &config,
+        gateway.connections(),
+        TunnelNotices::to_log(),
+    )
+    .map_err(|error| match error {
+        TunnelError::Config(error) => Failure::usage(error),
+        _ => Failure::other(error),
+    })?;
     // Before the first output: a script that reads it may send a signal at once, which ends the process if it is not handled.
     let stopped = stopped();
     let hangups = signal(SignalKind::hangup()).map_err(Failure::other)?;

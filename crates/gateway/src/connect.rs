@@ -5,7 +5,7 @@
 
 use std::{
     io,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
 
@@ -29,16 +29,18 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 const ADDRESSES_MAX: usize = 8;
 
 /// Targets that may be connected to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) enum Allowed<'t> {
     /// Any: the user of this node named the target.
     All,
     /// Those in the terms of a peer's right.
     Targets(&'t Targets),
+    /// Addresses for which this is true, and no names or Unix sockets.
+    Addresses(&'t (dyn Fn(IpAddr) -> bool + Sync)),
 }
 
 fn not_allowed(target: &Endpoint) -> Refusal {
-    let text = format!("{target} is not in the targets of this peer's right to forward");
+    let text = format!("{target} is not among the targets that this peer may reach from here");
     Refusal::new(Code::NotAllowed, text)
 }
 
@@ -51,6 +53,8 @@ impl Allowed<'_> {
     fn address(self, transport: Transport, host: &Host, address: SocketAddr) -> bool {
         match (self, host) {
             (Self::All, _) => true,
+            (Self::Addresses(allows), Host::Ip(_)) => allows(address.ip()),
+            (Self::Addresses(_), Host::Name(_)) => false,
             (Self::Targets(targets), Host::Ip(_)) => targets.allows_address(transport, address),
             (Self::Targets(targets), Host::Name(name)) => {
                 targets.allows_named(transport, name, address)
@@ -63,6 +67,7 @@ impl Allowed<'_> {
         match (self, target, address) {
             (Self::All, ..) => true,
             (Self::Targets(targets), Endpoint::Unix(path), _) => targets.allows_path(path),
+            (Self::Addresses(_), Endpoint::Unix(_), _) => false,
             (
                 _,
                 Endpoint::Port {
@@ -87,9 +92,12 @@ async fn addresses(
         Host::Ip(address) => vec![SocketAddr::new(*address, port)],
         Host::Name(name) => {
             // A peer must not learn names, or make requests to their servers, that it could not use.
-            if let Allowed::Targets(targets) = allowed
-                && !targets.may_allow_named(transport, name, port)
-            {
+            let may_be_used = match allowed {
+                Allowed::All => true,
+                Allowed::Targets(targets) => targets.may_allow_named(transport, name, port),
+                Allowed::Addresses(_) => false,
+            };
+            if !may_be_used {
                 return Err(not_allowed(target));
             }
             let looking = lookup_host((name.as_str(), port));

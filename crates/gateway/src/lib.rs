@@ -20,6 +20,7 @@
 //! | [`service`], [`route`] | specs of streams; where accepted connections go |
 //! | [`rules`] | rules: the service, the peer, or the refusal of each flow |
 //! | `register`, `source` | open flows with their bytes; where they come from |
+//! | [`divert`] | TCP connections that another part of the node has taken over |
 //! | [`forward`] | connections accepted here and made by a peer |
 //! | `datagram` | datagrams with the code point of their packets |
 //! | `flow`, `flows` | UDP: one flow, and the table of flows |
@@ -33,6 +34,7 @@ mod connect;
 pub mod connections;
 mod credit;
 mod datagram;
+pub mod divert;
 pub mod endpoint;
 pub mod error;
 mod flow;
@@ -58,6 +60,7 @@ pub mod uplink;
 pub mod wire;
 
 pub use connections::Connections;
+pub use divert::Diverter;
 pub use endpoint::{Endpoint, Host};
 pub use error::{Code, Refusal};
 pub use forward::{Forward, ListenError};

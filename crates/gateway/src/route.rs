@@ -12,7 +12,7 @@ use crate::{
     rules::{Exceeded, Facts, Lease, Rule},
     service::{Service, Services},
     uplink::{Exits, OnlyExit, Uplink},
-    wire::Action,
+    wire::{Action, LABEL},
 };
 
 /// Choice of the service and of the peer for flows.
@@ -21,6 +21,8 @@ pub struct Chooser {
     /// A service of its own; `None`: by the rules.
     services: Option<Services>,
     exits: Arc<dyn Exits>,
+    /// Label of the streams.
+    label: &'static str,
 }
 
 /// Choice for a flow.
@@ -32,6 +34,7 @@ pub(crate) struct Choice {
     /// State of the promise before the stream opens; `None`: the service has none.
     pub(crate) promise: Option<PromiseState>,
     pub(crate) uplink: Arc<dyn Uplink>,
+    label: &'static str,
     /// Its place under the limits of the rule.
     _lease: Option<Lease>,
 }
@@ -51,14 +54,24 @@ impl Choice {
             session.set_promised_share(account.tenant(), account.limits().promised_share);
         }
         let tenant = account.map(|account| account.tenant());
-        self.service.open(session, tenant, to, notices)
+        self.service
+            .open(session, (tenant, self.label), to, notices)
     }
 }
 
 impl Chooser {
     /// Flows with these services, or by the rules if there are none.
     pub fn new(services: Option<Services>, exits: Arc<dyn Exits>) -> Self {
-        Self { services, exits }
+        Self {
+            services,
+            exits,
+            label: LABEL,
+        }
+    }
+
+    /// The same, with another label for the streams.
+    pub(crate) fn with_label(self, label: &'static str) -> Self {
+        Self { label, ..self }
     }
 
     /// The choice for a flow.
@@ -73,6 +86,7 @@ impl Chooser {
                 promise: service.is_promised().then_some(PromiseState::Waiting),
                 service,
                 uplink: self.exits.exit(None)?,
+                label: self.label,
                 _lease: None,
             });
         }
@@ -107,6 +121,7 @@ impl Chooser {
             service,
             promise,
             uplink,
+            label: self.label,
             rule: Some(rule),
             _lease: Some(lease),
         })

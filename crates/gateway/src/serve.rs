@@ -2,7 +2,8 @@
 
 use std::{
     collections::HashMap,
-    net::SocketAddr,
+    future::Future,
+    net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -17,7 +18,7 @@ use tokio::time::timeout;
 
 use crate::{
     connect::{Allowed, connect, open_flow},
-    connections::Means,
+    connections::{Connections, Means},
     endpoint::Endpoint,
     error::{Code, Refusal},
     flow::{self, refuse},
@@ -26,6 +27,7 @@ use crate::{
     register::Begun,
     relay::{Phase, abort, relay, withdraw},
     reverse::{self, Expected},
+    socket::Socket,
     wire::{Action, CODE_PROTOCOL, LABEL, Message, WireError},
 };
 
@@ -80,6 +82,11 @@ impl Server {
         Self::with(rights, Means::new(Notices::to_log()))
     }
 
+    /// As [`Server::new`]; its connections are shown, and share what a session's connections share, with those accepted here.
+    pub fn beside(rights: Rights, connections: &Connections) -> Self {
+        Self::with(rights, connections.means().clone())
+    }
+
     pub(crate) fn with(rights: Rights, means: Means) -> Self {
         Self {
             rights,
@@ -132,6 +139,46 @@ impl Server {
         self.rights.until_not(holds).await;
     }
 
+    /// Serves a stream on which a peer asks for one TCP connection, by rules other than the right to forward: to addresses for which
+    /// `allows` is true, until `withdrawn` ends with the address. Connections of a peer count with its others.
+    pub async fn connect_by<F>(
+        &self,
+        session: &Session,
+        stream: &Stream,
+        allows: impl Fn(IpAddr) -> bool + Sync,
+        withdrawn: impl FnOnce(IpAddr) -> F,
+    ) where
+        F: Future<Output = ()>,
+    {
+        let first = timeout(REQUEST_TIMEOUT, stream.recv()).await;
+        let Ok(Ok(Some(first))) = first else {
+            return;
+        };
+        let target = match Message::decode(first.data) {
+            Ok(Message::Request {
+                action: Action::Connect(target),
+                datagram: None,
+            }) if stream.spec().duplex && !target.is_udp() => target,
+            _ => {
+                abort(stream, CODE_PROTOCOL);
+                return;
+            }
+        };
+        let meeting = async {
+            check_spec(stream)?;
+            let _place = self.place(session.peer(), false)?;
+            let (socket, address) = connect(&target, Allowed::Addresses(&allows)).await?;
+            let address = address.expect("a Unix socket is not allowed").ip();
+            self.connection(session, stream, (&target, socket), withdrawn(address))
+                .await;
+            Ok::<_, Refusal>(())
+        };
+        if let Err(refusal) = meeting.await {
+            tracing::debug!(peer = %session.peer(), %refusal, "a connection was not made");
+            refuse(stream, refusal).await;
+        }
+    }
+
     async fn handle(&self, session: Session, stream: Stream) {
         let first = timeout(REQUEST_TIMEOUT, stream.recv()).await;
         let Ok(Ok(Some(first))) = first else {
@@ -171,7 +218,17 @@ impl Server {
             Action::Connect(target) if target.is_udp() => {
                 self.flow(&peer, stream, target, datagram).await
             }
-            Action::Connect(target) => self.connection(session, stream, target).await,
+            Action::Connect(target) => {
+                // The answer that nobody else could give comes first.
+                check_spec(stream)?;
+                let terms = self.terms(&peer)?;
+                let (socket, address) = connect(&target, Allowed::Targets(&terms.to)).await?;
+                drop(terms);
+                let withdrawn = self.withdrawn(&peer, still(&target, address));
+                self.connection(session, stream, (&target, socket), withdrawn)
+                    .await;
+                Ok(())
+            }
             Action::Listen {
                 at,
                 listener,
@@ -208,27 +265,21 @@ impl Server {
         }
     }
 
+    /// Carries a connection that was made, until it ends or `withdrawn` does.
     async fn connection(
         &self,
         session: &Session,
         stream: &Stream,
-        target: Endpoint,
-    ) -> Result<(), Refusal> {
-        let spec = stream.spec();
-        if !spec.reliable || spec.order != anabranch::Order::Ordered || spec.lifetime.is_some() {
-            let text = "a connection needs a stream that is reliable and ordered";
-            return Err(Refusal::new(Code::Unsupported, text));
-        }
+        (target, socket): (&Endpoint, Socket),
+        withdrawn: impl Future<Output = ()>,
+    ) {
         let peer = session.peer();
-        let terms = self.terms(&peer)?;
-        let (socket, address) = connect(&target, Allowed::Targets(&terms.to)).await?;
-        drop(terms);
         let answer = Message::Answer(Ok(String::new())).encode();
         if stream.send(answer).await.is_err() {
-            return Ok(());
+            return;
         }
         let shared = self.means.of(session);
-        let flow = self.means.register.enter(Begun::of_peer(peer, &target));
+        let flow = self.means.register.enter(Begun::of_peer(peer, target));
         let relaying = relay(socket, stream, Phase::Open, shared, &flow);
         tokio::select! {
             result = relaying => {
@@ -236,9 +287,8 @@ impl Server {
                     tracing::debug!(%peer, %target, %broken, "a connection ended");
                 }
             }
-            () = self.withdrawn(&peer, still(&target, address)) => withdraw(stream),
+            () = withdrawn => withdraw(stream),
         }
-        Ok(())
     }
 
     async fn flow(
@@ -259,6 +309,16 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// Checks that a stream can carry a connection.
+fn check_spec(stream: &Stream) -> Result<(), Refusal> {
+    let spec = stream.spec();
+    if !spec.reliable || spec.order != anabranch::Order::Ordered || spec.lifetime.is_some() {
+        let text = "a connection needs a stream that is reliable and ordered";
+        return Err(Refusal::new(Code::Unsupported, text));
+    }
+    Ok(())
 }
 
 /// True for terms that allow a target at the address that it was resolved to.

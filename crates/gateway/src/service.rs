@@ -193,16 +193,17 @@ impl Service {
         self.spec.guarantee.is_some()
     }
 
-    /// Opens a stream for a flow of a tenant to a target. If its promise is refused and it may wait, it opens without, which is a notice.
+    /// Opens a stream with a label for a flow of a tenant to a target. If its promise is refused and it may wait, it opens without, which is a notice.
     pub(crate) fn open(
         &self,
         session: &Session,
-        tenant: Option<Tenant>,
+        (tenant, label): (Option<Tenant>, &str),
         to: &Endpoint,
         notices: &Notices,
     ) -> Result<Stream, StreamFailure> {
         let spec = StreamSpec {
             tenant,
+            label: label.to_owned(),
             ..self.spec.clone()
         };
         let failure = match session.open_stream(spec.clone()) {

@@ -1,12 +1,17 @@
 //! Sockets: TCP and Unix connections behind one type, with what a relay needs and nothing that allocates.
 
-use std::io;
+use std::{io, time::Duration};
 
 use bytes::BufMut;
 use tokio::{
     io::Interest,
     net::{TcpStream, UnixStream},
 };
+
+/// Silence of a program after which it is asked whether it is still there, the pause between two questions, and their number.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(300);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
+const KEEPALIVE_PROBES: u32 = 6;
 
 /// A connection of a program. Dropped, it is closed with RST, so that no program takes a failure for the end of the data; a Unix
 /// socket has no RST.
@@ -26,11 +31,25 @@ impl From<TcpStream> for Socket {
     fn from(stream: TcpStream) -> Self {
         // Pieces are as large as the sender made them; waiting for more would only delay the last one.
         let _ = stream.set_nodelay(true);
+        keep_alive(&stream);
         Self {
             kind: Kind::Tcp(stream),
             is_orderly: false,
         }
     }
+}
+
+/// Has the system ask a silent program whether it is still there: its own connection is not the one with the target, so that neither
+/// of both would learn of the other's end without a packet.
+fn keep_alive(stream: &TcpStream) {
+    use rustix::net::sockopt::{
+        set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl,
+    };
+    // A connection that has failed takes no options, and is over.
+    let _ = set_socket_keepalive(stream, true);
+    let _ = set_tcp_keepidle(stream, KEEPALIVE_IDLE);
+    let _ = set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL);
+    let _ = set_tcp_keepcnt(stream, KEEPALIVE_PROBES);
 }
 
 impl From<UnixStream> for Socket {
@@ -135,5 +154,28 @@ impl Socket {
     /// Closes the connection after both directions have ended.
     pub(crate) fn close(mut self) {
         self.is_orderly = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::sockopt::{socket_keepalive, tcp_keepidle};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn silent_programs_are_asked_whether_they_are_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        assert!(!socket_keepalive(&stream).unwrap());
+        let socket = Socket::from(stream);
+        let Kind::Tcp(stream) = &socket.kind else {
+            unreachable!("it was made of one")
+        };
+        assert!(socket_keepalive(stream).unwrap());
+        assert_eq!(tcp_keepidle(stream).unwrap(), KEEPALIVE_IDLE);
     }
 }

@@ -22,6 +22,7 @@
 //! | `own`, `entrance` | the node's own packets; checks of what enters |
 //! | `outlet`, `meter`, `pace`; `exit` | the sending side, the flows that send little, and what the paths carry; the receiving side |
 //! | [`server`], [`client`] | the two ends |
+//! | [`split`] | TCP connections that end at the node |
 //! | [`system`] | addresses, routes, rules and names of the machine |
 //! | [`section`] | the sections `[tunnel.server]` and `[tunnel.client]` of a node's configuration |
 
@@ -43,6 +44,7 @@ mod pace;
 pub mod packet;
 pub mod section;
 pub mod server;
+pub mod split;
 pub mod system;
 pub mod wire;
 
@@ -52,3 +54,4 @@ pub use destinations::{Destinations, DestinationsError};
 pub use notice::{Notice, Notices};
 pub use section::{Tunnel, TunnelError};
 pub use server::Server;
+pub use split::Splitting;

@@ -8,6 +8,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 pub const LABEL_CONTROL: &str = "anabranch-tunnel/1";
 /// Label of the two streams of packets: an urgent one, and one of normal priority.
 pub const LABEL_PACKETS: &str = "anabranch-tunnel/1/packets";
+/// Label of the stream of a connection that the server makes (`spec/forward.md`).
+pub const LABEL_CONNECTIONS: &str = "anabranch-tunnel/1/connections";
 /// Version that this node speaks.
 pub const VERSION: u8 = 1;
 /// Application code of a stream whose peer broke the rules.

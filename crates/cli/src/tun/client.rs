@@ -8,8 +8,8 @@ use anabranch::{
     keys,
     net::tun::Tun,
 };
-use anabranch_gateway::uplink::Dialled;
-use anabranch_tunnel::{Client, ClientError, Notice, section::of_client};
+use anabranch_gateway::{Connections, limits::raise_file_limit, uplink::Dialled};
+use anabranch_tunnel::{Client, ClientError, Notice, Splitting, section::of_client};
 use tokio::sync::mpsc;
 
 use super::Arguments;
@@ -44,6 +44,7 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
         routes: arguments.route.clone(),
         dns: arguments.dns.clone(),
         allow_ipv6_leak: arguments.allow_ipv6_leak,
+        split_tcp: arguments.split_tcp,
     };
     let own = of_client(&layer, addresses.clone()).map_err(Failure::usage)?;
     // First, because its errors name the rights that are missing.
@@ -64,7 +65,15 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
     config.unused.push(own.device.clone());
     let host = recv::start(config)?;
     let notices = arguments.notices();
-    let client = Client::start(host.clone(), device, own, notices.clone());
+    let splitting = own.split_tcp.then(|| {
+        raise_file_limit();
+        Splitting {
+            connections: Connections::new(anabranch_gateway::Notices::to_log()),
+            server: node,
+        }
+    });
+    let ends = (device, splitting);
+    let client = Client::start(host.clone(), ends, own, notices.clone());
     let client = Arc::new(client.map_err(Failure::other)?);
     let shown = {
         let (notices, id) = (notices.clone(), host.node_id());
@@ -117,8 +126,12 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
     };
     if !arguments.quiet && outcome.is_ok() {
         let totals = client.totals();
+        let split = match client.split_connections() {
+            0 => String::new(),
+            count => format!("; carried {count} TCP connections as streams"),
+        };
         note(&format!(
-            "sent {} packets, received {}",
+            "sent {} packets, received {}{split}",
             totals.sent, totals.received
         ));
     }

@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     peer: PeerArguments,
     /// Serve a tunnel that other nodes join.
-    #[arg(long, conflicts_with_all = ["peer", "ticket_file", "config", "default_route", "route", "dns", "bind"])]
+    #[arg(long, conflicts_with_all = ["peer", "ticket_file", "config", "default_route", "route", "split_tcp", "dns", "bind"])]
     serve: bool,
     /// Node that may join; may be repeated.
     #[arg(long, value_name = "NODE", requires = "serve")]
@@ -57,6 +57,9 @@ pub(crate) struct Arguments {
     /// Network that is reached through the tunnel; may be repeated.
     #[arg(long, value_name = "NETWORK")]
     route: Vec<String>,
+    /// End TCP connections at this node, and carry them as streams: each uses all paths fully.
+    #[arg(long)]
+    split_tcp: bool,
     /// Server that resolves names while the tunnel is up; may be repeated [default: those of this machine].
     #[arg(long, value_name = "ADDRESS")]
     dns: Vec<String>,

@@ -4,6 +4,7 @@ use anabranch::{
     config::{GrantLayer, Layer, PeerLayer, TunnelLayer, TunnelServerLayer, default_control},
     daemon::Daemon,
 };
+use anabranch_gateway::{Connections, limits::raise_file_limit};
 use anabranch_tunnel::{Tunnel, TunnelError};
 
 use super::Arguments;
@@ -49,6 +50,7 @@ fn layer(arguments: &Arguments) -> Layer {
                 device: arguments.name.clone(),
                 mtu: arguments.mtu.clone(),
                 leases: arguments.leases.clone(),
+                split_tcp: None,
             }),
             client: None,
         },
@@ -70,7 +72,9 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
     let daemon = Daemon::start(config.clone())
         .await
         .map_err(Failure::other)?;
-    let tunnel = Tunnel::start(&daemon.handle(), &config, arguments.notices());
+    raise_file_limit();
+    let connections = Connections::new(anabranch_gateway::Notices::to_log());
+    let tunnel = Tunnel::start(&daemon.handle(), &config, &connections, arguments.notices());
     let _tunnel = tunnel.map_err(|error| match error {
         TunnelError::Config(error) => Failure::usage(error),
         _ => Failure::other(error),

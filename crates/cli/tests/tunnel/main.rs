@@ -18,5 +18,6 @@ mod programs;
 mod rights;
 mod routes;
 mod speed;
+mod split;
 mod stage;
 mod units;

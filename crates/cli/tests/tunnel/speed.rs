@@ -4,8 +4,13 @@ use std::time::{Duration, Instant};
 
 use crate::{
     programs::{Download, round_trip, serve},
-    stage::{SERVER, Stage},
+    stage::{HOST, Stage},
 };
+
+const KINDS: [(&str, &[&str]); 2] = [
+    ("packets", &["--default-route"]),
+    ("split", &["--default-route", "--split-tcp"]),
+];
 
 #[test]
 #[ignore = "prints figures"]
@@ -31,16 +36,17 @@ fn rates_of_downloads() {
         };
         serve(&stage.server);
         let (_server, ticket) = stage.serve(&[]);
-        let client = stage.join(&ticket, &[]);
-        let count = if name == "B" { 60_000_000 } else { 10_000_000 };
-        for bytes in [count, count] {
-            let start = Instant::now();
-            Download::start(&stage.client, SERVER, bytes).ended();
-            let mbps = bytes as f64 * 8e-6 / start.elapsed().as_secs_f64();
-            println!("{name}: {mbps:.1} Mbit/s");
+        for (kind, more) in KINDS {
+            let client = stage.join(&ticket, more);
+            for bytes in [60_000_000, 60_000_000] {
+                let start = Instant::now();
+                Download::start(&stage.client, HOST, bytes).ended();
+                let mbps = bytes as f64 * 8e-6 / start.elapsed().as_secs_f64();
+                println!("{name}, {kind}: {mbps:.1} Mbit/s");
+            }
+            client.process.signal("INT");
+            client.process.ended().is(0, &[]);
         }
-        client.process.signal("INT");
-        client.process.ended().is(0, &[]);
     }
 }
 
@@ -52,36 +58,38 @@ fn round_trips_beside_a_download_and_a_cut() {
         "rate=100 Mbit/s, delay=10 ms, queue=20 ms",
         "rate=50 Mbit/s, delay=30 ms, queue=60 ms",
     ];
-    let Some(stage) = Stage::with(paths) else {
-        return;
-    };
-    serve(&stage.server);
-    let (_server, ticket) = stage.serve(&[]);
-    let _client = stage.join(&ticket, &[]);
-    let mut download = Download::start(&stage.client, SERVER, 100_000_000);
-    download.goes_on(20_000_000);
-    let mut times = Vec::new();
-    while !download.is_over() {
-        times.extend(round_trip(&stage.client, SERVER));
-        std::thread::sleep(Duration::from_millis(10));
+    for (kind, more) in KINDS {
+        let Some(stage) = Stage::with(paths) else {
+            return;
+        };
+        serve(&stage.server);
+        let (_server, ticket) = stage.serve(&[]);
+        let _client = stage.join(&ticket, more);
+        let mut download = Download::start(&stage.client, HOST, 100_000_000);
+        download.goes_on(20_000_000);
+        let mut times = Vec::new();
+        while !download.is_over() {
+            times.extend(round_trip(&stage.client, HOST));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        times.sort();
+        let at = |share: f64| times[(times.len() as f64 * share) as usize];
+        println!(
+            "{kind}: {} round trips: p50 {:?}, p99 {:?}",
+            times.len(),
+            at(0.5),
+            at(0.99)
+        );
+        let mut download = Download::start(&stage.client, HOST, 100_000_000);
+        download.goes_on(20_000_000);
+        stage.set_up(0, false);
+        std::thread::sleep(Duration::from_secs(5));
+        stage.set_up(0, true);
+        println!(
+            "{kind}: the fast path silent for 5 s: {:?}",
+            download.ended_with_gap().1
+        );
     }
-    times.sort();
-    let at = |share: f64| times[(times.len() as f64 * share) as usize];
-    println!(
-        "{} round trips: p50 {:?}, p99 {:?}",
-        times.len(),
-        at(0.5),
-        at(0.99)
-    );
-    let mut download = Download::start(&stage.client, SERVER, 100_000_000);
-    download.goes_on(20_000_000);
-    stage.set_up(0, false);
-    std::thread::sleep(Duration::from_secs(5));
-    stage.set_up(0, true);
-    println!(
-        "the fast path silent for 5 s: {:?}",
-        download.ended_with_gap().1
-    );
 }
 
 /// Memory of the server for each idle client, and for each session without the tunnel.

@@ -99,6 +99,7 @@ fn every_key_of_the_example_shows_its_default() {
         "routes",
         "dns",
         "allow_ipv6_leak",
+        "split_tcp",
     ] {
         assert!(
             bare.contains(&format!("{key} = ")),

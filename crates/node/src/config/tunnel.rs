@@ -36,6 +36,9 @@ pub struct TunnelServerLayer {
     /// File of the addresses by node; empty: none.
     #[serde(default)]
     pub leases: Option<PathBuf>,
+    /// True if TCP connections of clients that split theirs are made here; `None`: yes.
+    #[serde(default)]
+    pub split_tcp: Option<bool>,
 }
 
 /// The tunnel that this node joins.
@@ -62,6 +65,9 @@ pub struct TunnelClientLayer {
     /// True if IPv6 may stay outside where a default route for it cannot be set.
     #[serde(default)]
     pub allow_ipv6_leak: bool,
+    /// True if TCP connections end at this node and at the server's, and are carried as streams.
+    #[serde(default)]
+    pub split_tcp: bool,
 }
 
 impl TunnelLayer {

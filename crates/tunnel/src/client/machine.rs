@@ -22,6 +22,8 @@ pub struct Settings {
     pub dns: Vec<IpAddr>,
     /// Addresses at which this node reaches the server.
     pub servers: Vec<SocketAddr>,
+    /// TCP connections end at the node, and are carried as streams.
+    pub split_tcp: bool,
 }
 
 /// The settings in force.
@@ -56,18 +58,12 @@ impl Machine {
         self.routing = None;
     }
 
-    /// Applies the addresses that the server assigned.
-    pub(super) fn apply(&mut self, terms: &Terms) -> Result<(), SetupError> {
+    /// Gives the device the addresses that the server assigned.
+    pub(super) fn number(&mut self, terms: &Terms) -> Result<(), SetupError> {
         if self.is_over || self.terms.as_ref() == Some(terms) {
             return Ok(());
         }
-        let Settings {
-            device,
-            kinds,
-            dns,
-            servers,
-            ..
-        } = &self.settings;
+        let device = &self.settings.device;
         let v4 = terms.v4.map(|v4| (IpAddr::V4(v4.address), v4.length));
         let v6 = terms.v6.map(|v6| (IpAddr::V6(v6.address), v6.length));
         let addresses: Vec<(IpAddr, u8)> = v4.into_iter().chain(v6).collect();
@@ -78,13 +74,28 @@ impl Machine {
         system::check_conflicts(device, &networks)?;
         system::set_addresses(device, &addresses)?;
         system::set_mtu(device, terms.mtu)?;
+        self.terms = Some(*terms);
+        Ok(())
+    }
+
+    /// Leads traffic to the device, which has addresses.
+    pub(super) fn route(&mut self) -> Result<(), SetupError> {
+        if self.is_over {
+            return Ok(());
+        }
+        let Settings {
+            device,
+            kinds,
+            dns,
+            servers,
+            ..
+        } = &self.settings;
         if self.routing.is_none() {
             self.routing = Routing::set(device, kinds, servers, system::has_v6())?;
         }
         if self.names.is_none() && !dns.is_empty() {
             self.names = Some(Names::set(device, dns)?);
         }
-        self.terms = Some(*terms);
         Ok(())
     }
 }

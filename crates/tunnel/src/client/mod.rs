@@ -8,7 +8,11 @@
 
 mod machine;
 
-use std::{net::IpAddr, sync::Mutex, time::Duration};
+use std::{
+    net::IpAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use anabranch::{
     Host, Order, Priority, Session, Stream, StreamFailure, StreamSpec,
@@ -33,6 +37,7 @@ use crate::{
     own::Own,
     packet::{Cause, PACKET_BYTES_MAX},
     server::report,
+    split::{Split, Splitting},
     system::SetupError,
     wire::{
         CODE_ENDED, CODE_PROTOCOL, CODE_REPLACED, Code, HELLO, LABEL_CONTROL, LABEL_PACKETS,
@@ -99,11 +104,12 @@ impl ClientError {
 /// Client of a tunnel, which is there as long as this value.
 #[derive(Debug)]
 pub struct Client {
-    device: Tun,
+    device: Arc<Tun>,
     own: Own,
     clock: Clock,
-    outlet: Outlet,
-    counters: Counters,
+    outlet: Arc<Outlet>,
+    counters: Arc<Counters>,
+    split: Option<Split>,
     machine: Mutex<Machine>,
     /// Addresses and largest packet; those of the last session while there is none.
     terms: watch::Sender<Option<Terms>>,
@@ -112,25 +118,33 @@ pub struct Client {
 }
 
 impl Client {
-    /// Sets up the device of the settings. Must be called within a runtime; then [`Client::run`] has to be run, and [`Client::serve`] with
+    /// Sets up the device of the settings; TCP connections are split if it is stated between which ends. Must be called within a runtime; then [`Client::run`] has to be run, and [`Client::serve`] with
     /// each session.
     ///
     /// # Errors
     /// The device cannot be set up, or what a killed process left cannot be taken back.
     pub fn start(
         host: Host,
-        device: Tun,
+        (device, splitting): (Tun, Option<Splitting>),
         settings: Settings,
         notices: Notices,
     ) -> Result<Self, SetupError> {
         let mtu = settings.mtu;
         let machine = Machine::prepare(settings)?;
+        let (device, clock) = (Arc::new(device), host.clock());
+        let outlet = Arc::new(Outlet::new(QUEUE_BYTES_MAX));
+        let counters = Arc::new(Counters::default());
+        let split = splitting.map(|splitting| {
+            let queues = (outlet.clone(), counters.clone());
+            Split::new(splitting, (device.clone(), clock), queues, notices.clone())
+        });
         Ok(Self {
             device,
-            clock: host.clock(),
+            clock,
             own: Own::new(host),
-            outlet: Outlet::new(QUEUE_BYTES_MAX),
-            counters: Counters::default(),
+            outlet,
+            counters,
+            split,
             machine: Mutex::new(machine),
             terms: watch::Sender::new(None),
             mtu,
@@ -145,11 +159,19 @@ impl Client {
         machine
             .unwrap_or_else(std::sync::PoisonError::into_inner)
             .end();
+        if let Some(split) = &self.split {
+            split.end();
+        }
     }
 
     /// Totals of the packets.
     pub fn totals(&self) -> Totals {
         self.counters.totals()
+    }
+
+    /// TCP connections that were split so far.
+    pub fn split_connections(&self) -> u64 {
+        self.split.as_ref().map_or(0, Split::made)
     }
 
     /// Counters of the queues at the entrance.
@@ -182,7 +204,7 @@ impl Client {
                 let Ok(length) = self.device.try_recv(&mut buffer) else {
                     break;
                 };
-                self.enter(&mut entrance, &buffer[..length], (terms, &local));
+                self.enter(&mut entrance, &mut buffer[..length], (terms, &local));
             }
             // Others have their turn.
             tokio::task::yield_now().await;
@@ -194,7 +216,7 @@ impl Client {
     fn enter(
         &self,
         entrance: &mut Entrance<'_>,
-        ip: &[u8],
+        ip: &mut [u8],
         (terms, local): (Option<Terms>, &[IpAddr]),
     ) {
         let now = self.clock.now();
@@ -205,6 +227,11 @@ impl Client {
             entrance.refuse(now, (ip, &header), Dropped::Source, Cause::Prohibited);
             return;
         };
+        if let Some(split) = &self.split
+            && split.take(now, ip, &header, &terms)
+        {
+            return;
+        }
         let way = Way {
             outlet: &self.outlet,
             mtu: terms.mtu,
@@ -267,7 +294,12 @@ impl Client {
             loop {
                 match next(&control).await? {
                     Answer::Terms(terms) => self.apply(terms)?,
-                    Answer::Ready => ready.notify_one(),
+                    Answer::Ready => {
+                        if let Some(split) = &self.split {
+                            split.set_session(Some(session));
+                        }
+                        ready.notify_one();
+                    }
                 }
             }
         };
@@ -278,7 +310,7 @@ impl Client {
             }
             std::future::pending::<()>().await;
         };
-        let (ends, counters) = ((&self.device, self.clock), [&self.counters]);
+        let (ends, counters) = ((&*self.device, self.clock), [&*self.counters]);
         let delivering = deliver(&lanes, ends, &counters, |header| self.check(header));
         let ended = tokio::select! {
             biased;
@@ -292,6 +324,9 @@ impl Client {
                 End::Failed(failure) => lost(failure),
             }),
         };
+        if let Some(split) = &self.split {
+            split.set_session(None);
+        }
         let _ = control.reset(CODE_ENDED);
         let _ = control.stop(CODE_ENDED);
         ended.map_err(|error| match error {
@@ -319,13 +354,24 @@ impl Client {
             .machine
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        machine.apply(&terms)?;
+        machine.number(&terms)?;
+        if let Some(split) = &self.split {
+            split.listen(&terms).map_err(SetupError::Listen)?;
+        }
+        // Before the routes: packets that they lead here have an address of this machine.
         self.terms.send_replace(Some(terms));
+        machine.route()?;
         self.notices.show(&Notice::Up {
             device: self.device.name().to_owned(),
             terms,
         });
         Ok(())
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

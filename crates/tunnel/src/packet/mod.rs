@@ -7,6 +7,7 @@
 //! | `checksum` | the Internet checksum, whole and incremental |
 //! | `ecn` | congestion marks |
 //! | `mss` | the segment sizes that TCP connections agree on |
+//! | `tcp` | [`Segment`]: ends of TCP segments, other ones in place of theirs, and resets |
 //! | `icmp` | answers to packets that cannot be carried |
 
 mod checksum;
@@ -15,12 +16,14 @@ mod flow;
 mod header;
 mod icmp;
 mod mss;
+mod tcp;
 
 pub use ecn::{is_capable, mark};
 pub use flow::{BUCKETS, bucket};
 pub use header::{Header, Malformed, Transport};
 pub use icmp::{Cause, answer};
 pub use mss::clamp;
+pub use tcp::{Ends, Segment};
 
 /// Largest IP packet, in bytes.
 pub const PACKET_BYTES_MAX: usize = 65_535;

@@ -14,6 +14,7 @@ use anabranch::{
     net::tun::Tun,
     service::{Registration, TooManyServices},
 };
+use anabranch_gateway::Connections;
 use tokio::task::AbortHandle;
 
 pub use self::setting::{MTU, Settings, of_client, of_server};
@@ -21,6 +22,7 @@ use crate::{
     client::Client,
     notice::{Notice, Notices},
     server::{self, Server},
+    split::Splitting,
     system::SetupError,
 };
 
@@ -91,13 +93,15 @@ impl Part for Reloading {
 }
 
 impl Tunnel {
-    /// Starts the tunnel of a node, and makes it follow reloads of the configuration. Must be called within a runtime.
+    /// Starts the tunnel of a node, and makes it follow reloads of the configuration. TCP connections that are split count with
+    /// `connections`, those of the node's gateway if it has one. Must be called within a runtime.
     ///
     /// # Errors
     /// The configuration is refused, or a device cannot be created.
     pub fn start(
         node: &Handle,
         config: &NodeConfig,
+        connections: &Connections,
         notices: Notices,
     ) -> Result<Self, TunnelError> {
         let settings = Settings::read(config)?;
@@ -106,7 +110,12 @@ impl Tunnel {
         let (mut server, mut registration) = (None, None);
         if let Some(settings) = &settings.server {
             let rights = node.rights().clone();
-            let started = Server::start(host.clone(), rights, settings, notices.clone())?;
+            let started = Server::start(
+                host.clone(),
+                (rights, connections.clone()),
+                settings,
+                notices.clone(),
+            )?;
             let started = Arc::new(started);
             registration = Some(node.services().register(started.clone())?);
             let running = started.clone();
@@ -116,7 +125,12 @@ impl Tunnel {
         let mut client = None;
         if let Some((peer, settings)) = settings.client {
             let device = Tun::create(&settings.device).map_err(SetupError::from)?;
-            let started = Client::start(host.clone(), device, settings, notices.clone())?;
+            let splitting = settings.split_tcp.then(|| Splitting {
+                connections: connections.clone(),
+                server: peer,
+            });
+            let ends = (device, splitting);
+            let started = Client::start(host.clone(), ends, settings, notices.clone())?;
             let started = Arc::new(started);
             let running = started.clone();
             tasks.push(tokio::spawn(async move { running.run().await }).abort_handle());

@@ -96,6 +96,7 @@ pub fn of_server(layer: &TunnelServerLayer) -> Result<server::Settings, ConfigEr
         device: device("tunnel.server.device", layer.device.as_ref(), SERVER_DEVICE)?,
         mtu: mtu("tunnel.server.mtu", layer.mtu.as_ref())?,
         leases: leases.filter(|path| !path.as_os_str().is_empty()),
+        split_tcp: layer.split_tcp.unwrap_or(true),
     })
 }
 
@@ -121,6 +122,7 @@ pub fn of_client(
         },
         dns: list("tunnel.client.dns", &layer.dns, name)?,
         servers,
+        split_tcp: layer.split_tcp,
     })
 }
 

@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `member` | one client |
 //! | `members` | clients by node, session and address |
+//! | `connections` | TCP connections that it makes for clients |
 //! | `keeper` | the file of the addresses |
 //! | `service` | the streams of clients |
 
+mod connections;
 mod keeper;
 mod member;
 mod members;
@@ -23,12 +25,14 @@ use anabranch::{
     net::{Clock, tun::Tun},
     rights::Rights,
 };
+use anabranch_gateway::Connections;
 use tokio::sync::Notify;
 
 pub use self::keeper::FileError;
-use self::members::Members;
+use self::{connections::Making, members::Members};
 use crate::{
     counters::{Counters, Dropped, Totals},
+    destinations::Destinations,
     entrance::{Answers, Entrance, READS_MAX, Way},
     lease::Pools,
     notice::{Notice, Notices},
@@ -48,6 +52,8 @@ pub struct Settings {
     pub mtu: u16,
     /// File of the addresses by node; `None`: they are forgotten with the process.
     pub leases: Option<PathBuf>,
+    /// TCP connections of clients are made here if they ask for it.
+    pub split_tcp: bool,
 }
 
 /// A server cannot start.
@@ -71,6 +77,8 @@ pub struct Server {
     rights: Rights,
     leases: Option<PathBuf>,
     members: Mutex<Members>,
+    /// Maker of TCP connections; `None`: they pass as packets.
+    making: Option<Making>,
     /// Wakes the task that writes the file.
     changed: Notify,
     counters: Counters,
@@ -78,14 +86,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Creates the device. Must be called within a runtime; then [`Server::run`] has to be run, and the server to be registered as a
+    /// Creates the device. The TCP connections of clients count with `connections`. Must be called within a runtime; then [`Server::run`] has to be run, and the server to be registered as a
     /// service of the node.
     ///
     /// # Errors
     /// The device cannot be created, or the addresses cannot be read.
     pub fn start(
         host: Host,
-        rights: Rights,
+        (rights, connections): (Rights, Connections),
         settings: &Settings,
         notices: Notices,
     ) -> Result<Self, StartError> {
@@ -95,8 +103,12 @@ impl Server {
         };
         let device = Tun::create(&settings.device).map_err(SetupError::from)?;
         system::set_up(&settings.device, settings.mtu)?;
+        let making = settings
+            .split_tcp
+            .then(|| Making::new(rights.clone(), connections, Destinations::default()));
         let server = Self {
             device,
+            making,
             clock: host.clock(),
             own: Own::new(host),
             rights,

@@ -1,4 +1,4 @@
-//! Streams of clients: the control stream of a membership, and its stream of packets.
+//! Streams of clients: the control stream of a membership, its streams of packets, and those of connections.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,10 @@ use crate::{
     exit::{End, deliver},
     notice::Notice,
     outlet::Lanes,
-    wire::{CODE_ENDED, CODE_PROTOCOL, Code, LABEL_CONTROL, LABEL_PACKETS, Message, WireError},
+    wire::{
+        CODE_ENDED, CODE_PROTOCOL, Code, LABEL_CONNECTIONS, LABEL_CONTROL, LABEL_PACKETS, Message,
+        WireError,
+    },
 };
 
 /// Time in which the request must follow the opening of its stream.
@@ -38,7 +41,7 @@ impl Drop for Place<'_> {
     }
 }
 
-fn abort(stream: &Stream, code: u32) {
+pub(super) fn abort(stream: &Stream, code: u32) {
     // A direction that is over has nothing to end.
     let _ = stream.stop(code);
     let _ = stream.reset(code);
@@ -200,14 +203,16 @@ impl Server {
 
 impl Service for Server {
     fn takes(&self, label: &str) -> bool {
-        label == LABEL_CONTROL || label == LABEL_PACKETS
+        let is_connection = label == LABEL_CONNECTIONS && self.making.is_some();
+        label == LABEL_CONTROL || label == LABEL_PACKETS || is_connection
     }
 
     fn serve(self: Arc<Self>, session: Session, stream: Stream) -> Serving {
         Box::pin(async move {
-            match stream.spec().label == LABEL_CONTROL {
-                true => self.control(&session, &stream).await,
-                false => self.packets(&session, &stream).await,
+            match (stream.spec().label.as_str(), &self.making) {
+                (LABEL_CONTROL, _) => self.control(&session, &stream).await,
+                (LABEL_CONNECTIONS, Some(making)) => making.serve(&session, &stream).await,
+                _ => self.packets(&session, &stream).await,
             }
         })
     }

@@ -12,7 +12,7 @@ mod names;
 mod routing;
 
 use std::{
-    fs,
+    fs, io,
     net::{IpAddr, UdpSocket},
 };
 
@@ -33,6 +33,9 @@ pub enum SetupError {
     /// It does not get its addresses.
     #[error("cannot set up the device: {0}")]
     Ip(String),
+    /// No connections can be accepted at the tunnel's address.
+    #[error("cannot accept the connections that are split at the tunnel's address: {0}")]
+    Listen(io::Error),
     /// The tunnel's network is one of this machine already.
     #[error(
         "the tunnel's network {network} is also that of {device} here ({address}); one of them needs other addresses: the server takes \

@@ -1,0 +1,247 @@
+//! TCP segments: their ends and flags, other ends in place of theirs, and the reset that answers a connection which is refused
+//! (RFC 9293 §3.1, §3.10.7).
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::{
+    Header,
+    checksum::{pseudo, sum, updated},
+};
+
+const TCP: u8 = 6;
+/// Bytes of a TCP header without options.
+const TCP_BYTES: usize = 20;
+
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const ACK: u8 = 0x10;
+
+/// The ends of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ends {
+    /// The sender.
+    pub source: SocketAddr,
+    /// The receiver.
+    pub destination: SocketAddr,
+}
+
+impl Ends {
+    /// Those of the segments in the other direction.
+    pub fn reversed(self) -> Self {
+        Self {
+            source: self.destination,
+            destination: self.source,
+        }
+    }
+}
+
+/// A TCP segment, as far as the tunnel reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its ends.
+    pub ends: Ends,
+    flags: u8,
+    /// Offset of the TCP header.
+    at: usize,
+}
+
+impl Segment {
+    /// Reads a packet; `None`: it is no whole TCP segment.
+    pub fn read(packet: &[u8], header: &Header) -> Option<Self> {
+        if header.transport.protocol != TCP || header.is_fragment {
+            return None;
+        }
+        let at = header.transport.at?;
+        let tcp = packet.get(at..at + TCP_BYTES)?;
+        let port = |at: usize| u16::from_be_bytes([tcp[at], tcp[at + 1]]);
+        Some(Self {
+            ends: Ends {
+                source: SocketAddr::new(header.source, port(0)),
+                destination: SocketAddr::new(header.destination, port(2)),
+            },
+            flags: tcp[13],
+            at,
+        })
+    }
+
+    /// True if it opens a connection.
+    pub fn is_opening(&self) -> bool {
+        self.flags & (SYN | ACK | RST | FIN) == SYN
+    }
+
+    /// True if it resets its connection.
+    pub fn is_reset(&self) -> bool {
+        self.flags & RST != 0
+    }
+
+    /// Puts other ends, of the same family, in place of those of `packet`, which this was read from; its checksums are updated.
+    pub fn readdress(&self, packet: &mut [u8], ends: Ends) {
+        let is_v4 = matches!(
+            (ends.source, ends.destination),
+            (SocketAddr::V4(_), SocketAddr::V4(_))
+        );
+        debug_assert_eq!(is_v4, packet[0] >> 4 == 4, "ends of another family");
+        let (first, length) = if is_v4 { (12, 4) } else { (8, 16) };
+        let mut tcp = word(packet, self.at + 16);
+        let mut ip = word(packet, 10);
+        let mut replace = |packet: &mut [u8], place: usize, value: &[u8], is_in_ip: bool| {
+            for (index, pair) in value.chunks_exact(2).enumerate() {
+                let place = place + 2 * index;
+                let (before, after) = (word(packet, place), u16::from_be_bytes([pair[0], pair[1]]));
+                tcp = updated(tcp, before, after);
+                if is_in_ip {
+                    ip = updated(ip, before, after);
+                }
+                packet[place..place + 2].copy_from_slice(pair);
+            }
+        };
+        for (end, address_at, port_at) in [
+            (ends.source, first, self.at),
+            (ends.destination, first + length, self.at + 2),
+        ] {
+            match end.ip() {
+                IpAddr::V4(v4) => replace(packet, address_at, &v4.octets(), is_v4),
+                IpAddr::V6(v6) => replace(packet, address_at, &v6.octets(), false),
+            }
+            replace(packet, port_at, &end.port().to_be_bytes(), false);
+        }
+        packet[self.at + 16..self.at + 18].copy_from_slice(&tcp.to_be_bytes());
+        if is_v4 {
+            packet[10..12].copy_from_slice(&ip.to_be_bytes());
+        }
+    }
+
+    /// The segment with which the receiver refuses the connection that `packet`, which this was read from, opens.
+    pub fn refusal(&self, packet: &[u8]) -> Vec<u8> {
+        let Ends {
+            source: from,
+            destination: to,
+        } = self.ends.reversed();
+        let mut reply = match (from.ip(), to.ip()) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                let mut reply = vec![0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, TCP, 0, 0];
+                reply.extend(from.octets());
+                reply.extend(to.octets());
+                let checksum = !sum(0, &reply);
+                reply[10..12].copy_from_slice(&checksum.to_be_bytes());
+                reply
+            }
+            (from, to) => {
+                let octets = |address: IpAddr| match address {
+                    IpAddr::V6(v6) => v6.octets(),
+                    IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+                };
+                let mut reply = vec![0x60, 0, 0, 0, 0, TCP_BYTES as u8, TCP, 64];
+                reply.extend(octets(from));
+                reply.extend(octets(to));
+                reply
+            }
+        };
+        let at = reply.len();
+        let sequence = packet[self.at + 4..self.at + 8].try_into();
+        let sequence = u32::from_be_bytes(sequence.expect("it was read"));
+        reply.extend(from.port().to_be_bytes());
+        reply.extend(to.port().to_be_bytes());
+        reply.extend([0; 4]);
+        // The bit SYN counts as a byte.
+        reply.extend(sequence.wrapping_add(1).to_be_bytes());
+        reply.extend([(TCP_BYTES as u8 / 4) << 4, RST | ACK, 0, 0, 0, 0, 0, 0]);
+        let addresses = if at == 20 { 12..20 } else { 8..40 };
+        let before = pseudo(&reply[addresses], TCP_BYTES, TCP);
+        let checksum = !sum(before, &reply[at..]);
+        reply[at + 16..at + 18].copy_from_slice(&checksum.to_be_bytes());
+        reply
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::packet::samples::{checksum, syn4, syn6, tcp4, udp6};
+
+    fn read(packet: &[u8]) -> Option<Segment> {
+        Segment::read(packet, &Header::read(packet).unwrap())
+    }
+
+    fn ends(source: &str, destination: &str) -> Ends {
+        Ends {
+            source: source.parse().unwrap(),
+            destination: destination.parse().unwrap(),
+        }
+    }
+
+    #[test]
+    fn ends_and_flags_are_read() {
+        let segment = read(&syn4(4000, 0x02, &[], b"")).unwrap();
+        assert_eq!(segment.ends, ends("10.77.0.2:4000", "192.0.2.1:80"));
+        assert!(segment.is_opening() && !segment.is_reset());
+        assert!(!read(&syn4(1, 0x12, &[], b"")).unwrap().is_opening());
+        assert!(read(&syn4(1, 0x14, &[], b"")).unwrap().is_reset());
+        assert!(!read(&tcp4(1, b"x")).unwrap().is_opening());
+        let segment = read(&syn6(0x02, &[])).unwrap();
+        assert_eq!(segment.ends, ends("[fd77::2]:32768", "[2001:db8::1]:80"));
+        assert_eq!(read(&udp6(b"x")), None);
+        let mut fragment = tcp4(1, b"x");
+        fragment[6] = 0x20;
+        assert_eq!(read(&fragment), None);
+    }
+
+    #[test]
+    fn other_ends_leave_the_checksums_right() {
+        let mut packet = tcp4(4000, b"payload");
+        let other = ends("10.77.0.1:7", "10.77.0.2:40000");
+        read(&packet).unwrap().readdress(&mut packet, other);
+        assert_eq!(read(&packet).unwrap().ends, other);
+        assert_eq!(
+            (sum(0, &packet[..20]), checksum(&packet, 20, 6)),
+            (0xffff, 0)
+        );
+        let mut packet = syn6(0x02, &[2, 4, 5, 0xa0]);
+        let other = ends("[fd77::1]:7", "[fd77::2]:40000");
+        read(&packet).unwrap().readdress(&mut packet, other);
+        assert_eq!(read(&packet).unwrap().ends, other);
+        assert_eq!(checksum(&packet, 40, 6), 0);
+    }
+
+    #[test]
+    fn a_refusal_acknowledges_what_it_refuses() {
+        for (packet, at) in [(syn4(4000, 0x02, &[], b""), 20), (syn6(0x02, &[]), 40)] {
+            let segment = read(&packet).unwrap();
+            let reply = segment.refusal(&packet);
+            let refusal = read(&reply).unwrap();
+            assert_eq!(refusal.ends, segment.ends.reversed());
+            assert!(refusal.is_reset());
+            assert_eq!(reply[at + 8..at + 12], 2_u32.to_be_bytes(), "1 and the SYN");
+            assert_eq!(checksum(&reply, at, 6), 0);
+            assert_eq!(reply.len(), at + 20);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_ends_leave_the_checksums_right(
+            addresses: [[u8; 4]; 2],
+            ports: [u16; 2],
+            payload in prop::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let mut packet = tcp4(1, &payload);
+            let [source, destination] = addresses;
+            let other = Ends {
+                source: (source, ports[0]).into(),
+                destination: (destination, ports[1]).into(),
+            };
+            read(&packet).unwrap().readdress(&mut packet, other);
+            prop_assert_eq!(read(&packet).unwrap().ends, other);
+            // Both zeros of the one's complement mean the same.
+            prop_assert!(matches!(sum(0, &packet[..20]), 0 | 0xffff));
+            prop_assert!(matches!(checksum(&packet, 20, 6), 0 | 0xffff));
+        }
+    }
+}
