@@ -17,6 +17,7 @@
 //! | [`order`] | the order of each flow at the exit, in virtual time |
 //! | [`wire`] | messages and the header of a packet |
 //! | [`lease`] | networks, and the addresses of each node |
+//! | [`destinations`] | the addresses that clients may reach through the server |
 //! | [`counters`], [`notice`] | what was carried and dropped; events for logs and progress lines |
 //! | `own`, `entrance` | the node's own packets; checks of what enters |
 //! | `outlet`, `meter`, `pace`; `exit` | the sending side, the flows that send little, and what the paths carry; the receiving side |
@@ -28,6 +29,7 @@
 
 pub mod client;
 pub mod counters;
+pub mod destinations;
 mod entrance;
 mod exit;
 pub mod fq_codel;
@@ -46,6 +48,7 @@ pub mod wire;
 
 pub use client::{Client, ClientError};
 pub use counters::{Counters, Dropped, Totals};
+pub use destinations::{Destinations, DestinationsError};
 pub use notice::{Notice, Notices};
 pub use section::{Tunnel, TunnelError};
 pub use server::Server;

@@ -19,7 +19,7 @@ mod live;
 mod special;
 pub mod targets;
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr};
+use std::{collections::BTreeMap, fmt, net::IpAddr, path::PathBuf, str::FromStr};
 
 use anabranch_base::NodeId;
 
@@ -28,6 +28,13 @@ pub use targets::{Targets, Transport};
 
 /// Application code of sessions and streams that the peer has no right to.
 pub const CODE_NO_RIGHT: u32 = 0x12;
+
+/// Range of special addresses that contains this one, as its first address and length: addresses of the machine itself, of its link or
+/// its provider, which no wider network in a list of targets stands for (`special.rs` lists them). `None`: the address is an ordinary
+/// one. An IPv4-mapped address counts as the IPv4 address.
+pub fn special_range(address: IpAddr) -> Option<(IpAddr, u8)> {
+    special::special_range(special::canonical(address)).map(|range| range.parts())
+}
 
 /// An action that a node may be allowed to do here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

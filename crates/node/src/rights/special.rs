@@ -70,6 +70,11 @@ impl Network {
         self.first.is_ipv4() == address.is_ipv4() && masked(address, self.length) == self.first
     }
 
+    /// First address, and number of the common bits.
+    pub(super) fn parts(&self) -> (IpAddr, u8) {
+        (self.first, self.length)
+    }
+
     /// True if all of the other network is in it.
     pub(super) fn contains_network(&self, other: &Self) -> bool {
         other.length >= self.length && self.contains(other.first)

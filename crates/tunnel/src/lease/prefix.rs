@@ -55,6 +55,14 @@ impl Prefix {
         })
     }
 
+    /// The network of one address alone.
+    pub fn host(address: IpAddr) -> Self {
+        Self {
+            first: address,
+            length: bits(address),
+        }
+    }
+
     /// True if it is of IPv4.
     pub fn is_v4(&self) -> bool {
         self.first.is_ipv4()
