@@ -36,6 +36,10 @@ pub(crate) struct Arguments {
     /// Network of the addresses, one of each family at most [default: 10.77.0.0/24 and fd77:616e::/64].
     #[arg(long = "pool", value_name = "NETWORK", requires = "serve")]
     pools: Vec<String>,
+    /// Destination that clients may reach beyond the tunnel: a network, an address, `internet` (all that is reachable from everywhere) or
+    /// `any`; may be repeated [default: any].
+    #[arg(long, value_name = "DESTINATION", requires = "serve", conflicts_with_all = ["peer", "config"])]
+    to: Vec<String>,
     /// Address to listen on, IP:PORT; may be repeated [default: every interface].
     #[arg(long, value_name = "ADDRESS", requires = "serve")]
     listen: Vec<String>,

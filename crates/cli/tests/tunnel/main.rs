@@ -5,6 +5,7 @@
 mod capability;
 mod carry;
 mod demo;
+mod destinations;
 mod faults;
 #[path = "../harness/mod.rs"]
 mod harness;

@@ -36,6 +36,9 @@ pub struct TunnelServerLayer {
     /// File of the addresses by node; empty: none.
     #[serde(default)]
     pub leases: Option<PathBuf>,
+    /// Destinations of its clients' packets outside the tunnel: networks, addresses, `internet` or `any`; `None`: not limited here.
+    #[serde(default)]
+    pub destinations: Option<Vec<String>>,
 }
 
 /// The tunnel that this node joins.
@@ -91,10 +94,11 @@ impl TunnelLayer {
     }
 
     /// The settings that a reload does not change.
-    pub(crate) fn without_pools(&self) -> Self {
+    pub(crate) fn without_reloaded(&self) -> Self {
         let mut rest = self.clone();
         if let Some(server) = &mut rest.server {
             server.pools.clear();
+            server.destinations = None;
         }
         rest
     }

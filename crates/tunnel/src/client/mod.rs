@@ -279,7 +279,7 @@ impl Client {
             std::future::pending::<()>().await;
         };
         let (ends, counters) = ((&self.device, self.clock), [&self.counters]);
-        let delivering = deliver(&lanes, ends, &counters, |header| self.check(header));
+        let delivering = deliver(&lanes, ends, &counters, |_, header| self.check(header));
         let ended = tokio::select! {
             biased;
             // Which states the reason.

@@ -81,9 +81,11 @@ impl Part for Reloading {
         let changed = server.upgrade().zip(settings.server);
         let notices = self.notices.clone();
         Ok(Box::new(move || {
-            if let Some((server, settings)) = changed
-                && let Err(error) = server.set_pools(settings.pools)
-            {
+            let Some((server, settings)) = changed else {
+                return;
+            };
+            server.set_destinations(settings.destinations);
+            if let Err(error) = server.set_pools(settings.pools) {
                 notices.show(&Notice::Warning(error.to_string()));
             }
         }))

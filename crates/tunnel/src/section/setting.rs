@@ -12,7 +12,7 @@ use anabranch::{
 };
 
 use crate::{
-    client, lease,
+    Destinations, client, lease,
     lease::{Pools, Prefix},
     server,
     system::Kinds,
@@ -91,7 +91,13 @@ pub fn of_server(layer: &TunnelServerLayer) -> Result<server::Settings, ConfigEr
     let pools = Pools::new(networks);
     let pools = pools.map_err(|error| refused(key, &layer.pools.join(", "), error.to_string()))?;
     let leases = layer.leases.clone();
+    let destinations = layer.destinations.as_ref().map(|texts| {
+        let key = "tunnel.server.destinations";
+        Destinations::parse(texts)
+            .map_err(|error| refused(key, &texts.join(", "), error.to_string()))
+    });
     Ok(server::Settings {
+        destinations: destinations.transpose()?,
         pools,
         device: device("tunnel.server.device", layer.device.as_ref(), SERVER_DEVICE)?,
         mtu: mtu("tunnel.server.mtu", layer.mtu.as_ref())?,
@@ -202,6 +208,15 @@ mod tests {
         let server = "[tunnel.server]\npools = [\"10.77.0.0/24\"]\n";
         for (text, expected) in [
             ("[tunnel.server]\npools = []\n", "name a network"),
+            (
+                &format!("{server}destinations = [\"internet\", \"10.0.0.1/8\"]\n"),
+                "write 10.0.0.0/8",
+            ),
+            (
+                &format!("{server}destinations = [\"example.net\"]\n"),
+                "\"example.net\" is no destination",
+            ),
+            (&format!("{server}destinations = []\n"), "at least one"),
             (
                 "[tunnel.server]\npools = [\"10.77.0.0\"]\n",
                 "ADDRESS/LENGTH",

@@ -6,7 +6,9 @@
 //! | `members` | clients by node, session and address |
 //! | `keeper` | the file of the addresses |
 //! | `service` | the streams of clients |
+//! | `gate` | the destinations that packets of clients may have |
 
+mod gate;
 mod keeper;
 mod member;
 mod members;
@@ -26,8 +28,9 @@ use anabranch::{
 use tokio::sync::Notify;
 
 pub use self::keeper::FileError;
-use self::members::Members;
+use self::{gate::Gate, members::Members};
 use crate::{
+    Destinations,
     counters::{Counters, Dropped, Totals},
     entrance::{Answers, Entrance, READS_MAX, Way},
     lease::Pools,
@@ -48,6 +51,8 @@ pub struct Settings {
     pub mtu: u16,
     /// File of the addresses by node; `None`: they are forgotten with the process.
     pub leases: Option<PathBuf>,
+    /// Destinations of clients' packets outside the tunnel; `None`: what the operating system forwards.
+    pub destinations: Option<Destinations>,
 }
 
 /// A server cannot start.
@@ -70,6 +75,7 @@ pub struct Server {
     clock: Clock,
     rights: Rights,
     leases: Option<PathBuf>,
+    gate: Gate,
     members: Mutex<Members>,
     /// Wakes the task that writes the file.
     changed: Notify,
@@ -101,6 +107,7 @@ impl Server {
             own: Own::new(host),
             rights,
             leases: settings.leases.clone(),
+            gate: Gate::new(settings.pools, settings.destinations.clone()),
             members: Mutex::new(Members::new(table, settings.mtu)),
             changed: Notify::new(),
             counters: Counters::default(),
@@ -140,9 +147,16 @@ impl Server {
             return Ok(());
         }
         self.number(&pools)?;
+        self.gate.set_pools(pools);
         self.lock().set_pools(pools);
         self.changed.notify_one();
         Ok(())
+    }
+
+    /// Changes the destinations that packets of clients may have; `None`: what the operating system forwards. Connections to others end,
+    /// since their packets are dropped from now on.
+    pub fn set_destinations(&self, destinations: Option<Destinations>) {
+        self.gate.set_destinations(destinations);
     }
 
     /// Totals of the packets of all clients.
