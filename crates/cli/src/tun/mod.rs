@@ -16,14 +16,13 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Needs root, or the right CAP_NET_ADMIN. On a server:   anabranch tun --serve --allow NODE
+Needs root, or the right CAP_NET_ADMIN. On a server:   anabranch tun --serve --allow NODE --masquerade
 with the ID of the client, from `anabranch keygen` there. It prints a ticket. On the client:
 
     anabranch tun TICKET --default-route
 
 The command runs until Ctrl-C, takes back what it has set up, and joins again when it was interrupted. Instead of --serve, \
-`anabranch node` may have a section [tunnel.server]. See docs/tunnel.md, also for what the server needs to be an exit to the \
-Internet.")]
+`anabranch node` may have a section [tunnel.server]. See docs/tunnel.md.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     peer: PeerArguments,
@@ -36,8 +35,12 @@ pub(crate) struct Arguments {
     /// Network of the addresses, one of each family at most [default: 10.77.0.0/24 and fd77:616e::/64].
     #[arg(long = "pool", value_name = "NETWORK", requires = "serve")]
     pools: Vec<String>,
+    /// Let packets of clients leave under an address of this machine, which forwards for it until the end. Needs `nft` (package
+    /// nftables).
+    #[arg(long, requires = "serve", conflicts_with_all = ["peer", "config"])]
+    masquerade: bool,
     /// Destination that clients may reach beyond the tunnel: a network, an address, `internet` (all that is reachable from everywhere) or
-    /// `any`; may be repeated [default: any].
+    /// `any`; may be repeated [default: with --masquerade internet, otherwise any].
     #[arg(long, value_name = "DESTINATION", requires = "serve", conflicts_with_all = ["peer", "config"])]
     to: Vec<String>,
     /// Address to listen on, IP:PORT; may be repeated [default: every interface].

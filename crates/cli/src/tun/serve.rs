@@ -49,6 +49,7 @@ fn layer(arguments: &Arguments) -> Layer {
                 device: arguments.name.clone(),
                 mtu: arguments.mtu.clone(),
                 leases: arguments.leases.clone(),
+                masquerade: arguments.masquerade,
                 destinations: (!arguments.to.is_empty()).then(|| arguments.to.clone()),
             }),
             client: None,

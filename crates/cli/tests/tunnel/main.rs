@@ -6,6 +6,7 @@ mod capability;
 mod carry;
 mod demo;
 mod destinations;
+mod exit;
 mod faults;
 #[path = "../harness/mod.rs"]
 mod harness;

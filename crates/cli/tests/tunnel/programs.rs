@@ -37,7 +37,8 @@ pub(crate) fn serve(namespace: &Namespace) {
                 }
             });
         }
-        let listener = TcpListener::bind(("0.0.0.0", TCP_PORT)).unwrap();
+        // For both families.
+        let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, TCP_PORT)).unwrap();
         std::thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
                 std::thread::spawn(move || send(stream));

@@ -39,6 +39,9 @@ pub struct TunnelServerLayer {
     /// Destinations of its clients' packets outside the tunnel: networks, addresses, `internet` or `any`; `None`: not limited here.
     #[serde(default)]
     pub destinations: Option<Vec<String>>,
+    /// True if its clients' packets leave under an address of this machine, which forwards for it.
+    #[serde(default)]
+    pub masquerade: bool,
 }
 
 /// The tunnel that this node joins.

@@ -60,9 +60,12 @@ impl Drop for Tunnel {
         for task in &self.tasks {
             task.abort();
         }
+        // Tasks may hold them for a moment.
         if let Some(client) = &self.client {
-            // The task that joins may hold it for a moment.
             client.end();
+        }
+        if let Some(server) = &self.server {
+            server.end();
         }
     }
 }

@@ -96,8 +96,10 @@ pub fn of_server(layer: &TunnelServerLayer) -> Result<server::Settings, ConfigEr
         Destinations::parse(texts)
             .map_err(|error| refused(key, &texts.join(", "), error.to_string()))
     });
+    let destinations = destinations.transpose()?;
     Ok(server::Settings {
-        destinations: destinations.transpose()?,
+        destinations: destinations.or_else(|| layer.masquerade.then(Destinations::default)),
+        masquerade: layer.masquerade,
         pools,
         device: device("tunnel.server.device", layer.device.as_ref(), SERVER_DEVICE)?,
         mtu: mtu("tunnel.server.mtu", layer.mtu.as_ref())?,
@@ -201,6 +203,21 @@ mod tests {
         assert!(client.kinds.default_route && client.kinds.networks.is_empty());
         let text = "[tunnel.server]\npools = [\"10.77.0.0/24\"]\nleases = \"\"\n";
         assert_eq!(read(text).unwrap().server.unwrap().leases, None);
+    }
+
+    #[test]
+    fn masquerading_is_for_the_internet_unless_other_destinations_are_named() {
+        let of = |more: &str| {
+            let text = format!("[tunnel.server]\npools = [\"10.77.0.0/24\"]\n{more}\n");
+            let server = read(&text).unwrap().server.unwrap();
+            let destinations = server.destinations.map(|list| list.to_string());
+            (server.masquerade, destinations)
+        };
+        assert_eq!(of(""), (false, None));
+        let internet = Some("internet".to_owned());
+        assert_eq!(of("masquerade = true"), (true, internet));
+        let both = "masquerade = true\ndestinations = [\"any\"]";
+        assert_eq!(of(both), (true, Some("any".to_owned())));
     }
 
     #[test]

@@ -37,7 +37,7 @@ use crate::{
     notice::{Notice, Notices},
     own::Own,
     packet::{Cause, PACKET_BYTES_MAX},
-    system::{self, SetupError},
+    system::{self, Masquerade, SetupError},
 };
 
 /// Settings of a server.
@@ -53,6 +53,8 @@ pub struct Settings {
     pub leases: Option<PathBuf>,
     /// Destinations of clients' packets outside the tunnel; `None`: what the operating system forwards.
     pub destinations: Option<Destinations>,
+    /// True if clients' packets leave by other devices under an address of this machine, which forwards for it.
+    pub masquerade: bool,
 }
 
 /// A server cannot start.
@@ -76,6 +78,7 @@ pub struct Server {
     rights: Rights,
     leases: Option<PathBuf>,
     gate: Gate,
+    masquerade: Mutex<Option<Masquerade>>,
     members: Mutex<Members>,
     /// Wakes the task that writes the file.
     changed: Notify,
@@ -101,6 +104,17 @@ impl Server {
         };
         let device = Tun::create(&settings.device).map_err(SetupError::from)?;
         system::set_up(&settings.device, settings.mtu)?;
+        system::restore_forwarding(&settings.device);
+        let mut masquerade = None;
+        if settings.masquerade {
+            let families = (settings.pools.v4().is_some(), settings.pools.v6().is_some());
+            let (set, warnings) =
+                Masquerade::exit(&settings.device, families).map_err(SetupError::from)?;
+            for text in warnings {
+                notices.show(&Notice::Warning(text));
+            }
+            masquerade = Some(set);
+        }
         let server = Self {
             device,
             clock: host.clock(),
@@ -108,6 +122,7 @@ impl Server {
             rights,
             leases: settings.leases.clone(),
             gate: Gate::new(settings.pools, settings.destinations.clone()),
+            masquerade: Mutex::new(masquerade),
             members: Mutex::new(Members::new(table, settings.mtu)),
             changed: Notify::new(),
             counters: Counters::default(),
@@ -157,6 +172,12 @@ impl Server {
     /// since their packets are dropped from now on.
     pub fn set_destinations(&self, destinations: Option<Destinations>) {
         self.gate.set_destinations(destinations);
+    }
+
+    /// Takes back masquerading and forwarding, for good. Dropping the server does the same, but others may hold it.
+    pub fn end(&self) {
+        let masquerade = self.masquerade.lock();
+        *masquerade.unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Totals of the packets of all clients.

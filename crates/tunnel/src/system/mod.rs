@@ -7,7 +7,12 @@
 //! |---|---|
 //! | `routing` | [`Routing`]: the routes and rules of a client |
 //! | `names` | [`Names`]: the servers that resolve names |
+//! | `masquerade` | packets of clients leave under an address of this machine |
+//! | `filter`, `forwarding` | tables of the packet filter; forwarding between devices. They end with the process, however that ends |
 
+mod filter;
+mod forwarding;
+mod masquerade;
 mod names;
 mod routing;
 
@@ -18,6 +23,8 @@ use std::{
 
 use anabranch::net::tun::{TunError, ip, ip_output};
 
+pub use filter::FilterError;
+pub(crate) use masquerade::{Masquerade, restore as restore_forwarding};
 pub use names::{Names, NamesError, restore as restore_names};
 pub use routing::{Kinds, Routing, RoutingError};
 
@@ -52,6 +59,9 @@ pub enum SetupError {
     /// The servers that resolve names cannot be set.
     #[error(transparent)]
     Names(#[from] NamesError),
+    /// Masquerading cannot be set up.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
 }
 
 /// Sets the MTU of a new device, and sets it up.
