@@ -44,6 +44,7 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
         routes: arguments.route.clone(),
         dns: arguments.dns.clone(),
         allow_ipv6_leak: arguments.allow_ipv6_leak,
+        lan: arguments.lan.clone(),
     };
     let own = of_client(&layer, addresses.clone()).map_err(Failure::usage)?;
     // First, because its errors name the rights that are missing.
@@ -62,6 +63,7 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
     }
     config.mark = Some(TUNNEL_MARK);
     config.unused.push(own.device.clone());
+    config.unused.extend(own.lan.iter().cloned());
     let host = recv::start(config)?;
     let notices = arguments.notices();
     let client = Client::start(host.clone(), device, own, notices.clone());

@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     peer: PeerArguments,
     /// Serve a tunnel that other nodes join.
-    #[arg(long, conflicts_with_all = ["peer", "ticket_file", "config", "default_route", "route", "dns", "bind"])]
+    #[arg(long, conflicts_with_all = ["peer", "ticket_file", "config", "default_route", "route", "dns", "lan", "bind"])]
     serve: bool,
     /// Node that may join; may be repeated.
     #[arg(long, value_name = "NODE", requires = "serve")]
@@ -67,6 +67,10 @@ pub(crate) struct Arguments {
     /// Server that resolves names while the tunnel is up; may be repeated [default: those of this machine].
     #[arg(long, value_name = "ADDRESS")]
     dns: Vec<String>,
+    /// Interface, such as eth1, behind which machines reach everything through the tunnel, under this machine's address there; may be
+    /// repeated. Needs `nft` (package nftables).
+    #[arg(long, value_name = "INTERFACE")]
+    lan: Vec<String>,
     /// Let IPv6 pass outside the tunnel if it cannot be routed into it.
     #[arg(long, requires = "default_route")]
     allow_ipv6_leak: bool,

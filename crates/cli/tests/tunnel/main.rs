@@ -11,6 +11,7 @@ mod faults;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hostile;
+mod lan;
 #[path = "../../../net/tests/netns/namespace.rs"]
 mod namespace;
 #[path = "../integration/faults/process.rs"]

@@ -68,6 +68,9 @@ pub struct TunnelClientLayer {
     /// True if IPv6 may stay outside where a default route for it cannot be set.
     #[serde(default)]
     pub allow_ipv6_leak: bool,
+    /// Devices of local networks whose machines reach everything through it.
+    #[serde(default)]
+    pub lan: Vec<String>,
 }
 
 impl TunnelLayer {
@@ -86,14 +89,16 @@ impl TunnelLayer {
         self
     }
 
-    /// Names of its devices, which carry no paths of this node.
+    /// Names of its devices, and of those of local networks behind it, which carry no paths of this node.
     pub fn devices(&self) -> Vec<String> {
         let server = self.server.as_ref();
         let client = self.client.as_ref();
         let named = |device: &Option<String>, or: &str| device.clone().unwrap_or(or.to_owned());
         let server = server.map(|server| named(&server.device, SERVER_DEVICE));
         let client = client.map(|client| named(&client.device, CLIENT_DEVICE));
-        server.into_iter().chain(client).collect()
+        let lan = self.client.as_ref().map(|client| client.lan.clone());
+        let devices = server.into_iter().chain(client);
+        devices.chain(lan.unwrap_or_default()).collect()
     }
 
     /// The settings that a reload does not change.
@@ -125,9 +130,9 @@ mod tests {
         assert_eq!(server.devices(), [SERVER_DEVICE]);
         assert_eq!(server.mark(), None);
         let both = read(
-            "[server]\npools = []\ndevice = \"exit0\"\n[client]\npeer = \"studio\"\ndefault_route = true\n",
+            "[server]\npools = []\ndevice = \"exit0\"\n[client]\npeer = \"studio\"\ndefault_route = true\nlan = [\"eth1\"]\n",
         );
-        assert_eq!(both.devices(), ["exit0", CLIENT_DEVICE]);
+        assert_eq!(both.devices(), ["exit0", CLIENT_DEVICE, "eth1"]);
         assert_eq!(both.mark(), Some(TUNNEL_MARK));
         assert!(toml::from_str::<TunnelLayer>("[client]\npeers = \"x\"\n").is_err());
     }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::{
     lease::Prefix,
-    system::{self, Kinds, Names, Routing, SetupError},
+    system::{self, Kinds, Lan, Names, Routing, SetupError},
     wire::Terms,
 };
 
@@ -22,6 +22,8 @@ pub struct Settings {
     pub dns: Vec<IpAddr>,
     /// Addresses at which this node reaches the server.
     pub servers: Vec<SocketAddr>,
+    /// Devices of local networks whose machines reach everything through the tunnel.
+    pub lan: Vec<String>,
 }
 
 /// The settings in force.
@@ -30,8 +32,9 @@ pub(super) struct Machine {
     settings: Settings,
     terms: Option<Terms>,
     is_over: bool,
-    // Names first: they are put back before the routes.
+    // Names first, then local networks: they are put back before the routes.
     names: Option<Names>,
+    lan: Option<Lan>,
     routing: Option<Routing>,
 }
 
@@ -40,11 +43,14 @@ impl Machine {
     pub(super) fn prepare(settings: Settings) -> Result<Self, SetupError> {
         system::set_up(&settings.device, settings.mtu)?;
         system::restore_names(&settings.device)?;
+        system::restore_forwarding(&settings.device);
+        system::check_lan(&settings.lan)?;
         Ok(Self {
             settings,
             terms: None,
             is_over: false,
             names: None,
+            lan: None,
             routing: None,
         })
     }
@@ -53,19 +59,22 @@ impl Machine {
     pub(super) fn end(&mut self) {
         self.is_over = true;
         self.names = None;
+        self.lan = None;
         self.routing = None;
     }
 
-    /// Applies the addresses that the server assigned.
-    pub(super) fn apply(&mut self, terms: &Terms) -> Result<(), SetupError> {
+    /// Applies the addresses that the server assigned; returns what needs attention.
+    pub(super) fn apply(&mut self, terms: &Terms) -> Result<Vec<String>, SetupError> {
+        let mut warnings = Vec::new();
         if self.is_over || self.terms.as_ref() == Some(terms) {
-            return Ok(());
+            return Ok(warnings);
         }
         let Settings {
             device,
             kinds,
             dns,
             servers,
+            lan,
             ..
         } = &self.settings;
         let v4 = terms.v4.map(|v4| (IpAddr::V4(v4.address), v4.length));
@@ -81,10 +90,18 @@ impl Machine {
         if self.routing.is_none() {
             self.routing = Routing::set(device, kinds, servers, system::has_v6())?;
         }
+        if self.lan.is_none() {
+            system::remove_lan_rules();
+            if !lan.is_empty() {
+                let (set, cautions) = Lan::set(device, lan, terms.v6.is_some())?;
+                self.lan = Some(set);
+                warnings = cautions;
+            }
+        }
         if self.names.is_none() && !dns.is_empty() {
             self.names = Some(Names::set(device, dns)?);
         }
         self.terms = Some(*terms);
-        Ok(())
+        Ok(warnings)
     }
 }

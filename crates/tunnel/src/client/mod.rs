@@ -319,7 +319,9 @@ impl Client {
             .machine
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        machine.apply(&terms)?;
+        for text in machine.apply(&terms)? {
+            self.notices.show(&Notice::Warning(text));
+        }
         self.terms.send_replace(Some(terms));
         self.notices.show(&Notice::Up {
             device: self.device.name().to_owned(),

@@ -129,6 +129,13 @@ pub fn of_client(
         },
         dns: list("tunnel.client.dns", &layer.dns, name)?,
         servers,
+        lan: list("tunnel.client.lan", &layer.lan, |text| {
+            let is_name = is_name(text);
+            is_name.then(|| text.to_owned()).ok_or_else(|| {
+                "give the name of a network interface, such as eth1, that `ip link` lists"
+                    .to_owned()
+            })
+        })?,
     })
 }
 
@@ -244,6 +251,10 @@ mod tests {
             ),
             (&format!("{server}mtu = \"1000 B\"\n"), "1280 B to 9000 B"),
             (&format!("{server}device = \"a/b\"\n"), "letters"),
+            (
+                "[tunnel.client]\npeer = \"studio\"\nlan = [\"eth 1\"]\n",
+                "that `ip link` lists",
+            ),
             (
                 "[tunnel.client]\npeer = \"studio\"\ndns = [\"example.net\"]\n",
                 "IP address of a server",

@@ -65,6 +65,18 @@ fn words(bytes: &[u8]) -> String {
     line.unwrap_or("no reason given").trim().to_owned()
 }
 
+/// Checks that there is an `nft`.
+///
+/// # Errors
+/// It cannot be run.
+pub(super) fn check_program() -> Result<(), FilterError> {
+    let run = command().arg("--version").output()?;
+    match run.status.success() {
+        true => Ok(()),
+        false => Err(FilterError::Refused(words(&run.stderr))),
+    }
+}
+
 /// Name of the table for a device.
 fn name(device: &str) -> String {
     format!("anabranch-{device}")

@@ -3,9 +3,10 @@
 //! | kind | packets | leave by |
 //! |---|---|---|
 //! | [`Masquerade::exit`] | of a server's clients | every other device |
+//! | [`Masquerade::lan`] | of the machines in a client's local networks | the tunnel's device |
 //!
 //! Forwarding is turned on for it. Where the machine did not forward before, it is no router for others: the table then also drops new
-//! connections to clients.
+//! connections to clients, and what local networks send elsewhere than into the tunnel.
 
 use super::{
     filter::{self, Filter, FilterError},
@@ -18,6 +19,15 @@ pub(crate) struct Masquerade {
     // Forwarding first: nothing passes when the table is gone.
     _forwarding: Forwarding,
     _filter: Filter,
+}
+
+/// Names of devices as a set of nftables.
+fn set<'a>(devices: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<String> = devices
+        .into_iter()
+        .map(|device| format!("\"{device}\""))
+        .collect();
+    format!("{{ {} }}", names.join(", "))
 }
 
 fn chains(nat: &str, guards: &[String], closed: Families) -> String {
@@ -44,9 +54,28 @@ fn exit_chains(device: &str, closed: Families) -> String {
     chains(&nat, &[guard], closed)
 }
 
+fn lan_chains(device: &str, lan: &[String], closed: Families) -> String {
+    let inside = set(lan.iter().map(String::as_str));
+    let all = set(lan.iter().map(String::as_str).chain([device]));
+    let guards = [
+        format!("iifname {inside} oifname != {all} drop"),
+        format!("oifname {inside} iifname != {all} ct state new drop"),
+    ];
+    let nat = format!("iifname {inside} oifname \"{device}\"");
+    chains(&nat, &guards, closed)
+}
+
 /// Takes back what a process with this device left when it was killed.
 pub(crate) fn restore(device: &str) {
     forwarding::restore(device);
+}
+
+/// Checks that the program for masquerading is there.
+///
+/// # Errors
+/// It is not.
+pub(crate) fn check() -> Result<(), FilterError> {
+    filter::check_program()
 }
 
 impl Masquerade {
@@ -60,6 +89,19 @@ impl Masquerade {
     ) -> Result<(Self, Vec<String>), FilterError> {
         let wanted = Families { v4, v6 };
         Self::set(device, wanted, |closed| exit_chains(device, closed))
+    }
+
+    /// Masquerading for the local networks at these devices into the tunnel; also returns what may keep their packets from passing.
+    ///
+    /// # Errors
+    /// The table cannot be made.
+    pub(crate) fn lan(
+        device: &str,
+        lan: &[String],
+        (v4, v6): (bool, bool),
+    ) -> Result<(Self, Vec<String>), FilterError> {
+        let wanted = Families { v4, v6 };
+        Self::set(device, wanted, |closed| lan_chains(device, lan, closed))
     }
 
     fn set(
@@ -106,5 +148,15 @@ mod tests {
         );
         assert!(text.contains("meta nfproto ipv4 oifname \"anabranch1\""));
         assert!(!text.contains("nfproto ipv6"), "{text}");
+        let lan = ["eth1".to_owned(), "eth2".to_owned()];
+        let none = Families {
+            v4: false,
+            v6: false,
+        };
+        let text = lan_chains("anabranch0", &lan, none);
+        assert!(text.contains("iifname { \"eth1\", \"eth2\" } oifname \"anabranch0\" masquerade;"));
+        assert!(!text.contains("drop"), "{text}");
+        let text = lan_chains("anabranch0", &lan, v4);
+        assert!(text.contains("oifname != { \"eth1\", \"eth2\", \"anabranch0\" } drop;"));
     }
 }
