@@ -23,11 +23,13 @@ pub enum Dropped {
     NoHost,
     /// The kernel did not take it.
     Device,
+    /// The server does not allow its destination.
+    Prohibited,
 }
 
 impl Dropped {
     /// All reasons.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Malformed,
         Self::Source,
         Self::Destination,
@@ -35,6 +37,7 @@ impl Dropped {
         Self::TooBig,
         Self::NoHost,
         Self::Device,
+        Self::Prohibited,
     ];
 
     /// Name of the reason in reports.
@@ -47,6 +50,7 @@ impl Dropped {
             Self::TooBig => "too_big",
             Self::NoHost => "no_host",
             Self::Device => "device",
+            Self::Prohibited => "prohibited",
         }
     }
 
@@ -59,6 +63,7 @@ impl Dropped {
             Self::TooBig => "larger than the tunnel's MTU",
             Self::NoHost => "for addresses that nobody has",
             Self::Device => "that the kernel did not take",
+            Self::Prohibited => "for destinations that the server does not allow",
         }
     }
 }

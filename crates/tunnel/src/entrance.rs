@@ -32,7 +32,8 @@ impl Answers {
         }
     }
 
-    fn admit(&mut self, now: Instant) -> bool {
+    /// True if one more may be sent now.
+    pub(crate) fn admit(&mut self, now: Instant) -> bool {
         if now.since(self.since) >= Duration::from_secs(1) {
             self.left = ANSWERS_MAX;
             self.since = now;

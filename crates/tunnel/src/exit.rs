@@ -32,12 +32,13 @@ pub(crate) enum End {
     Protocol,
 }
 
-/// Hands the packets of both streams to a device until one is over. `check` names the reason why a packet is not to be handed on.
+/// Hands the packets of both streams to a device until one is over. `check` names the reason why a packet is not to be handed
+/// on.
 pub(crate) async fn deliver(
     lanes: &Lanes,
     (device, clock): (&Tun, Clock),
     counters: &[&Counters],
-    check: impl Fn(&Header) -> Result<(), Dropped>,
+    mut check: impl FnMut(&[u8], &Header) -> Result<(), Dropped>,
 ) -> End {
     let mut order = Order::new();
     let (mut adus, mut ready) = (Vec::new(), Vec::new());
@@ -83,7 +84,7 @@ pub(crate) async fn deliver(
             };
             let packet = adu.data.slice(HEADER_BYTES..);
             let checked = Header::read(&packet).map_err(|_| Dropped::Malformed);
-            if let Err(reason) = checked.and_then(|header| check(&header)) {
+            if let Err(reason) = checked.and_then(|header| check(&packet, &header)) {
                 note_dropped(reason);
                 // Its number is used up all the same.
                 order.arrive(

@@ -101,7 +101,7 @@ impl fmt::Display for Notice {
             }
             Self::NotForwarding { setting } => write!(
                 f,
-                "clients reach this machine only: it forwards nothing ({setting} is 0; docs/tunnel.md, \"The exit\")"
+                "clients reach this machine only: it forwards nothing ({setting} is 0); --masquerade (`masquerade`) turns it on: docs/tunnel.md, \"The exit\""
             ),
             Self::Joined { node, terms } => write!(f, "{node} joined: {}", Addresses(terms)),
             Self::Left { node } => write!(f, "{node} left"),

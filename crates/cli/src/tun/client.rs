@@ -45,6 +45,7 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
         dns: arguments.dns.clone(),
         allow_ipv6_leak: arguments.allow_ipv6_leak,
         split_tcp: arguments.split_tcp,
+        lan: arguments.lan.clone(),
     };
     let own = of_client(&layer, addresses.clone()).map_err(Failure::usage)?;
     // First, because its errors name the rights that are missing.
@@ -63,6 +64,7 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
     }
     config.mark = Some(TUNNEL_MARK);
     config.unused.push(own.device.clone());
+    config.unused.extend(own.lan.iter().cloned());
     let host = recv::start(config)?;
     let notices = arguments.notices();
     let splitting = own.split_tcp.then(|| {

@@ -16,19 +16,18 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Needs root, or the right CAP_NET_ADMIN. On a server:   anabranch tun --serve --allow NODE
+Needs root, or the right CAP_NET_ADMIN. On a server:   anabranch tun --serve --allow NODE --masquerade
 with the ID of the client, from `anabranch keygen` there. It prints a ticket. On the client:
 
     anabranch tun TICKET --default-route
 
 The command runs until Ctrl-C, takes back what it has set up, and joins again when it was interrupted. Instead of --serve, \
-`anabranch node` may have a section [tunnel.server]. See docs/tunnel.md, also for what the server needs to be an exit to the \
-Internet.")]
+`anabranch node` may have a section [tunnel.server]. See docs/tunnel.md.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     peer: PeerArguments,
     /// Serve a tunnel that other nodes join.
-    #[arg(long, conflicts_with_all = ["peer", "ticket_file", "config", "default_route", "route", "split_tcp", "dns", "bind"])]
+    #[arg(long, conflicts_with_all = ["peer", "ticket_file", "config", "default_route", "route", "split_tcp", "dns", "lan", "bind"])]
     serve: bool,
     /// Node that may join; may be repeated.
     #[arg(long, value_name = "NODE", requires = "serve")]
@@ -36,6 +35,14 @@ pub(crate) struct Arguments {
     /// Network of the addresses, one of each family at most [default: 10.77.0.0/24 and fd77:616e::/64].
     #[arg(long = "pool", value_name = "NETWORK", requires = "serve")]
     pools: Vec<String>,
+    /// Let packets of clients leave under an address of this machine, which forwards for it until the end. Needs `nft` (package
+    /// nftables).
+    #[arg(long, requires = "serve", conflicts_with_all = ["peer", "config"])]
+    masquerade: bool,
+    /// Destination that clients may reach beyond the tunnel: a network, an address, `internet` (all that is reachable from everywhere) or
+    /// `any`; may be repeated [default: with --masquerade internet, otherwise any].
+    #[arg(long, value_name = "DESTINATION", requires = "serve", conflicts_with_all = ["peer", "config"])]
+    to: Vec<String>,
     /// Address to listen on, IP:PORT; may be repeated [default: every interface].
     #[arg(long, value_name = "ADDRESS", requires = "serve")]
     listen: Vec<String>,
@@ -63,6 +70,10 @@ pub(crate) struct Arguments {
     /// Server that resolves names while the tunnel is up; may be repeated [default: those of this machine].
     #[arg(long, value_name = "ADDRESS")]
     dns: Vec<String>,
+    /// Interface, such as eth1, behind which machines reach everything through the tunnel, under this machine's address there; may be
+    /// repeated. Needs `nft` (package nftables).
+    #[arg(long, value_name = "INTERFACE")]
+    lan: Vec<String>,
     /// Let IPv6 pass outside the tunnel if it cannot be routed into it.
     #[arg(long, requires = "default_route")]
     allow_ipv6_leak: bool,

@@ -51,6 +51,8 @@ fn layer(arguments: &Arguments) -> Layer {
                 mtu: arguments.mtu.clone(),
                 leases: arguments.leases.clone(),
                 split_tcp: None,
+                masquerade: arguments.masquerade,
+                destinations: (!arguments.to.is_empty()).then(|| arguments.to.clone()),
             }),
             client: None,
         },

@@ -5,10 +5,13 @@
 mod capability;
 mod carry;
 mod demo;
+mod destinations;
+mod exit;
 mod faults;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hostile;
+mod lan;
 #[path = "../../../net/tests/netns/namespace.rs"]
 mod namespace;
 #[path = "../integration/faults/process.rs"]

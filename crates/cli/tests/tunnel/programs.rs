@@ -11,9 +11,10 @@ use crate::{namespace::Namespace, stage::TIMEOUT};
 
 const UDP_PORT: u16 = 7001;
 const TCP_PORT: u16 = 7002;
+const NAMING_PORT: u16 = 7003;
 
 /// Servers of a namespace, which run until the test ends: one answers each datagram with the sender's address and the number of its
-/// bytes; one sends as many bytes as it is asked for.
+/// bytes; one sends as many bytes as it is asked for; one sends each connection the address of its peer.
 pub(crate) fn serve(namespace: &Namespace) {
     let started = namespace.run(|| {
         let (report, started) = mpsc::channel();
@@ -37,10 +38,17 @@ pub(crate) fn serve(namespace: &Namespace) {
                 }
             });
         }
-        let listener = TcpListener::bind(("0.0.0.0", TCP_PORT)).unwrap();
+        // For both families.
+        let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, TCP_PORT)).unwrap();
         std::thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
                 std::thread::spawn(move || send(stream));
+            }
+        });
+        let naming = TcpListener::bind((Ipv6Addr::UNSPECIFIED, NAMING_PORT)).unwrap();
+        std::thread::spawn(move || {
+            while let Ok((mut stream, peer)) = naming.accept() {
+                let _ = stream.write_all(peer.ip().to_canonical().to_string().as_bytes());
             }
         });
         report.send(()).unwrap();
@@ -100,6 +108,32 @@ pub(crate) fn source_within(
         }
         None
     })
+}
+
+/// Address from which a connection arrives, made again and again until it is accepted; `None` if it is not within a time. Its answers come
+/// from the address that it was made to, as machines behind others need it.
+pub(crate) fn peer_within(namespace: &Namespace, to: &str, within: Duration) -> Option<String> {
+    let to = SocketAddr::new(to.parse().unwrap(), NAMING_PORT);
+    namespace.run(|| {
+        let start = Instant::now();
+        while start.elapsed() < within {
+            let mut text = String::new();
+            let wait = Duration::from_millis(500);
+            let named = TcpStream::connect_timeout(&to, wait)
+                .and_then(|mut stream| stream.read_to_string(&mut text));
+            if named.is_ok() {
+                return Some(text);
+            }
+            std::thread::sleep(wait / 5);
+        }
+        None
+    })
+}
+
+/// As [`peer_within`], within the time that everything here takes at most.
+#[track_caller]
+pub(crate) fn peer(namespace: &Namespace, to: &str) -> String {
+    peer_within(namespace, to, TIMEOUT).expect("no connection")
 }
 
 /// Time to the answer to a small datagram; `None`: none came within 300 ms.

@@ -284,8 +284,8 @@ fn rules_apply_and_connections_are_shown_with_other_flows() {
     );
     std::fs::write(stage.path("client.toml"), config).unwrap();
     let node = stage.node_in(&stage.client, "client.toml");
-    until("the tunnel is up", || {
-        stage.shown("route show table 24942").contains("default")
+    until("the rules are set", || {
+        stage.shown("rule").contains("5272:")
     });
     let stream = connect(&stage, HOST, PORT).unwrap();
     let (_accepted, from) = listener.accept().unwrap();

@@ -39,6 +39,12 @@ pub struct TunnelServerLayer {
     /// True if TCP connections of clients that split theirs are made here; `None`: yes.
     #[serde(default)]
     pub split_tcp: Option<bool>,
+    /// Destinations of its clients' packets outside the tunnel: networks, addresses, `internet` or `any`; `None`: not limited here.
+    #[serde(default)]
+    pub destinations: Option<Vec<String>>,
+    /// True if its clients' packets leave under an address of this machine, which forwards for it.
+    #[serde(default)]
+    pub masquerade: bool,
 }
 
 /// The tunnel that this node joins.
@@ -68,6 +74,9 @@ pub struct TunnelClientLayer {
     /// True if TCP connections end at this node and at the server's, and are carried as streams.
     #[serde(default)]
     pub split_tcp: bool,
+    /// Devices of local networks whose machines reach everything through it.
+    #[serde(default)]
+    pub lan: Vec<String>,
 }
 
 impl TunnelLayer {
@@ -86,21 +95,24 @@ impl TunnelLayer {
         self
     }
 
-    /// Names of its devices, which carry no paths of this node.
+    /// Names of its devices, and of those of local networks behind it, which carry no paths of this node.
     pub fn devices(&self) -> Vec<String> {
         let server = self.server.as_ref();
         let client = self.client.as_ref();
         let named = |device: &Option<String>, or: &str| device.clone().unwrap_or(or.to_owned());
         let server = server.map(|server| named(&server.device, SERVER_DEVICE));
         let client = client.map(|client| named(&client.device, CLIENT_DEVICE));
-        server.into_iter().chain(client).collect()
+        let lan = self.client.as_ref().map(|client| client.lan.clone());
+        let devices = server.into_iter().chain(client);
+        devices.chain(lan.unwrap_or_default()).collect()
     }
 
     /// The settings that a reload does not change.
-    pub(crate) fn without_pools(&self) -> Self {
+    pub(crate) fn without_reloaded(&self) -> Self {
         let mut rest = self.clone();
         if let Some(server) = &mut rest.server {
             server.pools.clear();
+            server.destinations = None;
         }
         rest
     }
@@ -124,9 +136,9 @@ mod tests {
         assert_eq!(server.devices(), [SERVER_DEVICE]);
         assert_eq!(server.mark(), None);
         let both = read(
-            "[server]\npools = []\ndevice = \"exit0\"\n[client]\npeer = \"studio\"\ndefault_route = true\n",
+            "[server]\npools = []\ndevice = \"exit0\"\n[client]\npeer = \"studio\"\ndefault_route = true\nlan = [\"eth1\"]\n",
         );
-        assert_eq!(both.devices(), ["exit0", CLIENT_DEVICE]);
+        assert_eq!(both.devices(), ["exit0", CLIENT_DEVICE, "eth1"]);
         assert_eq!(both.mark(), Some(TUNNEL_MARK));
         assert!(toml::from_str::<TunnelLayer>("[client]\npeers = \"x\"\n").is_err());
     }

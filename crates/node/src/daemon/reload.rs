@@ -233,8 +233,8 @@ impl Started {
             ("overlay", overlay(&before.overlay), overlay(&now.overlay)),
             (
                 "tunnel (all but the pools of its server)",
-                text(&before.tunnel.without_pools()),
-                text(&now.tunnel.without_pools()),
+                text(&before.tunnel.without_reloaded()),
+                text(&now.tunnel.without_reloaded()),
             ),
         ];
         let changed = pairs.into_iter().filter(|(_, before, now)| before != now);

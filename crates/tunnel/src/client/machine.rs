@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::{
     lease::Prefix,
-    system::{self, Kinds, Names, Routing, SetupError},
+    system::{self, Kinds, Lan, Names, Routing, SetupError},
     wire::Terms,
 };
 
@@ -24,6 +24,8 @@ pub struct Settings {
     pub servers: Vec<SocketAddr>,
     /// TCP connections end at the node, and are carried as streams.
     pub split_tcp: bool,
+    /// Devices of local networks whose machines reach everything through the tunnel.
+    pub lan: Vec<String>,
 }
 
 /// The settings in force.
@@ -32,8 +34,9 @@ pub(super) struct Machine {
     settings: Settings,
     terms: Option<Terms>,
     is_over: bool,
-    // Names first: they are put back before the routes.
+    // Names first, then local networks: they are put back before the routes.
     names: Option<Names>,
+    lan: Option<Lan>,
     routing: Option<Routing>,
 }
 
@@ -42,11 +45,14 @@ impl Machine {
     pub(super) fn prepare(settings: Settings) -> Result<Self, SetupError> {
         system::set_up(&settings.device, settings.mtu)?;
         system::restore_names(&settings.device)?;
+        system::restore_forwarding(&settings.device);
+        system::check_lan(&settings.lan)?;
         Ok(Self {
             settings,
             terms: None,
             is_over: false,
             names: None,
+            lan: None,
             routing: None,
         })
     }
@@ -55,6 +61,7 @@ impl Machine {
     pub(super) fn end(&mut self) {
         self.is_over = true;
         self.names = None;
+        self.lan = None;
         self.routing = None;
     }
 
@@ -78,24 +85,34 @@ impl Machine {
         Ok(())
     }
 
-    /// Leads traffic to the device, which has addresses.
-    pub(super) fn route(&mut self) -> Result<(), SetupError> {
-        if self.is_over {
-            return Ok(());
-        }
+    /// Leads traffic to the device, which has addresses; returns what needs attention.
+    pub(super) fn route(&mut self) -> Result<Vec<String>, SetupError> {
+        let mut warnings = Vec::new();
+        let Some(terms) = self.terms.filter(|_| !self.is_over) else {
+            return Ok(warnings);
+        };
         let Settings {
             device,
             kinds,
             dns,
             servers,
+            lan,
             ..
         } = &self.settings;
         if self.routing.is_none() {
             self.routing = Routing::set(device, kinds, servers, system::has_v6())?;
         }
+        if self.lan.is_none() {
+            system::remove_lan_rules();
+            if !lan.is_empty() {
+                let (set, cautions) = Lan::set(device, lan, terms.v6.is_some())?;
+                self.lan = Some(set);
+                warnings = cautions;
+            }
+        }
         if self.names.is_none() && !dns.is_empty() {
             self.names = Some(Names::set(device, dns)?);
         }
-        Ok(())
+        Ok(warnings)
     }
 }

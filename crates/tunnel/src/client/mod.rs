@@ -311,7 +311,7 @@ impl Client {
             std::future::pending::<()>().await;
         };
         let (ends, counters) = ((&*self.device, self.clock), [&*self.counters]);
-        let delivering = deliver(&lanes, ends, &counters, |header| self.check(header));
+        let delivering = deliver(&lanes, ends, &counters, |_, header| self.check(header));
         let ended = tokio::select! {
             biased;
             // Which states the reason.
@@ -360,7 +360,9 @@ impl Client {
         }
         // Before the routes: packets that they lead here have an address of this machine.
         self.terms.send_replace(Some(terms));
-        machine.route()?;
+        for text in machine.route()? {
+            self.notices.show(&Notice::Warning(text));
+        }
         self.notices.show(&Notice::Up {
             device: self.device.name().to_owned(),
             terms,

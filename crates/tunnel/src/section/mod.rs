@@ -62,9 +62,12 @@ impl Drop for Tunnel {
         for task in &self.tasks {
             task.abort();
         }
+        // Tasks may hold them for a moment.
         if let Some(client) = &self.client {
-            // The task that joins may hold it for a moment.
             client.end();
+        }
+        if let Some(server) = &self.server {
+            server.end();
         }
     }
 }
@@ -83,9 +86,11 @@ impl Part for Reloading {
         let changed = server.upgrade().zip(settings.server);
         let notices = self.notices.clone();
         Ok(Box::new(move || {
-            if let Some((server, settings)) = changed
-                && let Err(error) = server.set_pools(settings.pools)
-            {
+            let Some((server, settings)) = changed else {
+                return;
+            };
+            server.set_destinations(settings.destinations);
+            if let Err(error) = server.set_pools(settings.pools) {
                 notices.show(&Notice::Warning(error.to_string()));
             }
         }))

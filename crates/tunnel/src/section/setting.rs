@@ -12,7 +12,7 @@ use anabranch::{
 };
 
 use crate::{
-    client, lease,
+    Destinations, client, lease,
     lease::{Pools, Prefix},
     server,
     system::Kinds,
@@ -91,7 +91,15 @@ pub fn of_server(layer: &TunnelServerLayer) -> Result<server::Settings, ConfigEr
     let pools = Pools::new(networks);
     let pools = pools.map_err(|error| refused(key, &layer.pools.join(", "), error.to_string()))?;
     let leases = layer.leases.clone();
+    let destinations = layer.destinations.as_ref().map(|texts| {
+        let key = "tunnel.server.destinations";
+        Destinations::parse(texts)
+            .map_err(|error| refused(key, &texts.join(", "), error.to_string()))
+    });
+    let destinations = destinations.transpose()?;
     Ok(server::Settings {
+        destinations: destinations.or_else(|| layer.masquerade.then(Destinations::default)),
+        masquerade: layer.masquerade,
         pools,
         device: device("tunnel.server.device", layer.device.as_ref(), SERVER_DEVICE)?,
         mtu: mtu("tunnel.server.mtu", layer.mtu.as_ref())?,
@@ -123,6 +131,13 @@ pub fn of_client(
         dns: list("tunnel.client.dns", &layer.dns, name)?,
         servers,
         split_tcp: layer.split_tcp,
+        lan: list("tunnel.client.lan", &layer.lan, |text| {
+            let is_name = is_name(text);
+            is_name.then(|| text.to_owned()).ok_or_else(|| {
+                "give the name of a network interface, such as eth1, that `ip link` lists"
+                    .to_owned()
+            })
+        })?,
     })
 }
 
@@ -200,10 +215,34 @@ mod tests {
     }
 
     #[test]
+    fn masquerading_is_for_the_internet_unless_other_destinations_are_named() {
+        let of = |more: &str| {
+            let text = format!("[tunnel.server]\npools = [\"10.77.0.0/24\"]\n{more}\n");
+            let server = read(&text).unwrap().server.unwrap();
+            let destinations = server.destinations.map(|list| list.to_string());
+            (server.masquerade, destinations)
+        };
+        assert_eq!(of(""), (false, None));
+        let internet = Some("internet".to_owned());
+        assert_eq!(of("masquerade = true"), (true, internet));
+        let both = "masquerade = true\ndestinations = [\"any\"]";
+        assert_eq!(of(both), (true, Some("any".to_owned())));
+    }
+
+    #[test]
     fn values_that_do_not_fit_are_named() {
         let server = "[tunnel.server]\npools = [\"10.77.0.0/24\"]\n";
         for (text, expected) in [
             ("[tunnel.server]\npools = []\n", "name a network"),
+            (
+                &format!("{server}destinations = [\"internet\", \"10.0.0.1/8\"]\n"),
+                "write 10.0.0.0/8",
+            ),
+            (
+                &format!("{server}destinations = [\"example.net\"]\n"),
+                "\"example.net\" is no destination",
+            ),
+            (&format!("{server}destinations = []\n"), "at least one"),
             (
                 "[tunnel.server]\npools = [\"10.77.0.0\"]\n",
                 "ADDRESS/LENGTH",
@@ -214,6 +253,10 @@ mod tests {
             ),
             (&format!("{server}mtu = \"1000 B\"\n"), "1280 B to 9000 B"),
             (&format!("{server}device = \"a/b\"\n"), "letters"),
+            (
+                "[tunnel.client]\npeer = \"studio\"\nlan = [\"eth 1\"]\n",
+                "that `ip link` lists",
+            ),
             (
                 "[tunnel.client]\npeer = \"studio\"\ndns = [\"example.net\"]\n",
                 "IP address of a server",

@@ -7,8 +7,10 @@
 //! | `connections` | TCP connections that it makes for clients |
 //! | `keeper` | the file of the addresses |
 //! | `service` | the streams of clients |
+//! | `gate` | the destinations that packets of clients may have |
 
 mod connections;
+mod gate;
 mod keeper;
 mod member;
 mod members;
@@ -29,16 +31,16 @@ use anabranch_gateway::Connections;
 use tokio::sync::Notify;
 
 pub use self::keeper::FileError;
-use self::{connections::Making, members::Members};
+use self::{connections::Making, gate::Gate, members::Members};
 use crate::{
+    Destinations,
     counters::{Counters, Dropped, Totals},
-    destinations::Destinations,
     entrance::{Answers, Entrance, READS_MAX, Way},
     lease::Pools,
     notice::{Notice, Notices},
     own::Own,
     packet::{Cause, PACKET_BYTES_MAX},
-    system::{self, SetupError},
+    system::{self, Masquerade, SetupError},
 };
 
 /// Settings of a server.
@@ -54,6 +56,10 @@ pub struct Settings {
     pub leases: Option<PathBuf>,
     /// TCP connections of clients are made here if they ask for it.
     pub split_tcp: bool,
+    /// Destinations of clients' packets outside the tunnel; `None`: what the operating system forwards.
+    pub destinations: Option<Destinations>,
+    /// True if clients' packets leave by other devices under an address of this machine, which forwards for it.
+    pub masquerade: bool,
 }
 
 /// A server cannot start.
@@ -76,6 +82,8 @@ pub struct Server {
     clock: Clock,
     rights: Rights,
     leases: Option<PathBuf>,
+    gate: Gate,
+    masquerade: Mutex<Option<Masquerade>>,
     members: Mutex<Members>,
     /// Maker of TCP connections; `None`: they pass as packets.
     making: Option<Making>,
@@ -103,9 +111,24 @@ impl Server {
         };
         let device = Tun::create(&settings.device).map_err(SetupError::from)?;
         system::set_up(&settings.device, settings.mtu)?;
-        let making = settings
-            .split_tcp
-            .then(|| Making::new(rights.clone(), connections, Destinations::default()));
+        let making = settings.split_tcp.then(|| {
+            Making::new(
+                rights.clone(),
+                connections,
+                settings.destinations.clone().unwrap_or_default(),
+            )
+        });
+        system::restore_forwarding(&settings.device);
+        let mut masquerade = None;
+        if settings.masquerade {
+            let families = (settings.pools.v4().is_some(), settings.pools.v6().is_some());
+            let (set, warnings) =
+                Masquerade::exit(&settings.device, families).map_err(SetupError::from)?;
+            for text in warnings {
+                notices.show(&Notice::Warning(text));
+            }
+            masquerade = Some(set);
+        }
         let server = Self {
             device,
             making,
@@ -113,6 +136,8 @@ impl Server {
             own: Own::new(host),
             rights,
             leases: settings.leases.clone(),
+            gate: Gate::new(settings.pools, settings.destinations.clone()),
+            masquerade: Mutex::new(masquerade),
             members: Mutex::new(Members::new(table, settings.mtu)),
             changed: Notify::new(),
             counters: Counters::default(),
@@ -152,9 +177,25 @@ impl Server {
             return Ok(());
         }
         self.number(&pools)?;
+        self.gate.set_pools(pools);
         self.lock().set_pools(pools);
         self.changed.notify_one();
         Ok(())
+    }
+
+    /// Changes the destinations that packets of clients may have; `None`: what the operating system forwards. Connections to others end,
+    /// since their packets are dropped from now on.
+    pub fn set_destinations(&self, destinations: Option<Destinations>) {
+        if let Some(making) = &self.making {
+            making.set_destinations(destinations.clone().unwrap_or_default());
+        }
+        self.gate.set_destinations(destinations);
+    }
+
+    /// Takes back masquerading and forwarding, for good. Dropping the server does the same, but others may hold it.
+    pub fn end(&self) {
+        let masquerade = self.masquerade.lock();
+        *masquerade.unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Totals of the packets of all clients.

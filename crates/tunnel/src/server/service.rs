@@ -9,9 +9,10 @@ use anabranch::{
 };
 use tokio::time::timeout;
 
-use super::{Server, member::Member};
+use super::{Server, gate::prohibit, member::Member};
 use crate::{
     counters::Dropped,
+    entrance::Answers,
     exit::{End, deliver},
     notice::Notice,
     outlet::Lanes,
@@ -177,11 +178,19 @@ impl Server {
             (&self.device, self.clock),
             [&self.counters, &member.counters],
         );
-        let delivering = deliver(lanes, ends, &counters, |header| {
-            match member.has(header.source) {
-                true => Ok(()),
-                false => Err(Dropped::Source),
+        let mut answers = Answers::new();
+        let delivering = deliver(lanes, ends, &counters, |ip, header| {
+            if !member.has(header.source) {
+                return Err(Dropped::Source);
             }
+            if !self.gate.is_open(header.destination) {
+                let now = self.clock.now();
+                if answers.admit(now) {
+                    prohibit(now, member, &self.counters, (ip, header));
+                }
+                return Err(Dropped::Prohibited);
+            }
+            Ok(())
         });
         tokio::select! {
             code = member.over() => code,

@@ -7,7 +7,13 @@
 //! |---|---|
 //! | `routing` | [`Routing`]: the routes and rules of a client |
 //! | `names` | [`Names`]: the servers that resolve names |
+//! | `masquerade`, `lan` | what leaves under an address of this machine: packets of clients, and of local networks behind a client |
+//! | `filter`, `forwarding` | tables of the packet filter; forwarding between devices. They end with the process, however that ends |
 
+mod filter;
+mod forwarding;
+mod lan;
+mod masquerade;
 mod names;
 mod routing;
 
@@ -18,6 +24,9 @@ use std::{
 
 use anabranch::net::tun::{TunError, ip, ip_output};
 
+pub use filter::FilterError;
+pub(crate) use lan::{Lan, check as check_lan, remove_rules as remove_lan_rules};
+pub(crate) use masquerade::{Masquerade, restore as restore_forwarding};
 pub use names::{Names, NamesError, restore as restore_names};
 pub use routing::{Kinds, Routing, RoutingError};
 
@@ -55,6 +64,12 @@ pub enum SetupError {
     /// The servers that resolve names cannot be set.
     #[error(transparent)]
     Names(#[from] NamesError),
+    /// Masquerading cannot be set up.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// The device of a local network is not there.
+    #[error("there is no network interface {0}; give --lan (`lan`) one that `ip link` lists")]
+    NoInterface(String),
 }
 
 /// Sets the MTU of a new device, and sets it up.

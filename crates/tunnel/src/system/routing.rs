@@ -75,9 +75,14 @@ fn table() -> String {
 }
 
 /// Removes the rules of a tunnel, of this process or of one that was killed.
-pub(super) fn remove_rules() {
+fn remove_rules() {
+    remove(&[PRIORITY_TUNNEL, PRIORITY_OWN_NETWORKS, PRIORITY_SERVER]);
+}
+
+/// Removes the rules with these priorities.
+pub(super) fn remove(priorities: &[&str]) {
     for family in ["-4", "-6"] {
-        for priority in [PRIORITY_TUNNEL, PRIORITY_OWN_NETWORKS, PRIORITY_SERVER] {
+        for priority in priorities {
             for _ in 0..RULES_MAX {
                 // It fails when there is none left.
                 if ip(&[family, "rule", "delete", "priority", priority]).is_err() {
@@ -88,10 +93,11 @@ pub(super) fn remove_rules() {
     }
 }
 
-/// Device of a default route in the tunnel's table, if it is another one.
-fn taken_by(device: &str) -> Option<String> {
+/// Device of a route in a table of the tunnel, if it is another one.
+pub(super) fn taken_by(device: &str, table: u32) -> Option<String> {
+    let table = table.to_string();
     for family in ["-4", "-6"] {
-        let shown = ip_output(&[family, "route", "show", "table", &table()]).unwrap_or_default();
+        let shown = ip_output(&[family, "route", "show", "table", &table]).unwrap_or_default();
         let mut devices = shown.lines().filter_map(device_of_route);
         if let Some(other) = devices.find(|other| *other != device) {
             return Some(other.to_owned());
@@ -118,7 +124,7 @@ impl Routing {
         servers: &[SocketAddr],
         has_v6: bool,
     ) -> Result<Option<Self>, RoutingError> {
-        if let Some(other) = taken_by(device) {
+        if let Some(other) = taken_by(device, TUNNEL_MARK) {
             return Err(RoutingError::Taken(other));
         }
         remove_rules();
