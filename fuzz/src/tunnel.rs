@@ -4,7 +4,7 @@ use anabranch_base::{Instant, NodeId};
 use anabranch_tunnel::{
     fq_codel::{Config, FqCodel, Packet},
     lease::{Pools, Prefix, Table},
-    order::{Order, WAIT_MAX},
+    order::{Arrival, Order, Patience},
     packet::{self, Cause, Header},
     wire::{Message, PacketHeader, Wish},
 };
@@ -104,11 +104,17 @@ fn order(mut input: Input<'_>) {
         now += std::time::Duration::from_micros(100 * u64::from(input.byte()));
         let bucket = u16::from(input.byte() & 3);
         let sequence = i32::from(input.byte() as i8) as u32;
-        order.arrive(now, (bucket, sequence), arrived, 1400, &mut left);
+        let arrival = Arrival {
+            place: (bucket, sequence),
+            bytes: 1400,
+            patience: [Patience::Short, Patience::Long][usize::from(bucket & 1)],
+            packet: arrived,
+        };
+        order.arrive(now, arrival, &mut left);
         arrived += 1;
         order.expire(now, &mut left);
     }
-    order.expire(now + WAIT_MAX, &mut left);
+    order.expire(now + Patience::Long.most(), &mut left);
     assert_eq!(order.next_at(), None);
     left.sort_unstable();
     let unique = left.windows(2).all(|pair| pair[0] < pair[1]);

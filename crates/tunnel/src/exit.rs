@@ -10,9 +10,9 @@ use bytes::Bytes;
 
 use crate::{
     counters::{Counters, Dropped},
-    order::Order,
+    order::{Arrival, Order, Patience},
     outlet::Lanes,
-    packet::Header,
+    packet::{Header, is_loss_sensitive},
     wire::{HEADER_BYTES, HELLO, PacketHeader},
 };
 
@@ -84,26 +84,25 @@ pub(crate) async fn deliver(
             };
             let packet = adu.data.slice(HEADER_BYTES..);
             let checked = Header::read(&packet).map_err(|_| Dropped::Malformed);
-            if let Err(reason) = checked.and_then(|header| check(&packet, &header)) {
-                note_dropped(reason);
-                // Its number is used up all the same.
-                order.arrive(
-                    now,
-                    (place.bucket, place.sequence),
-                    Bytes::new(),
-                    0,
-                    &mut ready,
-                );
-                continue;
-            }
-            let bytes = packet.len();
-            order.arrive(
-                now,
-                (place.bucket, place.sequence),
+            let checked = checked.and_then(|header| {
+                check(&packet, &header)?;
+                Ok(patience(&packet, &header))
+            });
+            let (packet, patience) = match checked {
+                Ok(patience) => (packet, patience),
+                Err(reason) => {
+                    note_dropped(reason);
+                    // Its number is used up all the same.
+                    (Bytes::new(), Patience::Short)
+                }
+            };
+            let arrival = Arrival {
+                place: (place.bucket, place.sequence),
+                bytes: packet.len(),
+                patience,
                 packet,
-                bytes,
-                &mut ready,
-            );
+            };
+            order.arrive(now, arrival, &mut ready);
         }
         order.expire(now, &mut ready);
         for packet in ready.drain(..) {
@@ -120,5 +119,13 @@ pub(crate) async fn deliver(
                 }
             }
         }
+    }
+}
+
+/// Worth of the order to the flow of a packet.
+fn patience(packet: &[u8], header: &Header) -> Patience {
+    match is_loss_sensitive(packet, header) {
+        true => Patience::Long,
+        false => Patience::Short,
     }
 }

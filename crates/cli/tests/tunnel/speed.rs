@@ -35,7 +35,7 @@ fn rates_of_downloads() {
             return;
         };
         serve(&stage.server);
-        let (_server, ticket) = stage.serve(&[]);
+        let (_server, ticket) = stage.serve(&["--to", "any"]);
         for (kind, more) in KINDS {
             let client = stage.join(&ticket, more);
             for bytes in [60_000_000, 60_000_000] {
@@ -63,7 +63,7 @@ fn round_trips_beside_a_download_and_a_cut() {
             return;
         };
         serve(&stage.server);
-        let (_server, ticket) = stage.serve(&[]);
+        let (_server, ticket) = stage.serve(&["--to", "any"]);
         let _client = stage.join(&ticket, more);
         let mut download = Download::start(&stage.client, HOST, 100_000_000);
         download.goes_on(20_000_000);

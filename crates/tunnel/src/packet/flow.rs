@@ -7,17 +7,18 @@ use std::{
 
 use super::Header;
 
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const DCCP: u8 = 33;
+const SCTP: u8 = 132;
+const UDP_LITE: u8 = 136;
+
 /// Number of buckets into which flows are distributed: the number of queues of RFC 8290 §5.2.
 pub const BUCKETS: u16 = 1024;
 
 /// Bucket of a packet: by addresses, protocol and, where these are in the packet, ports (RFC 8290 §4.1.1). All fragments of a packet
 /// are in one bucket. `secret` keeps others from choosing flows that share a bucket.
 pub fn bucket(packet: &[u8], header: &Header, secret: u64) -> u16 {
-    const TCP: u8 = 6;
-    const UDP: u8 = 17;
-    const DCCP: u8 = 33;
-    const SCTP: u8 = 132;
-    const UDP_LITE: u8 = 136;
     let protocol = header.transport.protocol;
     let has_ports = matches!(protocol, TCP | UDP | DCCP | SCTP | UDP_LITE) && !header.is_fragment;
     let ports = header.transport.at.filter(|_| has_ports);
@@ -25,6 +26,21 @@ pub fn bucket(packet: &[u8], header: &Header, secret: u64) -> u16 {
     let mut hasher = DefaultHasher::new();
     (secret, header.source, header.destination, protocol, ports).hash(&mut hasher);
     (hasher.finish() % u64::from(BUCKETS)) as u16
+}
+
+/// True for a packet of a connection whose sender takes a missing packet for congestion: TCP, SCTP, and QUIC, which is told from other
+/// datagrams by their first byte (RFC 9443 §2).
+pub fn is_loss_sensitive(packet: &[u8], header: &Header) -> bool {
+    const UDP_BYTES: usize = 8;
+    let first = header
+        .transport
+        .at
+        .and_then(|at| packet.get(at + UDP_BYTES));
+    match header.transport.protocol {
+        TCP | SCTP => true,
+        UDP => first.is_some_and(|first| matches!(first, 64..=127 | 192..=255)),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -48,6 +64,20 @@ mod tests {
         let other = bucket(&tcp4(1, b"x"), &Header::read(&tcp4(1, b"x")).unwrap(), 8);
         assert_ne!(of(&tcp4(1, b"x")), other, "by the secret");
         let _ = of(&udp6(b"x"));
+    }
+
+    #[test]
+    fn connections_are_told_from_other_datagrams() {
+        let is = |packet: &[u8]| is_loss_sensitive(packet, &Header::read(packet).unwrap());
+        assert!(is(&tcp4(1, b"")));
+        // Short and long headers of QUIC.
+        assert!(is(&udp6(&[0x40, 1])) && is(&udp6(&[0xc3, 1])));
+        // STUN, DTLS, RTP, and nothing.
+        assert!(
+            ![&[0_u8][..], &[22], &[0x80, 96], &[]]
+                .into_iter()
+                .any(|data| is(&udp6(data)))
+        );
     }
 
     #[test]

@@ -19,7 +19,7 @@ mod mss;
 mod tcp;
 
 pub use ecn::{is_capable, mark};
-pub use flow::{BUCKETS, bucket};
+pub use flow::{BUCKETS, bucket, is_loss_sensitive};
 pub use header::{Header, Malformed, Transport};
 pub use icmp::{Cause, answer};
 pub use mss::clamp;
