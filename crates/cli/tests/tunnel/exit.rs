@@ -101,7 +101,8 @@ fn clients_reach_the_internet_and_nothing_inside() {
     let Some(outside) = internet(&stage) else {
         return;
     };
-    let (server, ticket) = serve_with(&stage, &[]);
+    // The commands of docs/tunnel.md.
+    let (server, ticket) = stage.serve(&["--masquerade"]);
     assert!(server.events("not_forwarding").is_empty());
     assert!(server.events("warning").is_empty());
     let _client = stage.join(&ticket, &["--default-route"]);
