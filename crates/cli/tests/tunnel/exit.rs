@@ -3,7 +3,7 @@
 use std::{fs, process::Command, time::Duration};
 
 use crate::{
-    destinations::{GLOBAL, assert_open, assert_prohibited},
+    destinations::{GLOBAL, assert_open, assert_prohibited, configure, reload},
     namespace::{Namespace, namespaces},
     programs::{Download, serve, source, source_within},
     stage::{Running, SERVER, Stage, skip, until},
@@ -203,6 +203,32 @@ fn forwarding_that_was_on_stays_on() {
     server.process.ended().is(0, &[]);
     assert_eq!(setting(&stage.server, "net/ipv4/ip_forward"), "1");
     assert_eq!(setting(&stage.server, "net/ipv6/conf/all/forwarding"), "0");
+}
+
+/// Masquerading goes on until the next start; so does its default of destinations.
+#[test]
+fn a_reload_without_masquerading_opens_nothing() {
+    if !has_nft() {
+        return;
+    }
+    let Some(stage) = Stage::new() else { return };
+    let Some(_outside) = internet(&stage) else {
+        return;
+    };
+    let (server, ticket) = stage.serve(&LISTEN);
+    drop(server);
+    configure(&stage, "masquerade = true");
+    let _node = stage.node("node.toml");
+    let _client = stage.join(&ticket, &["--default-route"]);
+    assert_eq!(source(&stage.client, GLOBAL, 32), EXIT);
+    configure(&stage, "");
+    reload(&stage).unwrap();
+    assert_prohibited(&stage.client, PRIVATE);
+    assert_eq!(source(&stage.client, GLOBAL, 32), EXIT);
+    configure(&stage, "destinations = [\"10.20.0.0/24\"]");
+    reload(&stage).unwrap();
+    assert_open(&stage.client, PRIVATE);
+    assert_prohibited(&stage.client, GLOBAL);
 }
 
 #[test]

@@ -168,10 +168,13 @@ impl Server {
         Ok(())
     }
 
-    /// Changes the destinations that packets of clients may have; `None`: what the operating system forwards. Connections to others end,
-    /// since their packets are dropped from now on.
+    /// Changes the destinations that packets of clients may have; `None`: what the operating system forwards, or the default while the
+    /// server masquerades. Connections to others end, since their packets are dropped from now on.
     pub fn set_destinations(&self, destinations: Option<Destinations>) {
-        self.gate.set_destinations(destinations);
+        let masquerade = self.masquerade.lock();
+        let is_masquerading = masquerade.is_ok_and(|masquerade| masquerade.is_some());
+        let default = || is_masquerading.then(Destinations::default);
+        self.gate.set_destinations(destinations.or_else(default));
     }
 
     /// Takes back masquerading and forwarding, for good. Dropping the server does the same, but others may hold it.
