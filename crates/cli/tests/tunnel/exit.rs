@@ -205,6 +205,42 @@ fn forwarding_that_was_on_stays_on() {
     assert_eq!(setting(&stage.server, "net/ipv6/conf/all/forwarding"), "0");
 }
 
+/// The program that holds the table is killed alone.
+#[test]
+fn a_table_that_was_lost_is_made_again() {
+    if !has_nft() {
+        return;
+    }
+    let Some(stage) = Stage::new() else { return };
+    let Some(_outside) = internet(&stage) else {
+        return;
+    };
+    let (mut server, ticket) = serve_with(&stage, &[]);
+    let _client = stage.join(&ticket, &["--default-route"]);
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.process.id())).unwrap();
+    let children = tasks.flatten().map(|task| {
+        let children = fs::read_to_string(task.path().join("children"));
+        children.unwrap_or_default()
+    });
+    let children: String = children.collect();
+    let is_nft = |process: &&str| {
+        let name = fs::read_to_string(format!("/proc/{process}/comm"));
+        name.is_ok_and(|name| name.trim() == "nft")
+    };
+    let owner = children.split_ascii_whitespace().find(is_nft);
+    let Some(owner) = owner.and_then(|owner| owner.parse().ok()) else {
+        skip("the kernel does not list children");
+        return;
+    };
+    crate::harness::signal(owner, "KILL");
+    let text = server.wait("warning", 1)["text"].to_string();
+    assert!(text.contains("set again"), "{text}");
+    assert_eq!(source(&stage.client, GLOBAL, 32), EXIT);
+    server.process.signal("INT");
+    server.process.ended().is(0, &[]);
+    assert!(is_as_before(&stage));
+}
+
 /// Masquerading goes on until the next start; so does its default of destinations.
 #[test]
 fn a_reload_without_masquerading_opens_nothing() {

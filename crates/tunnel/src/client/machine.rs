@@ -63,6 +63,11 @@ impl Machine {
         self.routing = None;
     }
 
+    /// Makes again what was lost of its settings; returns what is to be reported.
+    pub(super) fn mend(&mut self) -> Option<String> {
+        self.lan.as_mut()?.mend()
+    }
+
     /// Applies the addresses that the server assigned; returns what needs attention.
     pub(super) fn apply(&mut self, terms: &Terms) -> Result<Vec<String>, SetupError> {
         let mut warnings = Vec::new();

@@ -208,7 +208,13 @@ impl Server {
 
     /// Reads the device and keeps the file until dropped.
     pub async fn run(&self) {
-        tokio::join!(self.read(), self.keep(), self.report());
+        let mend = || {
+            let masquerade = self.masquerade.lock();
+            let mut masquerade = masquerade.unwrap_or_else(PoisonError::into_inner);
+            masquerade.as_mut()?.mend()
+        };
+        let keeping = system::keep_masquerade(&self.notices, mend);
+        tokio::join!(self.read(), self.keep(), self.report(), keeping);
     }
 
     async fn read(&self) {
