@@ -174,7 +174,7 @@ fn the_machine_is_as_before_after_the_end_and_after_a_kill() {
     until("the machine is as before", || is_as_before(&stage));
 }
 
-/// What the machine forwards already is not taken back, and its own firewall decides who gets in.
+/// Forwarding that was on is not taken back, and the firewall of the machine decides who gets in.
 #[test]
 fn forwarding_that_was_on_stays_on() {
     if !has_nft() {
