@@ -3,6 +3,7 @@
 use std::{fs, process::Command};
 
 use crate::{
+    exit::{has_nft, setting},
     namespace::Namespace,
     programs::{Download, serve, source},
     stage::{CLIENT, HOST, Running, Stage, skip},
@@ -75,8 +76,13 @@ fn both_ends_need_no_other_right_and_no_root() {
     };
     serve(&stage.server);
     let id = stage.id("client.key").to_string();
-    let own = ["--serve", "--key", "server.key", "--allow", &id];
+    let mut own = vec!["--serve", "--key", "server.key", "--allow", &id];
+    if has_nft() {
+        own.extend(["--masquerade", "--to", "any"]);
+    }
     let server = start(&stage, &stage.server, NOBODY, &own);
+    let forwarding = || setting(&stage.server, "net/ipv4/ip_forward");
+    assert_eq!(forwarding(), if own.len() > 5 { "1" } else { "0" });
     // Turned off as on machines that have IPv6 for no new device.
     let disable = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
     stage.client.run(|| fs::write(disable, "1").unwrap());
@@ -94,6 +100,7 @@ fn both_ends_need_no_other_right_and_no_root() {
     assert!(!rules.contains("5272:"), "{rules}");
     server.process.signal("TERM");
     server.process.ended().is(0, &[]);
+    assert_eq!(forwarding(), "0");
     let leases = fs::read_to_string(stage.path(".local/state/anabranch/leases")).unwrap();
     assert!(leases.contains(&id), "{leases}");
 }

@@ -43,6 +43,28 @@ pub(crate) fn assert_open(namespace: &Namespace, to: &str) {
     );
 }
 
+/// Has the node of the stage read its configuration again, which is in force then; otherwise what is wrong.
+pub(crate) fn reload(stage: &Stage) -> Result<(), String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .args(["reload", "--control", "control"])
+        .current_dir(stage.path(""))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    output.status.success().then_some(()).ok_or(text)
+}
+
+/// Writes the configuration of a node that serves a tunnel to the client's key, with these lines about it.
+pub(crate) fn configure(stage: &Stage, lines: &str) {
+    let client = stage.id("client.key");
+    let config = format!(
+        "listen = [\"10.95.0.2:4433\"]\nkey = \"server.key\"\ncontrol = \"control\"\nlocal = \"\"\n\
+         [[peer]]\nname = \"client\"\nnode = \"{client}\"\nmay = [\"call\", \"tunnel\"]\n\
+         [tunnel.server]\npools = [\"10.77.0.0/24\"]\n{lines}\n"
+    );
+    std::fs::write(stage.path("node.toml"), config).unwrap();
+}
+
 fn stage() -> Option<Stage> {
     let stage = Stage::new()?;
     serve(&stage.server);
@@ -78,27 +100,10 @@ fn a_reload_opens_and_closes() {
     let Some(stage) = stage() else { return };
     let (server, ticket) = stage.serve(&[]);
     drop(server);
-    let client = stage.id("client.key");
-    let write = |destinations: &str| {
-        let config = format!(
-            "listen = [\"10.95.0.2:4433\"]\nkey = \"server.key\"\ncontrol = \"control\"\nlocal = \"\"\n\
-             [[peer]]\nname = \"client\"\nnode = \"{client}\"\nmay = [\"call\", \"tunnel\"]\n\
-             [tunnel.server]\npools = [\"10.77.0.0/24\"]\n{destinations}\n"
-        );
-        std::fs::write(stage.path("node.toml"), config).unwrap();
-    };
+    let write = |lines: &str| configure(&stage, lines);
     write("");
     let _node = stage.node("node.toml");
-    // Through its control socket, which answers once the configuration is in force.
-    let reload = || {
-        let output = Command::new(env!("CARGO_BIN_EXE_anabranch"))
-            .args(["reload", "--control", "control"])
-            .current_dir(stage.path(""))
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        output.status.success().then_some(()).ok_or(text)
-    };
+    let reload = || reload(&stage);
     let _client = stage.join(&ticket, &["--default-route"]);
     assert_open(&stage.client, HOST);
     write("destinations = [\"internet\"]");

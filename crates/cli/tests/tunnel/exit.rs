@@ -3,7 +3,7 @@
 use std::{fs, process::Command, time::Duration};
 
 use crate::{
-    destinations::{GLOBAL, assert_open, assert_prohibited},
+    destinations::{GLOBAL, assert_open, assert_prohibited, configure, reload},
     namespace::{Namespace, namespaces},
     programs::{Download, serve, source, source_within},
     stage::{Running, SERVER, Stage, skip, until},
@@ -101,7 +101,8 @@ fn clients_reach_the_internet_and_nothing_inside() {
     let Some(outside) = internet(&stage) else {
         return;
     };
-    let (server, ticket) = serve_with(&stage, &[]);
+    // The commands of docs/tunnel.md.
+    let (server, ticket) = stage.serve(&["--masquerade"]);
     assert!(server.events("not_forwarding").is_empty());
     assert!(server.events("warning").is_empty());
     let _client = stage.join(&ticket, &["--default-route"]);
@@ -173,7 +174,7 @@ fn the_machine_is_as_before_after_the_end_and_after_a_kill() {
     until("the machine is as before", || is_as_before(&stage));
 }
 
-/// What the machine forwards already is not taken back, and its own firewall decides who gets in.
+/// Forwarding that was on is not taken back, and the firewall of the machine decides who gets in.
 #[test]
 fn forwarding_that_was_on_stays_on() {
     if !has_nft() {
@@ -202,6 +203,68 @@ fn forwarding_that_was_on_stays_on() {
     server.process.ended().is(0, &[]);
     assert_eq!(setting(&stage.server, "net/ipv4/ip_forward"), "1");
     assert_eq!(setting(&stage.server, "net/ipv6/conf/all/forwarding"), "0");
+}
+
+/// The program that holds the table is killed alone.
+#[test]
+fn a_table_that_was_lost_is_made_again() {
+    if !has_nft() {
+        return;
+    }
+    let Some(stage) = Stage::new() else { return };
+    let Some(_outside) = internet(&stage) else {
+        return;
+    };
+    let (mut server, ticket) = serve_with(&stage, &[]);
+    let _client = stage.join(&ticket, &["--default-route"]);
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.process.id())).unwrap();
+    let children = tasks.flatten().map(|task| {
+        let children = fs::read_to_string(task.path().join("children"));
+        children.unwrap_or_default()
+    });
+    let children: String = children.collect();
+    let is_nft = |process: &&str| {
+        let name = fs::read_to_string(format!("/proc/{process}/comm"));
+        name.is_ok_and(|name| name.trim() == "nft")
+    };
+    let owner = children.split_ascii_whitespace().find(is_nft);
+    let Some(owner) = owner.and_then(|owner| owner.parse().ok()) else {
+        skip("the kernel does not list children");
+        return;
+    };
+    crate::harness::signal(owner, "KILL");
+    let text = server.wait("warning", 1)["text"].to_string();
+    assert!(text.contains("set again"), "{text}");
+    assert_eq!(source(&stage.client, GLOBAL, 32), EXIT);
+    server.process.signal("INT");
+    server.process.ended().is(0, &[]);
+    assert!(is_as_before(&stage));
+}
+
+/// Masquerading goes on until the next start; so does its default of destinations.
+#[test]
+fn a_reload_without_masquerading_opens_nothing() {
+    if !has_nft() {
+        return;
+    }
+    let Some(stage) = Stage::new() else { return };
+    let Some(_outside) = internet(&stage) else {
+        return;
+    };
+    let (server, ticket) = stage.serve(&LISTEN);
+    drop(server);
+    configure(&stage, "masquerade = true");
+    let _node = stage.node("node.toml");
+    let _client = stage.join(&ticket, &["--default-route"]);
+    assert_eq!(source(&stage.client, GLOBAL, 32), EXIT);
+    configure(&stage, "");
+    reload(&stage).unwrap();
+    assert_prohibited(&stage.client, PRIVATE);
+    assert_eq!(source(&stage.client, GLOBAL, 32), EXIT);
+    configure(&stage, "destinations = [\"10.20.0.0/24\"]");
+    reload(&stage).unwrap();
+    assert_open(&stage.client, PRIVATE);
+    assert_prohibited(&stage.client, GLOBAL);
 }
 
 #[test]

@@ -65,6 +65,11 @@ impl Machine {
         self.routing = None;
     }
 
+    /// Makes again what was lost of its settings; returns what is to be reported.
+    pub(super) fn mend(&mut self) -> Option<String> {
+        self.lan.as_mut()?.mend()
+    }
+
     /// Gives the device the addresses that the server assigned.
     pub(super) fn number(&mut self, terms: &Terms) -> Result<(), SetupError> {
         if self.is_over || self.terms.as_ref() == Some(terms) {

@@ -38,7 +38,7 @@ use crate::{
     packet::{Cause, PACKET_BYTES_MAX},
     server::report,
     split::{Split, Splitting},
-    system::SetupError,
+    system::{self, SetupError},
     wire::{
         CODE_ENDED, CODE_PROTOCOL, CODE_REPLACED, Code, HELLO, LABEL_CONTROL, LABEL_PACKETS,
         Message, Terms, Wish,
@@ -186,7 +186,14 @@ impl Client {
 
     /// Reads the device until dropped.
     pub async fn run(&self) {
-        tokio::join!(self.read(), report(&self.counters, &self.notices));
+        let mend = || {
+            let machine = self.machine.lock();
+            machine
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .mend()
+        };
+        let keeping = system::keep_masquerade(&self.notices, mend);
+        tokio::join!(self.read(), report(&self.counters, &self.notices), keeping);
     }
 
     async fn read(&self) {

@@ -120,8 +120,16 @@ pub fn of_client(
         let parsed = text.parse::<IpAddr>();
         parsed.map_err(|_| "give the IP address of a server that resolves names".to_owned())
     };
+    let own = device("tunnel.client.device", layer.device.as_ref(), CLIENT_DEVICE)?;
+    let lan = list("tunnel.client.lan", &layer.lan, |text| {
+        let fits = is_name(text) && text != own;
+        fits.then(|| text.to_owned()).ok_or_else(|| {
+            "give the name of another network interface, such as eth1, that `ip link` lists"
+                .to_owned()
+        })
+    })?;
     Ok(client::Settings {
-        device: device("tunnel.client.device", layer.device.as_ref(), CLIENT_DEVICE)?,
+        device: own,
         mtu: mtu("tunnel.client.mtu", layer.mtu.as_ref())?,
         kinds: Kinds {
             default_route: layer.default_route,
@@ -131,13 +139,7 @@ pub fn of_client(
         dns: list("tunnel.client.dns", &layer.dns, name)?,
         servers,
         split_tcp: layer.split_tcp,
-        lan: list("tunnel.client.lan", &layer.lan, |text| {
-            let is_name = is_name(text);
-            is_name.then(|| text.to_owned()).ok_or_else(|| {
-                "give the name of a network interface, such as eth1, that `ip link` lists"
-                    .to_owned()
-            })
-        })?,
+        lan,
     })
 }
 
@@ -256,6 +258,10 @@ mod tests {
             (
                 "[tunnel.client]\npeer = \"studio\"\nlan = [\"eth 1\"]\n",
                 "that `ip link` lists",
+            ),
+            (
+                "[tunnel.client]\npeer = \"studio\"\nlan = [\"anabranch0\"]\n",
+                "another network interface",
             ),
             (
                 "[tunnel.client]\npeer = \"studio\"\ndns = [\"example.net\"]\n",

@@ -183,13 +183,16 @@ impl Server {
         Ok(())
     }
 
-    /// Changes the destinations that packets of clients may have; `None`: what the operating system forwards. Connections to others end,
-    /// since their packets are dropped from now on.
+    /// Changes the destinations that packets of clients may have; `None`: what the operating system forwards, or the default while the
+    /// server masquerades. Connections to others end, since their packets are dropped from now on.
     pub fn set_destinations(&self, destinations: Option<Destinations>) {
         if let Some(making) = &self.making {
             making.set_destinations(destinations.clone().unwrap_or_default());
         }
-        self.gate.set_destinations(destinations);
+        let masquerade = self.masquerade.lock();
+        let is_masquerading = masquerade.is_ok_and(|masquerade| masquerade.is_some());
+        let default = || is_masquerading.then(Destinations::default);
+        self.gate.set_destinations(destinations.or_else(default));
     }
 
     /// Takes back masquerading and forwarding, for good. Dropping the server does the same, but others may hold it.
@@ -223,7 +226,13 @@ impl Server {
 
     /// Reads the device and keeps the file until dropped.
     pub async fn run(&self) {
-        tokio::join!(self.read(), self.keep(), self.report());
+        let mend = || {
+            let masquerade = self.masquerade.lock();
+            let mut masquerade = masquerade.unwrap_or_else(PoisonError::into_inner);
+            masquerade.as_mut()?.mend()
+        };
+        let keeping = system::keep_masquerade(&self.notices, mend);
+        tokio::join!(self.read(), self.keep(), self.report(), keeping);
     }
 
     async fn read(&self) {

@@ -2,7 +2,7 @@
 //!
 //! A table belongs to a child process, `nft`, which waits for commands at a pipe that only this process holds. When this process ends,
 //! however it does, `nft` ends as well, and the kernel removes the table of an owner that is gone (`flags owner`: Linux 5.12, nftables
-//! 1.0). No other program can change it meanwhile.
+//! 1.0). No other program can change it meanwhile. If `nft` was ended by somebody, [`Filter::mend`] makes the table again.
 
 use std::{
     ffi::OsString,
@@ -43,6 +43,8 @@ pub enum FilterError {
 #[derive(Debug)]
 pub(super) struct Filter {
     owner: Child,
+    table: String,
+    script: String,
 }
 
 fn command() -> Command {
@@ -119,6 +121,22 @@ impl Filter {
     pub(super) fn set(device: &str, chains: &str) -> Result<Self, FilterError> {
         let table = name(device);
         let script = script(&table, chains);
+        Self::make(table, script)
+    }
+
+    /// Makes the table again if its owner has ended; true if that was so.
+    ///
+    /// # Errors
+    /// As those of [`Filter::set`].
+    pub(super) fn mend(&mut self) -> Result<bool, FilterError> {
+        let is_over = self.owner.try_wait().is_ok_and(|status| status.is_some());
+        if is_over {
+            *self = Self::make(self.table.clone(), self.script.clone())?;
+        }
+        Ok(is_over)
+    }
+
+    fn make(table: String, script: String) -> Result<Self, FilterError> {
         let start = Instant::now();
         loop {
             let checked = check(&script)?;
@@ -145,10 +163,14 @@ impl Filter {
         let input = owner.stdin.as_mut().expect("it is piped");
         let written = input.write_all(script.as_bytes());
         // From here on, dropping it takes the table back.
-        let mut filter = Self { owner };
+        let mut filter = Self {
+            owner,
+            table,
+            script,
+        };
         written.map_err(|error| FilterError::Refused(error.to_string()))?;
         let start = Instant::now();
-        while !is_there(&table)? {
+        while !is_there(&filter.table)? {
             let is_over = filter.owner.try_wait().is_ok_and(|status| status.is_some());
             if is_over || start.elapsed() > WAIT {
                 return Err(FilterError::Refused(filter.last_words()));

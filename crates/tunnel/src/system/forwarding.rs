@@ -6,7 +6,8 @@
 //! in a file beside other runtime state; if the shell was killed, too, the next start writes them.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write as _},
     os::unix::{fs::MetadataExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -150,11 +151,9 @@ impl Places {
             }
             std::thread::sleep(Duration::from_millis(10));
         };
-        for line in text.lines().skip(1) {
-            if let Some((path, value)) = line.split_once(' ') {
-                // A device may be gone.
-                let _ = fs::write(self.settings.join(path), value);
-            }
+        for (path, value) in text.lines().skip(1).filter_map(setting_of_line) {
+            // A device may be gone.
+            let _ = fs::write(self.settings.join(path), value);
         }
         let _ = fs::remove_file(&self.saved);
     }
@@ -167,8 +166,11 @@ impl Places {
         if let Some(folder) = self.saved.parent() {
             fs::create_dir_all(folder)?;
         }
-        let by = format!("by {}\n", watcher.id());
-        fs::write(&self.saved, by + &lines.collect::<String>())
+        let text = format!("by {}\n{}", watcher.id(), lines.collect::<String>());
+        // The folder may belong to another user: nothing that is there is written to, and no link is followed.
+        let _ = fs::remove_file(&self.saved);
+        let mut file = fs::File::create_new(&self.saved)?;
+        file.write_all(text.as_bytes())
     }
 
     fn watch(&self, before: &[Setting]) -> io::Result<Child> {
@@ -211,6 +213,17 @@ impl Places {
         }
         (forwarding, warnings)
     }
+}
+
+/// Setting and value of a line of the file. The folder may belong to another user: nothing but numbers in settings of the network.
+fn setting_of_line(line: &str) -> Option<(&str, &str)> {
+    let (path, value) = line.split_once(' ')?;
+    let is_setting = ["net/ipv4/", "net/ipv6/"]
+        .iter()
+        .any(|folder| path.starts_with(folder))
+        && !path.split('/').any(|part| part == "..");
+    let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    (is_setting && is_number).then_some((path, value))
 }
 
 /// True if the process with this number is a shell that waits to write settings.
@@ -330,6 +343,34 @@ mod tests {
         fs::write(places.settings.join(V4), "1").unwrap();
         places.restore();
         assert_eq!(places.value(V4).unwrap(), "1");
+    }
+
+    #[test]
+    fn nothing_but_settings_of_the_network_is_put_back() {
+        let line = "net/ipv6/conf/eth0.5/accept_ra 1";
+        assert_eq!(
+            setting_of_line(line),
+            Some(("net/ipv6/conf/eth0.5/accept_ra", "1"))
+        );
+        for line in [
+            "/etc/passwd 1",
+            "net/ipv4/../../kernel/panic 1",
+            "kernel/panic 1",
+            "net/ipv4/ip_forward x",
+            "net/ipv4/ip_forward ",
+            "net/ipv4/ip_forward",
+            "",
+        ] {
+            assert_eq!(setting_of_line(line), None, "{line}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let places = places(folder.path());
+        let other = folder.path().join("other");
+        fs::write(&other, "untouched").unwrap();
+        fs::create_dir(folder.path().join("run")).unwrap();
+        std::os::unix::fs::symlink(&other, &places.saved).unwrap();
+        drop(places.turn_on(BOTH));
+        assert_eq!(fs::read_to_string(&other).unwrap(), "untouched");
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Drop for Rules {
 #[derive(Debug)]
 pub(crate) struct Lan {
     // Forwarding ends first, while the rules lead into the tunnel.
-    _masquerade: Masquerade,
+    masquerade: Masquerade,
     _rules: Rules,
 }
 
@@ -92,6 +92,11 @@ fn set_family(family: &str, device: &str, lan: &[String]) -> Result<(), String> 
 }
 
 impl Lan {
+    /// Makes the table of the packet filter again if it was lost; returns what is to be reported.
+    pub(crate) fn mend(&mut self) -> Option<String> {
+        self.masquerade.mend()
+    }
+
     /// Routes what comes from the devices `lan` into the tunnel at `device`, which carries IPv6 or not; also returns what may keep packets
     /// from passing.
     ///
@@ -121,7 +126,7 @@ impl Lan {
         let families = (true, has_v6 && carries_v6);
         let (masquerade, warnings) = Masquerade::lan(device, lan, families)?;
         let lan = Self {
-            _masquerade: masquerade,
+            masquerade,
             _rules: rules,
         };
         Ok((lan, warnings))

@@ -8,17 +8,33 @@
 //! Forwarding is turned on for it. Where the machine did not forward before, it is no router for others: the table then also drops new
 //! connections to clients, and what local networks send elsewhere than into the tunnel.
 
+use std::time::Duration;
+
 use super::{
     filter::{self, Filter, FilterError},
     forwarding::{self, Families, Forwarding},
 };
+use crate::notice::{Notice, Notices};
+
+/// Time between looks at the table.
+const MEND_EVERY: Duration = Duration::from_secs(2);
 
 /// Masquerading with its forwarding, as long as this value.
 #[derive(Debug)]
 pub(crate) struct Masquerade {
     // Forwarding first: nothing passes when the table is gone.
     _forwarding: Forwarding,
-    _filter: Filter,
+    filter: Filter,
+}
+
+/// Shows what `mend` returns, every few seconds; does not return.
+pub(crate) async fn keep(notices: &Notices, mend: impl Fn() -> Option<String>) {
+    loop {
+        tokio::time::sleep(MEND_EVERY).await;
+        if let Some(text) = mend() {
+            notices.show(&Notice::Warning(text));
+        }
+    }
 }
 
 /// Names of devices as a set of nftables.
@@ -104,6 +120,17 @@ impl Masquerade {
         Self::set(device, wanted, |closed| lan_chains(device, lan, closed))
     }
 
+    /// Makes the table again if the program that holds it has ended; returns what is to be reported.
+    pub(crate) fn mend(&mut self) -> Option<String> {
+        match self.filter.mend() {
+            Ok(false) => None,
+            Ok(true) => Some(
+                "the program nft, which holds the rules of masquerading, had ended; they are set again".to_owned(),
+            ),
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
     fn set(
         device: &str,
         wanted: Families,
@@ -125,7 +152,7 @@ impl Masquerade {
         }));
         let masquerade = Self {
             _forwarding: forwarding,
-            _filter: filter,
+            filter,
         };
         Ok((masquerade, warnings))
     }

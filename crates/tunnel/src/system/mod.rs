@@ -26,7 +26,7 @@ use anabranch::net::tun::{TunError, ip, ip_output};
 
 pub use filter::FilterError;
 pub(crate) use lan::{Lan, check as check_lan, remove_rules as remove_lan_rules};
-pub(crate) use masquerade::{Masquerade, restore as restore_forwarding};
+pub(crate) use masquerade::{Masquerade, keep as keep_masquerade, restore as restore_forwarding};
 pub use names::{Names, NamesError, restore as restore_names};
 pub use routing::{Kinds, Routing, RoutingError};
 
