@@ -368,7 +368,7 @@ impl Account {
 }
 
 /// Capacity of a channel: the rate that it delivers while it is full, else at least the rate that its window allows.
-fn capacity_bytes_per_s(view: &ChannelView) -> f64 {
+pub(super) fn capacity_bytes_per_s(view: &ChannelView) -> f64 {
     let delivered = view.rate_bytes_per_s;
     if view.slots == 0 || view.rtt_smoothed.is_zero() {
         return delivered;

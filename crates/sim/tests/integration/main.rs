@@ -8,6 +8,7 @@ mod deadlines;
 mod downlinks;
 mod drone;
 mod founding;
+mod lanes;
 mod models;
 mod network;
 mod objectives;
