@@ -2,7 +2,7 @@
 
 mod outlook;
 
-use std::time::Duration;
+use std::{borrow::Borrow, time::Duration};
 
 pub(crate) use self::outlook::Outlook;
 use crate::view::ChannelView;
@@ -73,16 +73,17 @@ pub fn delivered_within(channel: &ChannelView, time: Duration) -> f64 {
 /// Time until the last of `bytes` has arrived if all of `channels` carry them, each as much as is
 /// best: the quickest schedule to move a message over paths of different rates and delays.
 /// `None` without a channel that has a rate. O(channels²).
-pub fn completion<'a, C>(channels: C, bytes: u64) -> Option<Duration>
+pub fn completion<C>(channels: C, bytes: u64) -> Option<Duration>
 where
-    C: Iterator<Item = &'a ChannelView> + Clone,
+    C: Iterator<Item: Borrow<ChannelView>> + Clone,
 {
     // With a set of channels in use, bytes = Σ rate·(T − arrival). The set is that of all channels
     // on which something arrives before T: the nearest ones; and it is the one with the smallest T.
     let sets = channels.clone().map(move |farthest| {
-        let reach = next_arrival(farthest);
+        let reach = next_arrival(farthest.borrow());
         let (mut rates, mut head_starts) = (0.0, 0.0);
         for channel in channels.clone() {
+            let channel = channel.borrow();
             let arrival = next_arrival(channel);
             if arrival <= reach {
                 rates += rate(channel);

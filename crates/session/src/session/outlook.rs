@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use anabranch_sched::{ChannelView, StreamView, arrival};
 
+use super::shares::capacity_bytes_per_s;
 use crate::send::Outlook;
 
-/// Prediction of arrival over the channels that a stream may use.
+/// Prediction of arrival over the channels that a stream may use, at the rates that they may have: where the application has been the
+/// limit, what a channel delivered is no measure.
 pub(super) struct ChannelsOutlook<'a> {
     pub(super) channels: &'a [ChannelView],
     pub(super) stream: &'a StreamView,
@@ -30,7 +32,14 @@ impl<'a> ChannelsOutlook<'a> {
 
 impl Outlook for ChannelsOutlook<'_> {
     fn arrival(&self, bytes: usize) -> Option<Duration> {
-        arrival::completion(self.usable(), bytes as u64)
+        let at_best = |channel: &ChannelView| {
+            let mut channel = channel.clone();
+            if 2 * channel.in_flight_bytes < channel.window_bytes {
+                channel.rate_bytes_per_s = capacity_bytes_per_s(&channel);
+            }
+            channel
+        };
+        arrival::completion(self.usable().map(at_best), bytes as u64)
     }
 
     /// Variation of the round-trip time of the channel that the next packet would take.

@@ -11,9 +11,7 @@ use anabranch_channel::Endpoint;
 use anabranch_sched::{Changes, ChannelView, Coalesced, Decision, Scheduler, View};
 use anabranch_spec::{ChannelMask, PathTraits};
 
-use super::{
-    Session, builder::Builder, outlook::ChannelsOutlook, shares::capacity_bytes_per_s, views::Views,
-};
+use super::{Session, builder::Builder, outlook::ChannelsOutlook, views::Views};
 use crate::{
     event::Event,
     send::{Piece, SendStream},
@@ -38,8 +36,6 @@ struct Load {
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     pub(super) channels: Vec<ChannelView>,
-    /// The same, at the rates that they may have as far as is known.
-    channels_at_best: Vec<ChannelView>,
     /// For each channel view, the index of its state in [`Channels::states`](super::channels::Channels), and its container size.
     pub(super) places: Vec<(usize, usize)>,
     /// Ids of the channels in the run before.
@@ -102,14 +98,6 @@ impl Pump {
     /// Makes a run due whose time has come.
     pub(super) fn advance(&mut self, now: Instant) {
         self.is_due |= self.due_at.is_some_and(|at| at <= now);
-    }
-}
-
-/// A channel at the rate that it may have: where the application has been the limit, what it delivered is no measure.
-fn at_best(channel: &ChannelView) -> ChannelView {
-    ChannelView {
-        rate_bytes_per_s: capacity_bytes_per_s(channel),
-        ..channel.clone()
     }
 }
 
@@ -210,7 +198,7 @@ impl Session {
         self.note_stream_objectives(run.now);
     }
 
-    /// Drops ADUs that are predicted to be late, on channels [at their best](at_best), and would make more of their stream late. O(streams in the view), if any
+    /// Drops ADUs that are predicted to be late, on channels at their best, and would make more of their stream late. O(streams in the view), if any
     /// stream of the session has a lifetime.
     fn drop_hopeless(&mut self, run: &mut Run<'_>) {
         if !self.streams.has_lifetimes {
@@ -218,17 +206,12 @@ impl Session {
         }
         let mut changed = std::mem::take(&mut run.scratch.filled);
         changed.clear();
-        let scratch = &mut run.scratch;
-        scratch.channels_at_best.clear();
-        scratch
-            .channels_at_best
-            .extend(scratch.channels.iter().map(at_best));
         for (index, view) in run.scratch.streams.all().iter().enumerate() {
             if view.deadline.is_none() || !view.is_waiting() {
                 continue;
             }
             let outlook = ChannelsOutlook {
-                channels: &run.scratch.channels_at_best,
+                channels: &run.scratch.channels,
                 stream: view,
             };
             let mut settled = Vec::new();
