@@ -1,0 +1,3 @@
+"""Picture of the medians."""
+def draw(lines):
+    return ""
