@@ -357,7 +357,7 @@ class Aggligator(Tunnel):
 
     def join(self):
         program = self.tools.find("agg-tunnel")
-        self.run("far", program, "server", "--no-monitor", "--tcp", "5800", "--port", f"{HOST}:{PORT}")
+        self.run("far", program, "server", "--no-monitor", "--tcp", "5800", "--port", f"{HOST}:{PORT}:{PORT}")
         time.sleep(1)
         client = ("client", "--ipv4", "--no-monitor", "--tcp", f"{SERVER}:5800", "--tcp-link-filter", "interface-ip")
         self.run("near", program, *client, "--port", f"{PORT}:{PORT}")
