@@ -6,6 +6,8 @@ import pathlib
 import statistics
 import subprocess
 
+from .network import Failure
+
 
 def build(folder, package, program):
     """Builds a package of a Cargo workspace; the path of its program."""
@@ -22,7 +24,17 @@ class Rows:
         self.path = path
         self.rows = []
         if path and path.exists():
-            self.rows = [json.loads(line) for line in path.read_text().splitlines() if line]
+            self.rows = [self.row(number, line) for number, line in enumerate(path.read_text().splitlines(), 1) if line]
+
+    def row(self, number, line):
+        """A row that an earlier run has written."""
+        try:
+            row = json.loads(line)
+            if row["experiment"] == self.experiment:
+                return row | {name: row[name] for name in ("case", "setup", "run")}
+        except (ValueError, KeyError, TypeError):
+            pass
+        raise Failure(f"{self.path}, line {number}: no row of {self.experiment}")
 
     def has(self, case, setup, run):
         return any((row["case"], row["setup"], row["run"]) == (case, setup, run) for row in self.rows)
