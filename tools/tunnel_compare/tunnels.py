@@ -185,14 +185,16 @@ class Anabranch(Tunnel):
         return f"{self.binary} tun has no {', '.join(missing)}" if missing else None
 
     def join(self):
+        # Apart from other nodes of the user, whose socket it would take.
+        own = os.environ | {name: str(self.work) for name in ("HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")}
         keys = {side: keygen(self.binary, self.work / f"{side}.key") for side in ("near", "far")}
         self.run(
             "far", self.binary, "tun", "--serve", "--json", "--key", self.work / "far.key", "--allow", keys["near"],
-            "--listen", f"{SERVER}:4433", "--leases", self.work / "leases",
+            "--listen", f"{SERVER}:4433", "--leases", self.work / "leases", env=own,
         )  # fmt: skip
         ticket = self.until("the server prints a ticket", lambda: self.event("far", "ticket"))["ticket"]
         words = ("tun", ticket, "--json", "--key", self.work / "near.key", "--route", HOST_NETWORK)
-        self.run("near", self.binary, *words, *self.flags)
+        self.run("near", self.binary, *words, *self.flags, env=own)
         self.inner = self.until("the tunnel is up", lambda: self.event("near", "up"))["v4"]
 
     def event(self, side, kind):
