@@ -10,14 +10,15 @@ from .setups import client
 
 
 class Case:
-    """Links of a case and the programs that run over them."""
+    """Links of a case and the programs that run over them; a download ends after so many seconds, if any are named."""
 
-    def __init__(self, name, links, size, *, messages=False, outage=None):
+    def __init__(self, name, links, size, *, messages=False, outage=None, seconds=None):
         self.name = name
         self.links = links
         self.size = size
         self.messages = messages
         self.outage = outage
+        self.seconds = seconds
 
 
 class Meter:
@@ -70,13 +71,19 @@ def figures(process, limit):
 
 
 def measure(case, network, setup, work):
-    """Runs the programs of a case and returns a row of figures."""
-    address, ports = setup.start(network, work)
-    kinds = setup.kinds
+    """Runs the programs of a case through a set-up; a row of figures."""
+    target = setup.start(network, work)
     # Connections of the set-up settle, as in a tunnel or node that runs all day.
     time.sleep(1)
+    return load(case, network, setup.kinds, target)
+
+
+def load(case, network, kinds, target):
+    """Runs the programs of a case; a row of figures."""
+    address, ports = target
     meter = Meter(network)
-    process = client(network, "download", (address, ports["tcp"]), kinds["download"], case.size)
+    limit = () if case.seconds is None else (case.seconds,)
+    process = client(network, "download", (address, ports["tcp"]), kinds["download"], case.size, *limit)
     beside = {}
     if case.messages:
         time.sleep(0.5)
@@ -91,7 +98,7 @@ def measure(case, network, setup, work):
         network.order("up path1")
     row = figures(process, 180)
     row["capacity_mbps"] = meter.mean_mbps()
-    if row["bytes"] < case.size:
+    if row["bytes"] < case.size and (case.seconds is None or row["elapsed_s"] < case.seconds):
         raise Failure(f"the download ended after {row['bytes']} of {case.size} bytes")
     total = row["bytes"]
     for name, process in beside.items():

@@ -1,6 +1,6 @@
 """Client of a comparison, at the near end: one program, which prints what it measured as a line of JSON.
 
-client.py download ADDRESS PORT tcp|mptcp BYTES
+client.py download ADDRESS PORT tcp|mptcp BYTES [SECONDS]
 client.py messages ADDRESS PORT tcp|mptcp|udp COUNT BYTES INTERVAL_US
 client.py keys     ADDRESS PORT tcp|mptcp COUNT INTERVAL_US
 client.py media    ADDRESS PORT udp COUNT BYTES INTERVAL_US
@@ -35,18 +35,29 @@ def quantile(values, p):
     return values[max(0, min(len(values) - 1, int(len(values) * p + 0.9999999) - 1))]
 
 
-def download(address, port, kind, size):
+def download(address, port, kind, size, seconds=None):
+    """Receives what the server has, or for so many seconds."""
     begin = now()
     peer = connect(address, port, kind)
     peer.sendall(f"GET /{size} HTTP/1.1\r\n\r\n".encode())
     received, last, longest = 0, None, 0
     buffer = bytearray(1 << 20)
-    while count := peer.recv_into(buffer):
+    while True:
+        if seconds is not None:
+            peer.settimeout(max(1e-3, seconds - (now() - begin) / 1e9))
+        try:
+            count = peer.recv_into(buffer)
+        except TimeoutError:
+            count = 0
         time_now = now()
-        if last is not None:
+        is_over = seconds is not None and time_now - begin >= seconds * 1e9
+        if last is not None and (count or is_over):
             longest = max(longest, time_now - last)
-        last = time_now
-        received += count
+        if count:
+            last = time_now
+            received += count
+        if is_over or not count:
+            break
     # The head of the answer counts as data; it is some hundred bytes.
     return {"bytes": received, "elapsed_s": (now() - begin) / 1e9, "longest_gap_ms": longest / 1e6}
 

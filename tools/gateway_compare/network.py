@@ -1,15 +1,20 @@
 """Namespaces of a comparison: a client with an interface for each path, a server with one address, emulated links between them.
 
 The client is the end with several uplinks. Traffic from each of its addresses leaves by the interface that has the address, as
-with policy routing behind two modems; `mesh` gives the server one address a path, too, and every pair of addresses works.
+with policy routing behind two modems; `mesh` gives the server one address a path, too, and every pair of addresses works. With
+`behind`, a third namespace is a host behind the server, which forwards to it.
 """
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import threading
 
 SERVER = "10.96.0.1"
+# Host behind the server, its network, and the server's address in it.
+HOST, HOST_NETWORK, GATEWAY = "10.98.0.1", "10.98.0.0/24", "10.98.0.254"
 # Largest buffers of TCP and UDP, in bytes, so that no set-up is held back by them.
 BUFFER = 64 << 20
 
@@ -33,6 +38,13 @@ class Space:
         self.name = name
         self.processes = []
         run("ip", "netns", "add", name)
+        try:
+            self.prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def prepare(self):
         self.run("ip", "link", "set", "lo", "up")
         self.set("net.ipv4.conf.all.rp_filter", "0")
         self.set("net.ipv4.conf.default.rp_filter", "0")
@@ -58,6 +70,11 @@ class Space:
     def close(self):
         for process in self.processes:
             stop(process)
+        # Of programs that start others, whoever is left.
+        left = subprocess.run(("ip", "netns", "pids", self.name), capture_output=True, text=True)
+        for pid in left.stdout.split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
         subprocess.run(("ip", "netns", "delete", self.name), capture_output=True)
 
 
@@ -76,11 +93,15 @@ def stop(process):
 class Network:
     """Two namespaces and the links between them; a context manager that takes everything down."""
 
-    def __init__(self, binary, links, seed, mesh=False):
+    def __init__(self, binary, links, seed, mesh=False, behind=False):
         self.spaces = []
         self.turn = threading.Lock()
         try:
             self.build(binary, links, seed, mesh)
+            # Where the programs' server runs, and its address.
+            self.host, self.address = self.far, SERVER
+            if behind:
+                self.build_host()
         except BaseException:
             self.close()
             raise
@@ -93,6 +114,7 @@ class Network:
         self.near, self.far = self.spaces
         words = [binary, "emulate", "--seed", str(seed)]
         self.near_addresses, self.far_addresses = [], []
+        self.links = links
         for index, link in enumerate(links, 1):
             self.near_addresses.append(f"10.95.{index}.1")
             self.far_addresses.append(f"10.95.{index}.2")
@@ -110,6 +132,17 @@ class Network:
             if not mesh:
                 self.near.run("ip", "rule", "add", "from", address, "lookup", table)
             self.near.run("ip", "route", "add", "default", "via", via, "dev", device, "metric", table)
+
+    def build_host(self):
+        """Puts a host behind the server."""
+        self.host, self.address = Space(f"anabgw-{os.getpid()}-host"), HOST
+        self.spaces.append(self.host)
+        self.far.run("ip", "link", "add", "behind", "type", "veth", "peer", "name", "eth0", "netns", self.host.name)
+        for space, device, address in ((self.far, "behind", GATEWAY), (self.host, "eth0", HOST)):
+            space.run("ip", "address", "add", f"{address}/24", "dev", device)
+            space.run("ip", "link", "set", device, "up")
+        self.host.run("ip", "route", "add", "default", "via", GATEWAY)
+        self.far.set("net.ipv4.ip_forward", "1")
 
     def order(self, text):
         """Sends a command to the emulator, such as `down path1`, and returns its answer."""

@@ -3,6 +3,8 @@
 A request is a line: `GET /BYTES HTTP/1.1` for a download, `messages COUNT BYTES INTERVAL_US`, or `echo`. Over UDP, the same
 requests, each a datagram. A message begins with the time at which it was made (CLOCK_MONOTONIC, ns, 64 bits), so a program on
 the same machine can tell its age.
+
+server.py ADDRESS PORT [tcp|mptcp [CONTROLLER]]     without a congestion controller, that of the system
 """
 
 import socket
@@ -84,12 +86,12 @@ def serve_datagrams(udp):
 
 def main():
     address, port = sys.argv[1], int(sys.argv[2])
-    # With a congestion controller, the connections are those of MPTCP.
-    controller = sys.argv[3] if sys.argv[3:] else None
+    kind = sys.argv[3] if sys.argv[3:] else "tcp"
+    controller = sys.argv[4] if sys.argv[4:] else None
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     udp.bind((address, port))
     threading.Thread(target=serve_datagrams, args=(udp,), daemon=True).start()
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, MPTCP if controller else 0)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, MPTCP if kind == "mptcp" else 0)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if controller:
         # Connections inherit it, and so do all their subflows.

@@ -27,8 +27,8 @@ class Mptcp:
             space.run("ip", "mptcp", "limits", "set", "subflows", "8", "add_addr_accepted", "8")
         for index, address in enumerate(network.near_addresses[1:], 1):
             network.near.run("ip", "mptcp", "endpoint", "add", address, "dev", f"anab{index}a", "subflow")
-        start_server(network, self.controller)
-        return SERVER, {"tcp": PORT, "udp": PORT}
+        start_server(network, "mptcp", self.controller)
+        return network.address, {"tcp": PORT, "udp": PORT}
 
 
 class Gateway:
@@ -44,11 +44,7 @@ class Gateway:
         start_server(network)
         ids = {}
         for end in ("near", "far"):
-            words = (self.binary, "keygen", "--key", str(work / f"{end}.key"))
-            done = subprocess.run(words, capture_output=True, text=True)
-            if done.returncode != 0:
-                raise Failure(f"keygen: {done.stderr.strip()}")
-            ids[end] = next(word for word in done.stdout.split() if len(word) == 52)
+            ids[end] = keygen(self.binary, work / f"{end}.key")
         listen = [f"{address}:4433" for address in network.far_addresses] if network.mesh else [f"{SERVER}:4433"]
         rights = f'["call", {{ right = "forward", to = ["{SERVER}:*", "udp:{SERVER}:*"] }}]'
         far = f'''
@@ -113,18 +109,26 @@ addresses = {json.dumps(listen)}
         raise Failure(f"the paths do not open: {done.stdout} {done.stderr}\n{logs}")
 
 
-def start_server(network, *controller):
-    words = (sys.executable, str(HERE / "server.py"), "0.0.0.0", str(PORT), *controller)
-    server = network.far.start(*words, stdout=subprocess.PIPE, text=True)
+def keygen(binary, path):
+    """Makes a key; the ID of its node."""
+    done = subprocess.run((binary, "keygen", "--key", str(path)), capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Failure(f"keygen: {done.stderr.strip()}")
+    return next(word for word in done.stdout.split() if len(word) == 52)
+
+
+def start_server(network, *kind):
+    words = (sys.executable, str(HERE / "server.py"), "0.0.0.0", str(PORT), *kind)
+    server = network.host.start(*words, stdout=subprocess.PIPE, text=True)
     if server.stdout.readline() != "ready\n":
         raise Failure("the server does not start")
 
 
-def start_client(space, role, target, kind, *numbers):
+def start_client(space, role, target, kind, *numbers, **options):
     """Starts a client in a namespace; its standard output is what it measured."""
     address, port = target
     words = (sys.executable, str(HERE / "client.py"), role, address, str(port), kind, *map(str, numbers))
-    return space.start(*words, stdout=subprocess.PIPE, text=True)
+    return space.start(*words, stdout=subprocess.PIPE, text=True, **options)
 
 
 def client(network, role, target, kind, *numbers):

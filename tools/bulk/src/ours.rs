@@ -41,7 +41,7 @@ pub async fn send(arguments: &Arguments) -> Outcome<Duration> {
     let session = host.connect(ticket.node, &ticket.addresses).await?;
     let start = Instant::now();
     let stream = session.open_stream(StreamSpec::bulk("bulk"))?;
-    let mut left = arguments.bytes;
+    let mut left = arguments.bytes.ok_or("BYTES is missing")?;
     while left > 0 {
         let length = left.min(CHUNK.len() as u64);
         let chunk = Bytes::from_static(CHUNK).slice(..length as usize);
