@@ -12,8 +12,8 @@ use crate::{
     packet::{self, Cause, Header},
 };
 
-/// Packets that are read from a device in one turn.
-pub(crate) const READS_MAX: usize = 256;
+/// Reads from a device in one turn.
+pub(crate) const READS_MAX: usize = 64;
 /// Answers that may follow each other at once, and those of a second.
 const ANSWERS_MAX: u32 = 100;
 

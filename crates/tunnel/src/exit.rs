@@ -4,7 +4,10 @@ use std::{future::poll_fn, task::Poll, time::Duration};
 
 use anabranch::{
     StreamFailure,
-    net::{Clock, tun::Tun},
+    net::{
+        Clock,
+        tun::{Tun, WRITES_MAX, WriteBatch},
+    },
 };
 use bytes::Bytes;
 
@@ -42,6 +45,7 @@ pub(crate) async fn deliver(
 ) -> End {
     let mut order = Order::new();
     let (mut adus, mut ready) = (Vec::new(), Vec::new());
+    let mut writes: Option<WriteBatch> = None;
     let note_dropped = |reason| counters.iter().for_each(|all| all.note_dropped(reason));
     loop {
         let now = clock.now();
@@ -71,6 +75,7 @@ pub(crate) async fn deliver(
             None if order.next_at().is_none() => {
                 order.rest(now);
                 (adus, ready) = (Vec::new(), Vec::new());
+                writes = None;
                 continue;
             }
             None => {}
@@ -105,20 +110,28 @@ pub(crate) async fn deliver(
             order.arrive(now, arrival, &mut ready);
         }
         order.expire(now, &mut ready);
-        for packet in ready.drain(..) {
-            if packet.is_empty() {
-                continue;
+        let writes = writes.get_or_insert_default();
+        for packet in ready.drain(..).filter(|packet| !packet.is_empty()) {
+            writes.push(&packet);
+            for all in counters {
+                all.note_received(packet.len());
             }
-            match device.try_send(&packet) {
-                Ok(_) => counters
-                    .iter()
-                    .for_each(|all| all.note_received(packet.len())),
-                Err(error) => {
-                    tracing::trace!(%error, "packet not delivered");
-                    note_dropped(Dropped::Device);
-                }
+            if writes.len() == WRITES_MAX {
+                write(device, writes, &note_dropped).await;
             }
         }
+        write(device, writes, &note_dropped).await;
+    }
+}
+
+/// Hands packets to the kernel.
+async fn write(device: &Tun, writes: &mut WriteBatch, note_dropped: &impl Fn(Dropped)) {
+    if writes.is_empty() {
+        return;
+    }
+    if let Err(error) = device.send_batch(writes).await {
+        tracing::trace!(%error, "packets not delivered");
+        note_dropped(Dropped::Device);
     }
 }
 

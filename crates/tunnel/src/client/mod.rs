@@ -16,7 +16,10 @@ use std::{
 
 use anabranch::{
     Host, Order, Priority, Session, Stream, StreamFailure, StreamSpec,
-    net::{Clock, tun::Tun},
+    net::{
+        Clock,
+        tun::{ReadBatch, Tun},
+    },
     rights::CODE_NO_RIGHT,
 };
 use bytes::Bytes;
@@ -35,7 +38,7 @@ use crate::{
     notice::{Notice, Notices},
     outlet::{Lanes, Outlet},
     own::Own,
-    packet::{Cause, PACKET_BYTES_MAX},
+    packet::{Cause, Header},
     server::report,
     split::{Split, Splitting},
     system::{self, SetupError},
@@ -197,7 +200,7 @@ impl Client {
     }
 
     async fn read(&self) {
-        let mut buffer = vec![0; PACKET_BYTES_MAX];
+        let mut batch = ReadBatch::default();
         let mut entrance = Entrance {
             device: &self.device,
             own: &self.own,
@@ -208,10 +211,10 @@ impl Client {
             let terms = self.terms();
             let local = terms.iter().flat_map(addresses).collect::<Vec<IpAddr>>();
             for _ in 0..READS_MAX {
-                let Ok(length) = self.device.try_recv(&mut buffer) else {
+                if self.device.try_recv_batch(&mut batch).is_err() {
                     break;
-                };
-                self.enter(&mut entrance, &mut buffer[..length], (terms, &local));
+                }
+                self.enter_batch(&mut entrance, &mut batch, (terms, &local));
             }
             // Others have their turn.
             tokio::task::yield_now().await;
@@ -220,10 +223,30 @@ impl Client {
         std::future::pending::<()>().await;
     }
 
+    fn enter_batch(
+        &self,
+        entrance: &mut Entrance<'_>,
+        batch: &mut ReadBatch,
+        (terms, local): (Option<Terms>, &[IpAddr]),
+    ) {
+        if let Some(split) = &self.split
+            && let Some(terms) = terms
+            && let Ok(header) = Header::read(batch.whole())
+            && local.contains(&header.source)
+            && split.take(self.clock.now(), batch, &header, &terms)
+        {
+            return;
+        }
+        let divided = batch.divide(|ip| self.enter(entrance, ip, (terms, local)));
+        if divided.is_err() {
+            self.counters.note_dropped(Dropped::Malformed);
+        }
+    }
+
     fn enter(
         &self,
         entrance: &mut Entrance<'_>,
-        ip: &mut [u8],
+        ip: &[u8],
         (terms, local): (Option<Terms>, &[IpAddr]),
     ) {
         let now = self.clock.now();
@@ -234,11 +257,6 @@ impl Client {
             entrance.refuse(now, (ip, &header), Dropped::Source, Cause::Prohibited);
             return;
         };
-        if let Some(split) = &self.split
-            && split.take(now, ip, &header, &terms)
-        {
-            return;
-        }
         let way = Way {
             outlet: &self.outlet,
             mtu: terms.mtu,
@@ -344,7 +362,7 @@ impl Client {
     }
 
     /// Reason why a packet of the server is not handed on: it is for another machine, or comes back.
-    fn check(&self, header: &crate::packet::Header) -> Result<(), Dropped> {
+    fn check(&self, header: &Header) -> Result<(), Dropped> {
         let terms = self.terms();
         let is_own = |address: IpAddr| terms.iter().flat_map(addresses).any(|own| own == address);
         match (is_own(header.destination), is_own(header.source)) {

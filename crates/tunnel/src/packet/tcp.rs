@@ -75,22 +75,26 @@ impl Segment {
         self.flags & RST != 0
     }
 
-    /// Puts other ends, of the same family, in place of those of `packet`, which this was read from; its checksums are updated.
-    pub fn readdress(&self, packet: &mut [u8], ends: Ends) {
+    /// Puts other ends, of the same family, in place of those of `packet`, which this was read from; its checksums are updated. A partial
+    /// checksum is the sum of the addresses and the length, not complemented.
+    pub fn readdress(&self, packet: &mut [u8], is_partial: bool, ends: Ends) {
         let is_v4 = matches!(
             (ends.source, ends.destination),
             (SocketAddr::V4(_), SocketAddr::V4(_))
         );
         debug_assert_eq!(is_v4, packet[0] >> 4 == 4, "ends of another family");
         let (first, length) = if is_v4 { (12, 4) } else { (8, 16) };
-        let mut tcp = word(packet, self.at + 16);
+        let flip = if is_partial { u16::MAX } else { 0 };
+        let mut tcp = word(packet, self.at + 16) ^ flip;
         let mut ip = word(packet, 10);
-        let mut replace = |packet: &mut [u8], place: usize, value: &[u8], is_in_ip: bool| {
+        let mut replace = |packet: &mut [u8], place: usize, value: &[u8], is_address: bool| {
             for (index, pair) in value.chunks_exact(2).enumerate() {
                 let place = place + 2 * index;
                 let (before, after) = (word(packet, place), u16::from_be_bytes([pair[0], pair[1]]));
-                tcp = updated(tcp, before, after);
-                if is_in_ip {
+                if is_address || !is_partial {
+                    tcp = updated(tcp, before, after);
+                }
+                if is_address && is_v4 {
                     ip = updated(ip, before, after);
                 }
                 packet[place..place + 2].copy_from_slice(pair);
@@ -101,12 +105,12 @@ impl Segment {
             (ends.destination, first + length, self.at + 2),
         ] {
             match end.ip() {
-                IpAddr::V4(v4) => replace(packet, address_at, &v4.octets(), is_v4),
-                IpAddr::V6(v6) => replace(packet, address_at, &v6.octets(), false),
+                IpAddr::V4(v4) => replace(packet, address_at, &v4.octets(), true),
+                IpAddr::V6(v6) => replace(packet, address_at, &v6.octets(), true),
             }
             replace(packet, port_at, &end.port().to_be_bytes(), false);
         }
-        packet[self.at + 16..self.at + 18].copy_from_slice(&tcp.to_be_bytes());
+        packet[self.at + 16..self.at + 18].copy_from_slice(&(tcp ^ flip).to_be_bytes());
         if is_v4 {
             packet[10..12].copy_from_slice(&ip.to_be_bytes());
         }
@@ -197,7 +201,7 @@ mod tests {
     fn other_ends_leave_the_checksums_right() {
         let mut packet = tcp4(4000, b"payload");
         let other = ends("10.77.0.1:7", "10.77.0.2:40000");
-        read(&packet).unwrap().readdress(&mut packet, other);
+        read(&packet).unwrap().readdress(&mut packet, false, other);
         assert_eq!(read(&packet).unwrap().ends, other);
         assert_eq!(
             (sum(0, &packet[..20]), checksum(&packet, 20, 6)),
@@ -205,9 +209,28 @@ mod tests {
         );
         let mut packet = syn6(0x02, &[2, 4, 5, 0xa0]);
         let other = ends("[fd77::1]:7", "[fd77::2]:40000");
-        read(&packet).unwrap().readdress(&mut packet, other);
+        read(&packet).unwrap().readdress(&mut packet, false, other);
         assert_eq!(read(&packet).unwrap().ends, other);
         assert_eq!(checksum(&packet, 40, 6), 0);
+    }
+
+    /// The kernel, and it alone, sums up the rest.
+    #[test]
+    fn a_partial_checksum_stays_one_of_the_addresses_and_the_length() {
+        let partial = |packet: &[u8], at: usize| {
+            let addresses = if at == 20 { 12..20 } else { 8..40 };
+            pseudo(&packet[addresses], packet.len() - at, TCP).to_be_bytes()
+        };
+        for (mut packet, at, other) in [
+            (tcp4(1, b"abc"), 20, ends("10.77.0.1:7", "10.77.0.2:40000")),
+            (syn6(0x02, &[]), 40, ends("[fd77::1]:7", "[fd77::2]:40000")),
+        ] {
+            let sum = partial(&packet, at);
+            packet[at + 16..at + 18].copy_from_slice(&sum);
+            read(&packet).unwrap().readdress(&mut packet, true, other);
+            assert_eq!(read(&packet).unwrap().ends, other);
+            assert_eq!(packet[at + 16..at + 18], partial(&packet, at));
+        }
     }
 
     #[test]
@@ -237,7 +260,7 @@ mod tests {
                 source: (source, ports[0]).into(),
                 destination: (destination, ports[1]).into(),
             };
-            read(&packet).unwrap().readdress(&mut packet, other);
+            read(&packet).unwrap().readdress(&mut packet, false, other);
             prop_assert_eq!(read(&packet).unwrap().ends, other);
             // Both zeros of the one's complement mean the same.
             prop_assert!(matches!(sum(0, &packet[..20]), 0 | 0xffff));

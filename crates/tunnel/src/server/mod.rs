@@ -24,7 +24,10 @@ use std::{
 
 use anabranch::{
     Host,
-    net::{Clock, tun::Tun},
+    net::{
+        Clock,
+        tun::{ReadBatch, Tun},
+    },
     rights::Rights,
 };
 use anabranch_gateway::Connections;
@@ -39,7 +42,7 @@ use crate::{
     lease::Pools,
     notice::{Notice, Notices},
     own::Own,
-    packet::{Cause, PACKET_BYTES_MAX},
+    packet::Cause,
     system::{self, Masquerade, SetupError},
 };
 
@@ -236,7 +239,7 @@ impl Server {
     }
 
     async fn read(&self) {
-        let mut buffer = vec![0; PACKET_BYTES_MAX];
+        let mut batch = ReadBatch::default();
         let mut entrance = Entrance {
             device: &self.device,
             own: &self.own,
@@ -250,10 +253,13 @@ impl Server {
                 addresses.into_iter().map(|(address, _)| address).collect()
             };
             for _ in 0..READS_MAX {
-                let Ok(length) = self.device.try_recv(&mut buffer) else {
+                if self.device.try_recv_batch(&mut batch).is_err() {
                     break;
-                };
-                self.enter(&mut entrance, &buffer[..length], &local);
+                }
+                let divided = batch.divide(|ip| self.enter(&mut entrance, ip, &local));
+                if divided.is_err() {
+                    self.counters.note_dropped(Dropped::Malformed);
+                }
             }
             // Others have their turn.
             tokio::task::yield_now().await;

@@ -36,7 +36,10 @@ use std::{
 use anabranch::{
     Session,
     base::{Instant, NodeId},
-    net::{Clock, tun::Tun},
+    net::{
+        Clock,
+        tun::{ReadBatch, Tun},
+    },
 };
 use anabranch_gateway::{
     Code, Connections, Diverter,
@@ -231,9 +234,15 @@ impl Split {
         }
     }
 
-    /// Takes a packet that entered the tunnel here; false if it is to pass as a packet. It may be changed.
-    pub(crate) fn take(&self, now: Instant, ip: &mut [u8], header: &Header, terms: &Terms) -> bool {
-        let Some(segment) = Segment::read(ip, header) else {
+    /// Takes what entered the tunnel here; false if it is to pass as packets. It may be changed.
+    pub(crate) fn take(
+        &self,
+        now: Instant,
+        batch: &mut ReadBatch,
+        header: &Header,
+        terms: &Terms,
+    ) -> bool {
+        let Some(segment) = Segment::read(batch.whole(), header) else {
             return false;
         };
         let ends = segment.ends;
@@ -247,8 +256,7 @@ impl Split {
             let number = Number::new(ends.destination.port());
             let first = number.and_then(|number| self.table().answered(now, number));
             if let Some(first) = first {
-                segment.readdress(ip, first.reversed());
-                self.put(ip);
+                self.put_back(batch, &segment, first.reversed());
             }
             return true;
         }
@@ -266,17 +274,17 @@ impl Split {
             Some((number, Stage::Ended)) if segment.is_opening() => {
                 drop(halves);
                 self.table().remove(number);
-                self.begin(now, segment, ip)
+                self.begin(now, segment, batch)
             }
             Some((number, _)) => {
-                segment.readdress(ip, half.ends(number));
+                let second = half.ends(number);
                 drop(halves);
-                self.put(ip);
+                self.put_back(batch, &segment, second);
                 true
             }
             None if segment.is_opening() => {
                 drop(halves);
-                self.begin(now, segment, ip)
+                self.begin(now, segment, batch)
             }
             // A connection that began as packets.
             None => false,
@@ -290,6 +298,14 @@ impl Split {
         }
     }
 
+    /// Hands segments of a half back to the kernel, with the ends of the other half.
+    fn put_back(&self, batch: &mut ReadBatch, segment: &Segment, ends: Ends) {
+        let is_partial = batch.has_partial_checksum();
+        segment.readdress(batch.whole(), is_partial, ends);
+        // As below.
+        let _ = self.0.device.try_put(batch);
+    }
+
     /// Hands a packet to the kernel.
     fn put(&self, ip: &[u8]) {
         // One that the kernel does not take is lost, and sent again by its half.
@@ -297,7 +313,7 @@ impl Split {
     }
 
     /// Begins a connection; false if it is to pass as packets.
-    fn begin(&self, now: Instant, segment: Segment, ip: &[u8]) -> bool {
+    fn begin(&self, now: Instant, segment: Segment, batch: &mut ReadBatch) -> bool {
         let ends = segment.ends;
         if self.bypass().contains(now, ends.destination) {
             return false;
@@ -306,12 +322,17 @@ impl Split {
         if !self.0.joined.is_there() {
             return true;
         }
+        let mut opening = None;
+        let is_read = batch.divide(|ip| opening = Some(Box::from(&*ip)));
+        let Some(opening) = opening.filter(|_| is_read.is_ok()) else {
+            return true;
+        };
         let Some(number) = self.table().begin(now, ends) else {
             return true;
         };
         let (mut over, connecting) = (
             self.0.is_over.subscribe(),
-            self.clone().connect(number, segment, ip.into()),
+            self.clone().connect(number, segment, opening),
         );
         let task = async move {
             tokio::select! {
@@ -356,7 +377,7 @@ impl Split {
             return;
         };
         let mut changed = opening.clone();
-        segment.readdress(&mut changed, second);
+        segment.readdress(&mut changed, false, second);
         self.put(&changed);
         drop(changed);
         let Ok(Ok(accepted)) = timeout(ACCEPT_TIMEOUT, accepted).await else {

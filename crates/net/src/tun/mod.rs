@@ -3,9 +3,13 @@
 //! A device lives as long as its handle: when the process ends, however it ends, the kernel removes the device with its addresses
 //! and routes.
 
+mod batch;
+
 use std::{fs::File, io, process::Command};
 
 use tun_rs::{AsyncDevice, DeviceBuilder, SyncDevice};
+
+pub use self::batch::{ReadBatch, WRITES_MAX, WriteBatch};
 
 /// The file through which devices are made.
 const CLONE_DEVICE: &str = "/dev/net/tun";
@@ -61,6 +65,11 @@ pub fn is_name(text: &str) -> bool {
 
 /// Creates a device of this name in the namespace of the calling thread, and sets it up.
 pub(crate) fn create(name: &str) -> Result<SyncDevice, TunError> {
+    build(name, false)
+}
+
+/// As [`create`]; with `offloads`, a read or a write has a header, and may be of a large packet.
+fn build(name: &str, offloads: bool) -> Result<SyncDevice, TunError> {
     if !is_name(name) {
         return Err(TunError::Name(name.to_owned()));
     }
@@ -72,7 +81,8 @@ pub(crate) fn create(name: &str) -> Result<SyncDevice, TunError> {
         });
     }
     let name_of = || name.to_owned();
-    let built = DeviceBuilder::new().name(name).build_sync();
+    let builder = DeviceBuilder::new().name(name).offload(offloads);
+    let built = builder.build_sync();
     built.map_err(|source| match source.kind() {
         io::ErrorKind::PermissionDenied => TunError::Rights(name_of()),
         _ if source.raw_os_error() == Some(BUSY) => TunError::Busy(name_of()),
@@ -111,6 +121,8 @@ pub fn ip_output(arguments: &[&str]) -> Result<String, String> {
 pub struct Tun {
     name: String,
     device: AsyncDevice,
+    /// True if a read or a write has a header, and may be of a large packet.
+    offloads: bool,
 }
 
 impl std::fmt::Debug for Tun {
@@ -125,7 +137,12 @@ impl Tun {
     /// # Errors
     /// The cause, and what to do about it.
     pub fn create(name: &str) -> Result<Self, TunError> {
-        let device = create(name)?;
+        // An old kernel, or one without this, has plain packets.
+        let (device, offloads) = match build(name, true) {
+            Ok(device) => (device, true),
+            Err(TunError::Other { .. }) => (create(name)?, false),
+            Err(error) => return Err(error),
+        };
         let device = AsyncDevice::new(device).map_err(|source| TunError::Other {
             name: name.to_owned(),
             source,
@@ -133,6 +150,7 @@ impl Tun {
         Ok(Self {
             name: name.to_owned(),
             device,
+            offloads,
         })
     }
 
@@ -149,20 +167,15 @@ impl Tun {
         self.device.readable().await
     }
 
-    /// Reads one IP packet into `buffer`; what does not fit is cut off.
-    ///
-    /// # Errors
-    /// `WouldBlock` if there is none; the device is gone.
-    pub fn try_recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.device.try_recv(buffer)
-    }
-
     /// Hands one IP packet to the kernel, as if it had arrived at the interface.
     ///
     /// # Errors
     /// The kernel takes no more now, refuses the packet, or the device is gone.
     pub fn try_send(&self, packet: &[u8]) -> io::Result<usize> {
-        self.device.try_send(packet)
+        if !self.offloads {
+            return self.device.try_send(packet);
+        }
+        self.device.try_send(&batch::with_header(packet))
     }
 }
 
