@@ -33,7 +33,10 @@ class Meter:
 
     def run(self):
         while not self.is_over.wait(0.1):
-            self.samples.append(self.network.rate_mbps())
+            try:
+                self.samples.append(self.network.rate_mbps())
+            except (OSError, ValueError):
+                return  # the emulator ended: the run was given up
 
     def mean_mbps(self):
         self.is_over.set()

@@ -117,7 +117,7 @@ def draw_panel(panel, lines, setups, left, top):
                 x = at(panel.top) - 10
                 yield element("path", d=f"M{x} {y + 2}l5 {BAR + 4}M{x + 4} {y + 2}l5 {BAR + 4}", stroke="#fff", stroke_width=2)
             most = max(most, at(max(median, largest)))
-        if panel.case == "f":
+        if panel.case == "f" and line["messages_ages_ms_p50_median"] <= panel.top:
             x = at(line["messages_ages_ms_p50_median"])
             yield element("line", x1=x, x2=x, y1=y + 2, y2=y + BAR + 6, stroke=INK, stroke_width=2)
         value = " / ".join(panel.text(line, name) for name in shown)
