@@ -28,7 +28,7 @@ const HELD_BYTES_MAX: usize = 4 << 20;
 const PACKET_OVERHEAD_BYTES: usize = 128;
 
 /// Worth of the order to a flow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Patience {
     /// Its programs want each packet as it comes, as in a call.
     #[default]
@@ -225,7 +225,8 @@ impl<P> Order<P> {
         let ahead = sequence.wrapping_sub(flow.next as u32) as i32;
         let is_idle = now.since(flow.last_at) >= IDLE && flow.held.is_empty();
         flow.last_at = now;
-        flow.patience = patience;
+        // Not every packet of a flow shows what it is of.
+        flow.patience = flow.patience.max(patience);
         if is_idle || ahead.abs() > JUMP_MAX {
             self.held_bytes -= flow.release_all(out);
             flow.next = u64::from(sequence) + 1;
@@ -456,7 +457,8 @@ mod tests {
         // What was learnt from one counts for the other, within its bounds.
         assert_eq!(exit.order.wait(long), Duration::from_millis(250));
         assert_eq!(exit.order.wait(Patience::Short), Duration::from_millis(60));
-        exit.arrive_at(at(300), (3, 4), long);
+        // This packet shows nothing.
+        exit.arrive_at(at(300), (3, 4), Patience::Short);
         assert_eq!(exit.order.next_at(), Some(at(550)));
         exit.expire(550);
         assert_eq!(exit.take(), [4]);

@@ -29,7 +29,8 @@ pub fn bucket(packet: &[u8], header: &Header, secret: u64) -> u16 {
 }
 
 /// True for a packet of a connection whose sender takes a missing packet for congestion: TCP, SCTP, and QUIC, which is told from other
-/// datagrams by their first byte (RFC 9443 §2).
+/// datagrams by their first byte (RFC 9443 §2). A packet of QUIC need not show it: its first byte may be that of the channels of TURN, and
+/// that of anything where the fixed bit is not (RFC 9287).
 pub fn is_loss_sensitive(packet: &[u8], header: &Header) -> bool {
     const UDP_BYTES: usize = 8;
     let first = header
@@ -38,7 +39,7 @@ pub fn is_loss_sensitive(packet: &[u8], header: &Header) -> bool {
         .and_then(|at| packet.get(at + UDP_BYTES));
     match header.transport.protocol {
         TCP | SCTP => true,
-        UDP => first.is_some_and(|first| matches!(first, 64..=127 | 192..=255)),
+        UDP => first.is_some_and(|first| matches!(first, 80..=127 | 192..=255)),
         _ => false,
     }
 }
@@ -71,10 +72,10 @@ mod tests {
         let is = |packet: &[u8]| is_loss_sensitive(packet, &Header::read(packet).unwrap());
         assert!(is(&tcp4(1, b"")));
         // Short and long headers of QUIC.
-        assert!(is(&udp6(&[0x40, 1])) && is(&udp6(&[0xc3, 1])));
-        // STUN, DTLS, RTP, and nothing.
+        assert!(is(&udp6(&[0x5f, 1])) && is(&udp6(&[0xc3, 1])));
+        // STUN, DTLS, a channel of TURN, RTP, and nothing.
         assert!(
-            ![&[0_u8][..], &[22], &[0x80, 96], &[]]
+            ![&[0_u8][..], &[22], &[64], &[0x80, 96], &[]]
                 .into_iter()
                 .any(|data| is(&udp6(data)))
         );
