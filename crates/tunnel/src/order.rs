@@ -2,9 +2,8 @@
 //! were sent, if those that are missing arrive within a bounded wait.
 //!
 //! The sender numbers the packets of each bucket of flows. A packet whose predecessors are missing waits for them, but no longer than
-//! the *wait*: a little more than the time by which packets have recently been late, and at most that of the flow's [`Patience`].
-//! Where paths are equal, or there is one, a lost packet delays its flow by [`WAIT_MIN`] only. A packet that comes later still is handed
-//! on at once.
+//! the *wait*, which depends on the flow's [`Patience`]: a little more than the time by which packets have recently been late, or as long as
+//! it takes to send a lost packet again. A packet that comes later still is handed on at once.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -15,6 +14,8 @@ use anabranch::base::Instant;
 
 /// Time for which a packet waits at least: batches that arrive together may be read in any order.
 pub const WAIT_MIN: Duration = Duration::from_millis(2);
+/// The wait before anything is known.
+const WAIT_FIRST: Duration = Duration::from_millis(20);
 /// Time for which the lateness of a packet is remembered, at least; twice that at most.
 const MEMORY: Duration = Duration::from_secs(5);
 /// Time without a packet after which a flow may begin at any number, and nothing is kept of it.
@@ -39,14 +40,6 @@ pub enum Patience {
 }
 
 impl Patience {
-    /// The wait before anything is known.
-    fn first(self) -> Duration {
-        match self {
-            Self::Short => Duration::from_millis(20),
-            Self::Long => self.most(),
-        }
-    }
-
     /// Longest time for which a packet waits for its predecessors. The long one is some round trips in which losses are noticed and repaired,
     /// and still shorter than a connection waits for before it sends everything again.
     pub const fn most(self) -> Duration {
@@ -57,7 +50,7 @@ impl Patience {
     }
 }
 
-/// The wait, learnt from the lateness of packets.
+/// The short wait, learnt from the lateness of packets.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
     /// Greatest lateness in the current time of memory, and in the one before; `None`: that is not over yet.
@@ -90,18 +83,22 @@ impl Wait {
 
     /// Notes that a packet came this long after one that was sent later.
     fn note(&mut self, late: Duration) {
-        let late = late.min(Patience::Long.most());
+        let late = late.min(Patience::Short.most());
         self.greatest.0 = self.greatest.0.max(late);
     }
 
-    /// A quarter more than the greatest lateness.
+    /// A quarter more than the greatest lateness; for those with patience, as long as may be: whenever more was late than ever before, the
+    /// sender would slow down.
     fn get(&self, patience: Patience) -> Duration {
+        if patience == Patience::Long {
+            return patience.most();
+        }
         let (current, before) = self.greatest;
         let learnt = current.max(before.unwrap_or_default());
         let learnt = learnt + learnt / 4;
         let wait = match before {
             Some(_) => learnt,
-            None => learnt.max(patience.first()),
+            None => learnt.max(WAIT_FIRST),
         };
         wait.clamp(WAIT_MIN, patience.most())
     }
