@@ -24,6 +24,12 @@ const TURN_BYTES: usize = 256 << 10;
 /// Time without a packet after which nothing is kept of the flows.
 const REST: Duration = Duration::from_secs(2);
 
+/// Packets that waited and are handed on at once: a socket with the system's buffer holds some more of them. Beyond, they follow in parts.
+const BURST_PACKETS: usize = 32;
+/// Pause between the parts, and their number, roughly: the program at the socket reads meanwhile.
+const BURST_PAUSE: Duration = Duration::from_millis(1);
+const BURST_PARTS: usize = 16;
+
 /// End of a stream of packets.
 #[derive(Debug)]
 pub(crate) enum End {
@@ -80,6 +86,7 @@ pub(crate) async fn deliver(
             }
             None => {}
         }
+        let arrived = adus.len();
         for adu in adus.drain(..) {
             if adu.data == HELLO {
                 continue;
@@ -111,16 +118,28 @@ pub(crate) async fn deliver(
         }
         order.expire(now, &mut ready);
         let writes = writes.get_or_insert_default();
+        let (at_once, is_burst) = burst(arrived, ready.len());
         for packet in ready.drain(..).filter(|packet| !packet.is_empty()) {
+            if writes.len() == at_once {
+                write(device, writes, &note_dropped).await;
+                if is_burst {
+                    tokio::time::sleep(BURST_PAUSE).await;
+                }
+            }
             writes.push(&packet);
             for all in counters {
                 all.note_received(packet.len());
             }
-            if writes.len() == WRITES_MAX {
-                write(device, writes, &note_dropped).await;
-            }
         }
         write(device, writes, &note_dropped).await;
+    }
+}
+
+/// Packets that are written at once, and whether a pause follows, where so many have arrived and so many are handed on.
+fn burst(arrived: usize, ready: usize) -> (usize, bool) {
+    match ready > arrived + BURST_PACKETS {
+        true => ((ready / BURST_PARTS).clamp(BURST_PACKETS, WRITES_MAX), true),
+        false => (WRITES_MAX, false),
     }
 }
 
@@ -140,5 +159,19 @@ fn patience(packet: &[u8], header: &Header) -> Patience {
     match is_loss_sensitive(packet, header) {
         true => Patience::Long,
         false => Patience::Short,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_that_waited_follow_in_parts() {
+        assert_eq!(burst(100, 100), (WRITES_MAX, false));
+        assert_eq!(burst(1, 30), (WRITES_MAX, false));
+        assert_eq!(burst(1, 300), (BURST_PACKETS, true));
+        assert_eq!(burst(1, 800), (50, true));
+        assert_eq!(burst(1, 5000), (WRITES_MAX, true));
     }
 }
