@@ -14,6 +14,7 @@ mod hostile;
 mod lan;
 #[path = "../../../net/tests/netns/namespace.rs"]
 mod namespace;
+mod ports;
 #[path = "../integration/faults/process.rs"]
 #[expect(dead_code, reason = "shared with tests that do more with them")]
 mod process;
