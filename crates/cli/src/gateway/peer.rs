@@ -73,6 +73,16 @@ impl Settings {
 }
 
 impl PeerArguments {
+    /// True if a peer or a file with one is given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.peer.is_some() || self.ticket_file.is_some()
+    }
+
+    /// True if a configuration file is given.
+    pub(crate) fn has_file(&self) -> bool {
+        self.config.is_some()
+    }
+
     /// The peer's ID and addresses.
     pub(crate) fn resolve(&self) -> Result<(NodeId, Vec<SocketAddr>), Failure> {
         let is_name = |text: &&String| *text != "-" && !text.trim().starts_with(TICKET);

@@ -1,6 +1,7 @@
 //! `anabranch tun`: an IP tunnel to a server, or the server.
 
 mod client;
+mod misplaced;
 mod serve;
 
 use std::{net::SocketAddr, path::PathBuf};
@@ -27,30 +28,30 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     peer: PeerArguments,
     /// Serve a tunnel that other nodes join.
-    #[arg(long, conflicts_with_all = ["peer", "ticket_file", "config", "default_route", "route", "split_tcp", "dns", "lan", "bind"])]
+    #[arg(long)]
     serve: bool,
     /// Node that may join; may be repeated.
-    #[arg(long, value_name = "NODE", requires = "serve")]
+    #[arg(long, value_name = "NODE")]
     allow: Vec<NodeId>,
     /// Network of the addresses, one of each family at most [default: 10.77.0.0/24 and fd77:616e::/64].
-    #[arg(long = "pool", value_name = "NETWORK", requires = "serve")]
+    #[arg(long = "pool", value_name = "NETWORK")]
     pools: Vec<String>,
     /// Let packets of clients leave under an address of this machine, which forwards for it until the end. Needs `nft` (package
     /// nftables).
-    #[arg(long, requires = "serve", conflicts_with_all = ["peer", "config"])]
+    #[arg(long)]
     masquerade: bool,
     /// Destination that clients may reach beyond the tunnel: a network, an address, `internet` (all that is reachable from everywhere) or
     /// `any`; may be repeated [default: with --masquerade internet, otherwise any].
-    #[arg(long, value_name = "DESTINATION", requires = "serve", conflicts_with_all = ["peer", "config"])]
+    #[arg(long, value_name = "DESTINATION")]
     to: Vec<String>,
     /// Address to listen on, IP:PORT; may be repeated [default: every interface].
-    #[arg(long, value_name = "ADDRESS", requires = "serve")]
+    #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
-    /// Port to listen on, at every interface.
-    #[arg(long, requires = "serve", default_value_t = 4433)]
-    port: u16,
+    /// Port to listen on, at every interface [default: 4433].
+    #[arg(long)]
+    port: Option<u16>,
     /// File of the addresses by node [default: ~/.local/state/anabranch/leases].
-    #[arg(long, value_name = "FILE", requires = "serve")]
+    #[arg(long, value_name = "FILE")]
     leases: Option<PathBuf>,
     /// Name of the device [default: anabranch0, with --serve anabranch1].
     #[arg(long, value_name = "DEVICE")]
@@ -75,7 +76,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "INTERFACE")]
     lan: Vec<String>,
     /// Let IPv6 pass outside the tunnel if it cannot be routed into it.
-    #[arg(long, requires = "default_route")]
+    #[arg(long)]
     allow_ipv6_leak: bool,
     /// Local address to use for paths, IP:PORT with port 0 for any; may be repeated [default: every interface].
     #[arg(long, value_name = "ADDRESS")]
@@ -92,6 +93,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
+    misplaced::check(&arguments)?;
     match arguments.serve {
         true => serve::run(arguments).await,
         false => client::run(arguments).await,

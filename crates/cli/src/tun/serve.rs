@@ -16,6 +16,9 @@ use crate::{
 /// Networks of the addresses, unless others are named.
 const POOLS: [&str; 2] = ["10.77.0.0/24", "fd77:616e::/64"];
 
+/// Port to listen on, unless another is named.
+const PORT: u16 = 4433;
+
 /// The configuration of a node that serves a tunnel.
 fn layer(arguments: &Arguments) -> Layer {
     let peer = |(index, node): (usize, &anabranch::base::NodeId)| PeerLayer {
@@ -38,7 +41,7 @@ fn layer(arguments: &Arguments) -> Layer {
     Layer {
         key: Some(key_path(arguments.key.as_ref())),
         listen: (!arguments.listen.is_empty()).then(|| arguments.listen.clone()),
-        port: Some(arguments.port),
+        port: Some(arguments.port.unwrap_or(PORT)),
         peer: Some(arguments.allow.iter().enumerate().map(peer).collect()),
         control,
         local: Some("".into()),

@@ -10,4 +10,5 @@ mod gateway;
 mod harness;
 mod hose;
 mod stream;
+mod tun;
 mod video;

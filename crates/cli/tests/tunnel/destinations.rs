@@ -142,5 +142,5 @@ fn wrong_destinations_are_named() {
     running
         .process
         .ended()
-        .is(2, &["--to", "cannot be used with"]);
+        .is(2, &["--to", "is for the server"]);
 }

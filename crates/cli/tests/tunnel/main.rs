@@ -8,12 +8,15 @@ mod demo;
 mod destinations;
 mod exit;
 mod faults;
+mod flood;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hostile;
 mod lan;
 #[path = "../../../net/tests/netns/namespace.rs"]
 mod namespace;
+mod portal;
+mod ports;
 #[path = "../integration/faults/process.rs"]
 #[expect(dead_code, reason = "shared with tests that do more with them")]
 mod process;
@@ -23,4 +26,6 @@ mod routes;
 mod speed;
 mod split;
 mod stage;
+mod suspend;
+mod underlay;
 mod units;

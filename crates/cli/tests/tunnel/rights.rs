@@ -152,3 +152,37 @@ fn a_process_without_the_right_to_devices_names_it() {
         "{text}"
     );
 }
+
+/// As in a container that was not given the device.
+#[test]
+fn a_machine_without_tun_is_told_what_to_do() {
+    let Some(stage) = Stage::new() else { return };
+    let id = stage.id("client.key").to_string();
+    let ticket = stage.serve(&[]).1;
+    // In the mount namespace of `ip netns exec`.
+    let without = "mount -t tmpfs tmpfs /dev/net && exec \"$@\"";
+    let program = env!("CARGO_BIN_EXE_anabranch");
+    let words = ["sh", "-c", without, "sh", program];
+    for (namespace, arguments) in [
+        (
+            &stage.server,
+            &[
+                "--serve",
+                "--key",
+                "other.key",
+                "--port",
+                "4434",
+                "--allow",
+                &id,
+            ][..],
+        ),
+        (
+            &stage.client,
+            &[&ticket, "--key", "client.key", "--split-tcp"],
+        ),
+    ] {
+        let running = stage.start_by(namespace, &words, arguments);
+        let expected = ["there is no /dev/net/tun", "modprobe tun", "container"];
+        running.process.ended().is(1, &expected);
+    }
+}

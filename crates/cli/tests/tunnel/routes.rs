@@ -75,6 +75,41 @@ fn nothing_passes_outside_while_the_server_is_away() {
     assert_eq!(source(&stage.client, HOST, 32), CLIENT);
 }
 
+/// With the last IPv4 address of a device, the kernel drops all IPv4 routes to it.
+#[test]
+fn nothing_passes_outside_when_a_server_renumbers() {
+    let Some(stage) = Stage::new() else { return };
+    serve(&stage.server);
+    let (server, ticket) = stage.serve(&[]);
+    let mut client = stage.join(&ticket, &["--default-route"]);
+    assert_eq!(source(&stage.client, HOST, 32), CLIENT);
+    let renumber = |server: crate::stage::Running, pool: &str| {
+        server.process.signal("TERM");
+        server.process.ended().is(0, &[]);
+        stage.serve(&["--pool", pool]).0
+    };
+    let server = renumber(server, "10.78.0.0/24");
+    client.wait("up", 2);
+    assert_eq!(source(&stage.client, HOST, 32), "10.78.0.2");
+    // Another address of the same network: the kernel removes both at once.
+    let server = renumber(server, "10.78.0.0/25");
+    client.wait("up", 3);
+    assert_eq!(source(&stage.client, HOST, 32), "10.78.0.2");
+    // None at all, and one again.
+    let server = renumber(server, "fd77:1::/64");
+    client.wait("up", 4);
+    let within = Duration::from_secs(3);
+    assert_eq!(source_within(&stage.client, HOST, 32, within), None);
+    let _server = renumber(server, "10.79.0.0/24");
+    client.wait("up", 5);
+    assert_eq!(source(&stage.client, HOST, 32), "10.79.0.2");
+    let routes = stage.shown("route show table 24942");
+    assert!(!routes.contains("unreachable"), "{routes}");
+    client.process.signal("INT");
+    client.process.ended().is(0, &[]);
+    assert_eq!(source(&stage.client, HOST, 32), OUTSIDE);
+}
+
 #[test]
 fn ipv6_does_not_leak_where_the_tunnel_has_none() {
     let Some(stage) = Stage::new() else { return };

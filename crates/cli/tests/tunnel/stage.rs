@@ -100,12 +100,31 @@ impl Stage {
     }
 
     pub(crate) fn with(paths: [&str; 2]) -> Option<Self> {
+        let address = |index: usize, side: u8| format!("10.95.{index}.{side}/24");
+        let stage = Self::over(paths, address)?;
+        stage.client.ip("route add default via 10.95.0.2 dev path0");
+        Some(stage)
+    }
+
+    /// Paths without IPv4.
+    pub(crate) fn with_v6() -> Option<Self> {
+        let paths = ["rate=40 Mbit/s, delay=5 ms", "rate=20 Mbit/s, delay=15 ms"];
+        let address = |index: usize, side: u8| format!("2001:db8:{index}::{side}/64");
+        let stage = Self::over(paths, address)?;
+        stage
+            .client
+            .ip("-6 route add default via 2001:db8:0::2 dev path0");
+        Some(stage)
+    }
+
+    /// Paths with the addresses of the client (1) and the server (2) on each; there is no default route.
+    fn over(paths: [&str; 2], address: impl Fn(usize, u8) -> String) -> Option<Self> {
         let [client, server] = namespaces_with_tun()?;
         let spec = |(index, text): (usize, &str)| {
             let end = |namespace: &Namespace, side: u8| End {
                 namespace: Some(namespace.name().to_owned()),
                 device: format!("path{index}"),
-                address: format!("10.95.{index}.{side}/24"),
+                address: address(index, side),
             };
             TunSpec {
                 name: format!("path{index}"),
@@ -116,9 +135,8 @@ impl Stage {
         };
         let specs = paths.into_iter().enumerate().map(spec).collect();
         let emulator = TunEmulator::start(specs, Seed(1)).unwrap();
-        // A host behind the server's machine, and the client's ordinary way to it.
+        // A host behind the server's machine.
         server.ip(&format!("address add {HOST}/32 dev lo"));
-        client.ip("route add default via 10.95.0.2 dev path0");
         Some(Self {
             folder: tempfile::tempdir().unwrap(),
             client,

@@ -379,6 +379,9 @@ impl Client {
             .machine
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(split) = &self.split {
+            split.leave(&terms);
+        }
         machine.number(&terms)?;
         if let Some(split) = &self.split {
             split.listen(&terms).map_err(SetupError::Listen)?;

@@ -23,7 +23,7 @@ pub use flow::{BUCKETS, bucket, is_loss_sensitive};
 pub use header::{Header, Malformed, Transport};
 pub use icmp::{Cause, answer};
 pub use mss::clamp;
-pub use tcp::{Ends, Segment};
+pub use tcp::{Ends, Progress, Segment, reset};
 
 /// Largest IP packet, in bytes.
 pub const PACKET_BYTES_MAX: usize = 65_535;

@@ -46,6 +46,19 @@ pub struct Segment {
     at: usize,
 }
 
+/// The numbers and flags of a segment that show the state of its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The sequence number after its last byte; SYN and FIN count as one each.
+    pub next: u32,
+    /// The sequence number that its sender expects; `None` in an opening.
+    pub acknowledged: Option<u32>,
+    /// True if its sender sends nothing more.
+    pub is_last: bool,
+    /// True if it resets its connection.
+    pub is_reset: bool,
+}
+
 impl Segment {
     /// Reads a packet; `None`: it is no whole TCP segment.
     pub fn read(packet: &[u8], header: &Header) -> Option<Self> {
@@ -73,6 +86,24 @@ impl Segment {
     /// True if it resets its connection.
     pub fn is_reset(&self) -> bool {
         self.flags & RST != 0
+    }
+
+    /// Progress of its connection; `packet` is the one that this was read from.
+    pub fn progress(&self, packet: &[u8]) -> Progress {
+        let number = |at: usize| {
+            let bytes = packet[at..at + 4].try_into();
+            u32::from_be_bytes(bytes.expect("it was read"))
+        };
+        let has = |flag: u8| self.flags & flag != 0;
+        let header_bytes = usize::from(packet[self.at + 12] >> 4) * 4;
+        let data_bytes = packet.len().saturating_sub(self.at + header_bytes) as u32;
+        Progress {
+            next: number(self.at + 4)
+                .wrapping_add(data_bytes + u32::from(has(SYN)) + u32::from(has(FIN))),
+            acknowledged: has(ACK).then(|| number(self.at + 8)),
+            is_last: has(FIN),
+            is_reset: has(RST),
+        }
     }
 
     /// Puts other ends, of the same family, in place of those of `packet`, which this was read from; its checksums are updated. A partial
@@ -118,45 +149,55 @@ impl Segment {
 
     /// The segment with which the receiver refuses the connection that `packet`, which this was read from, opens.
     pub fn refusal(&self, packet: &[u8]) -> Vec<u8> {
-        let Ends {
-            source: from,
-            destination: to,
-        } = self.ends.reversed();
-        let mut reply = match (from.ip(), to.ip()) {
-            (IpAddr::V4(from), IpAddr::V4(to)) => {
-                let mut reply = vec![0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, TCP, 0, 0];
-                reply.extend(from.octets());
-                reply.extend(to.octets());
-                let checksum = !sum(0, &reply);
-                reply[10..12].copy_from_slice(&checksum.to_be_bytes());
-                reply
-            }
-            (from, to) => {
-                let octets = |address: IpAddr| match address {
-                    IpAddr::V6(v6) => v6.octets(),
-                    IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-                };
-                let mut reply = vec![0x60, 0, 0, 0, 0, TCP_BYTES as u8, TCP, 64];
-                reply.extend(octets(from));
-                reply.extend(octets(to));
-                reply
-            }
-        };
-        let at = reply.len();
         let sequence = packet[self.at + 4..self.at + 8].try_into();
         let sequence = u32::from_be_bytes(sequence.expect("it was read"));
-        reply.extend(from.port().to_be_bytes());
-        reply.extend(to.port().to_be_bytes());
-        reply.extend([0; 4]);
         // The bit SYN counts as a byte.
-        reply.extend(sequence.wrapping_add(1).to_be_bytes());
-        reply.extend([(TCP_BYTES as u8 / 4) << 4, RST | ACK, 0, 0, 0, 0, 0, 0]);
-        let addresses = if at == 20 { 12..20 } else { 8..40 };
-        let before = pseudo(&reply[addresses], TCP_BYTES, TCP);
-        let checksum = !sum(before, &reply[at..]);
-        reply[at + 16..at + 18].copy_from_slice(&checksum.to_be_bytes());
-        reply
+        reset_with(self.ends.reversed(), 0, Some(sequence.wrapping_add(1)))
     }
+}
+
+/// A segment that resets the connection of these ends, whose destination expects the number.
+pub fn reset(ends: Ends, sequence: u32) -> Vec<u8> {
+    reset_with(ends, sequence, None)
+}
+
+fn reset_with(ends: Ends, sequence: u32, acknowledged: Option<u32>) -> Vec<u8> {
+    let Ends {
+        source: from,
+        destination: to,
+    } = ends;
+    let mut reply = match (from.ip(), to.ip()) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let mut reply = vec![0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, TCP, 0, 0];
+            reply.extend(from.octets());
+            reply.extend(to.octets());
+            let checksum = !sum(0, &reply);
+            reply[10..12].copy_from_slice(&checksum.to_be_bytes());
+            reply
+        }
+        (from, to) => {
+            let octets = |address: IpAddr| match address {
+                IpAddr::V6(v6) => v6.octets(),
+                IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+            };
+            let mut reply = vec![0x60, 0, 0, 0, 0, TCP_BYTES as u8, TCP, 64];
+            reply.extend(octets(from));
+            reply.extend(octets(to));
+            reply
+        }
+    };
+    let at = reply.len();
+    let flags = RST | if acknowledged.is_some() { ACK } else { 0 };
+    reply.extend(from.port().to_be_bytes());
+    reply.extend(to.port().to_be_bytes());
+    reply.extend(sequence.to_be_bytes());
+    reply.extend(acknowledged.unwrap_or(0).to_be_bytes());
+    reply.extend([(TCP_BYTES as u8 / 4) << 4, flags, 0, 0, 0, 0, 0, 0]);
+    let addresses = if at == 20 { 12..20 } else { 8..40 };
+    let before = pseudo(&reply[addresses], TCP_BYTES, TCP);
+    let checksum = !sum(before, &reply[at..]);
+    reply[at + 16..at + 18].copy_from_slice(&checksum.to_be_bytes());
+    reply
 }
 
 fn word(bytes: &[u8], at: usize) -> u16 {
@@ -244,6 +285,36 @@ mod tests {
             assert_eq!(reply[at + 8..at + 12], 2_u32.to_be_bytes(), "1 and the SYN");
             assert_eq!(checksum(&reply, at, 6), 0);
             assert_eq!(reply.len(), at + 20);
+        }
+    }
+
+    #[test]
+    fn what_takes_a_number_is_counted() {
+        let opening = syn4(4000, 0x02, &[2, 4, 5, 0xa0], b"data");
+        let progress = read(&opening).unwrap().progress(&opening);
+        assert_eq!((progress.next, progress.acknowledged), (1 + 4 + 1, None));
+        let last = syn4(4000, 0x11, &[], b"data");
+        let progress = read(&last).unwrap().progress(&last);
+        assert_eq!((progress.next, progress.acknowledged), (1 + 4 + 1, Some(0)));
+        assert!(progress.is_last && !progress.is_reset);
+        // A header that is longer than its packet.
+        let mut cut = tcp4(4000, b"");
+        cut[32] = 0xf0;
+        assert_eq!(read(&cut).unwrap().progress(&cut).next, 1);
+    }
+
+    #[test]
+    fn a_reset_has_its_number() {
+        for (source, destination, at) in [
+            ("10.77.0.2:1", "192.0.2.1:80", 20),
+            ("[fd77::2]:1", "[2001:db8::1]:80", 40),
+        ] {
+            let packet = reset(ends(source, destination), 77);
+            let segment = read(&packet).unwrap();
+            assert_eq!(segment.ends, ends(source, destination));
+            assert!(segment.is_reset());
+            assert_eq!(segment.progress(&packet).next, 77);
+            assert_eq!(checksum(&packet, at, 6), 0);
         }
     }
 

@@ -15,11 +15,15 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `half` | the listener of second halves |
+//! | `side` | the ends and numbers of both sides, as their segments show them |
 //! | `table` | connections by ends and number, in virtual time |
 //! | `bypass` | targets whose connections pass as packets for a while |
 //! | `uplink` | the session that streams are opened in |
 
 mod bypass;
+mod half;
+mod side;
 mod table;
 mod uplink;
 
@@ -48,12 +52,12 @@ use anabranch_gateway::{
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{oneshot, watch},
-    task::AbortHandle,
     time::timeout,
 };
 
 use self::{
     bypass::Bypass,
+    half::{Half, pairs},
     table::{Number, Stage, Table},
     uplink::Joined,
 };
@@ -62,7 +66,7 @@ use crate::{
     fq_codel::Packet,
     notice::{Notice, Notices},
     outlet::Outlet,
-    packet::{Cause, Ends, Header, Segment, answer, clamp},
+    packet::{Cause, Ends, Header, Segment, answer, clamp, reset},
     wire::{LABEL_CONNECTIONS, MTU_MIN, Terms},
 };
 
@@ -105,31 +109,6 @@ struct Shared {
     mtu: AtomicU16,
     made: AtomicU64,
     notices: Notices,
-}
-
-/// The listener of one family.
-#[derive(Debug)]
-struct Half {
-    /// The second halves of connections: from the server's address, with a number as its port, to the listener.
-    server: IpAddr,
-    listener: SocketAddr,
-    task: AbortHandle,
-}
-
-impl Drop for Half {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-impl Half {
-    /// Ends of the second half of a connection.
-    fn ends(&self, number: Number) -> Ends {
-        Ends {
-            source: SocketAddr::new(self.server, number.get()),
-            destination: self.listener,
-        }
-    }
 }
 
 impl Split {
@@ -181,21 +160,34 @@ impl Split {
         self.0.joined.set(session);
     }
 
+    /// Ends the connections whose addresses this machine loses; before it does, because both halves are to learn of it.
+    pub(crate) fn leave(&self, terms: &Terms) {
+        let mut halves = self.halves();
+        let (kept, left) = halves.drain(..).partition(|half| half.is_of(terms));
+        *halves = kept;
+        drop(halves);
+        let left: Vec<Half> = left;
+        for half in left {
+            for flow in self.table().leave(half.listener.is_ipv4()) {
+                for number in flow.for_program {
+                    self.put(&reset(flow.ends.reversed(), number));
+                }
+                for number in flow.for_listener {
+                    self.put(&reset(half.ends(flow.number), number));
+                }
+            }
+        }
+    }
+
     /// Listens at the addresses that this machine has now. Must be called within a runtime.
     pub(crate) fn listen(&self, terms: &Terms) -> io::Result<()> {
         self.0.mtu.store(terms.mtu, Ordering::Relaxed);
-        let v4 = terms.v4.map(|v4| (v4.address.into(), v4.server.into()));
-        let v6 = terms.v6.map(|v6| (v6.address.into(), v6.server.into()));
         let mut halves = self.halves();
-        let mut before = std::mem::take(&mut *halves);
-        for (address, server) in v4.into_iter().chain(v6) {
-            let address: IpAddr = address;
-            let same = |half: &Half| half.listener.ip() == address && half.server == server;
-            let half = match before.iter().position(same) {
-                Some(at) => before.swap_remove(at),
-                None => self.half(address, server)?,
-            };
-            halves.push(half);
+        for (address, server) in pairs(terms) {
+            let is_there = |half: &Half| half.listener.ip() == address && half.server == server;
+            if !halves.iter().any(is_there) {
+                halves.push(self.half(address, server)?);
+            }
         }
         Ok(())
     }
@@ -254,7 +246,8 @@ impl Split {
         if ends.source == half.listener && ends.destination.ip() == half.server {
             // From the listener to the program.
             let number = Number::new(ends.destination.port());
-            let first = number.and_then(|number| self.table().answered(now, number));
+            let progress = segment.progress(batch.whole());
+            let first = number.and_then(|number| self.table().answered(now, number, &progress));
             if let Some(first) = first {
                 self.put_back(batch, &segment, first.reversed());
             }
@@ -263,11 +256,13 @@ impl Split {
         if is_within(terms, ends.destination.ip()) {
             return false;
         }
-        let known = self.table().sent(now, &ends);
+        let known = self
+            .table()
+            .sent(now, &ends, &segment.progress(batch.whole()));
         match known {
             Some((_, Stage::Asked)) => {
                 if segment.is_reset() {
-                    self.withdraw(&ends);
+                    self.table().withdraw_with(&ends);
                 }
                 true
             }
@@ -288,13 +283,6 @@ impl Split {
             }
             // A connection that began as packets.
             None => false,
-        }
-    }
-
-    fn withdraw(&self, ends: &Ends) {
-        let mut table = self.table();
-        if let Some((number, _)) = table.sent(self.0.clock.now(), ends) {
-            table.withdraw(number);
         }
     }
 

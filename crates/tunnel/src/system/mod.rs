@@ -6,12 +6,14 @@
 //! | module | holds |
 //! |---|---|
 //! | `routing` | [`Routing`]: the routes and rules of a client |
+//! | `hold` | those routes while the addresses of the device change |
 //! | `names` | [`Names`]: the servers that resolve names |
 //! | `masquerade`, `lan` | what leaves under an address of this machine: packets of clients, and of local networks behind a client |
 //! | `filter`, `forwarding` | tables of the packet filter; forwarding between devices. They end with the process, however that ends |
 
 mod filter;
 mod forwarding;
+mod hold;
 mod lan;
 mod masquerade;
 mod names;
@@ -30,6 +32,7 @@ pub(crate) use masquerade::{Masquerade, keep as keep_masquerade, restore as rest
 pub use names::{Names, NamesError, restore as restore_names};
 pub use routing::{Kinds, Routing, RoutingError};
 
+use self::hold::Hold;
 use crate::lease::Prefix;
 
 /// A device cannot be set up.
@@ -106,12 +109,26 @@ pub fn set_addresses(device: &str, addresses: &[(IpAddr, u8)]) -> Result<(), Set
         .iter()
         .map(|(address, length)| format!("{address}/{length}"))
         .collect();
-    for present in shown.lines().filter_map(address_of_line) {
-        if !wanted.contains(&present.1) {
-            ip(&["address", "delete", &present.1, "dev", device]).map_err(SetupError::Ip)?;
-        }
+    let present: Vec<String> = shown
+        .lines()
+        .filter_map(address_of_line)
+        .map(|(_, address)| address)
+        .collect();
+    if present.iter().all(|address| wanted.contains(address)) {
+        return add_addresses(device, &wanted);
     }
-    for address in &wanted {
+    let _hold = Hold::new(device);
+    // First, so that there is always one.
+    add_addresses(device, &wanted)?;
+    for address in present.iter().filter(|address| !wanted.contains(address)) {
+        ip(&["address", "delete", address, "dev", device]).map_err(SetupError::Ip)?;
+    }
+    // With the first address in a network, the kernel may have removed the others.
+    add_addresses(device, &wanted)
+}
+
+fn add_addresses(device: &str, addresses: &[String]) -> Result<(), SetupError> {
+    for address in addresses {
         let mut command = vec!["address", "replace", address, "dev", device];
         if address.contains(':') {
             command.push("nodad");

@@ -12,7 +12,8 @@ use std::{
 
 use anabranch::base::Instant;
 
-use crate::packet::Ends;
+use super::side::Side;
+use crate::packet::{Ends, Progress};
 
 /// Time without a segment after which the number of a connection that has ended is free: longer than a kernel waits in TIME-WAIT.
 const LINGER: Duration = Duration::from_secs(65);
@@ -46,6 +47,29 @@ struct Flow<W> {
     waiting: Option<W>,
     /// Time of its last segment.
     touched: Instant,
+    program: Side,
+    listener: Side,
+    is_reset: bool,
+}
+
+impl<W> Flow<W> {
+    /// Its stage, which is the last one as soon as both halves have seen its end, whether the relay has noticed or not.
+    fn stage(&self) -> Stage {
+        let is_over = self.is_reset || self.program.has_ended() && self.listener.has_ended();
+        match self.stage {
+            Stage::Offered { .. } | Stage::Accepted if is_over => Stage::Ended,
+            stage => stage,
+        }
+    }
+}
+
+/// A connection whose addresses are gone, with the numbers of resets for its halves.
+#[derive(Debug)]
+pub(crate) struct Left {
+    pub(crate) number: Number,
+    pub(crate) ends: Ends,
+    pub(crate) for_program: Vec<u32>,
+    pub(crate) for_listener: Vec<u32>,
 }
 
 /// The connections.
@@ -75,7 +99,7 @@ impl<W> Table<W> {
     pub(crate) fn begin(&mut self, now: Instant, ends: Ends) -> Option<Number> {
         self.forget(now);
         match self.numbers.get(&ends) {
-            Some(number) if self.flows[number].stage != Stage::Ended => return None,
+            Some(number) if self.flows[number].stage() != Stage::Ended => return None,
             Some(&number) => self.remove(number),
             None => {}
         }
@@ -95,6 +119,9 @@ impl<W> Table<W> {
             stage: Stage::Asked,
             waiting: None,
             touched: now,
+            program: Side::default(),
+            listener: Side::default(),
+            is_reset: false,
         };
         self.flows.insert(number, flow);
         self.numbers.insert(ends, number);
@@ -120,18 +147,40 @@ impl<W> Table<W> {
         }
     }
 
-    /// The number and the stage of the connection with these ends, which a segment was sent on.
-    pub(crate) fn sent(&mut self, now: Instant, ends: &Ends) -> Option<(Number, Stage)> {
+    /// The number of the connection with these ends, which a segment was sent on, and its stage before that.
+    pub(crate) fn sent(
+        &mut self,
+        now: Instant,
+        ends: &Ends,
+        progress: &Progress,
+    ) -> Option<(Number, Stage)> {
         let number = *self.numbers.get(ends)?;
         let flow = self.flows.get_mut(&number)?;
+        let stage = flow.stage();
         flow.touched = now;
-        Some((number, flow.stage))
+        flow.program.note(progress);
+        flow.is_reset |= progress.is_reset;
+        Some((number, stage))
+    }
+
+    /// Forgets the connection with these ends, of which no second half has begun.
+    pub(crate) fn withdraw_with(&mut self, ends: &Ends) {
+        if let Some(&number) = self.numbers.get(ends) {
+            self.withdraw(number);
+        }
     }
 
     /// The ends of the connection with this number, which the listener has answered on.
-    pub(crate) fn answered(&mut self, now: Instant, number: Number) -> Option<Ends> {
+    pub(crate) fn answered(
+        &mut self,
+        now: Instant,
+        number: Number,
+        progress: &Progress,
+    ) -> Option<Ends> {
         let flow = self.flows.get_mut(&number)?;
         flow.touched = now;
+        flow.listener.note(progress);
+        flow.is_reset |= progress.is_reset;
         if let Stage::Offered { is_answered } = &mut flow.stage {
             *is_answered = true;
         }
@@ -182,6 +231,27 @@ impl<W> Table<W> {
         Some(before)
     }
 
+    /// Forgets all connections of a family, and returns those that have halves.
+    pub(crate) fn leave(&mut self, is_v4: bool) -> Vec<Left> {
+        let is_left = |flow: &Flow<W>| flow.ends.source.is_ipv4() == is_v4;
+        let flows = self.flows.iter();
+        let numbers: Vec<Number> = flows
+            .filter(|(_, flow)| is_left(flow))
+            .map(|(number, _)| *number)
+            .collect();
+        let left = |number: Number| {
+            let flow = self.flows.remove(&number)?;
+            self.numbers.remove(&flow.ends);
+            (flow.stage != Stage::Asked).then(|| Left {
+                number,
+                ends: flow.ends,
+                for_program: flow.program.resets(&flow.listener).collect(),
+                for_listener: flow.listener.resets(&flow.program).collect(),
+            })
+        };
+        numbers.into_iter().filter_map(left).collect()
+    }
+
     /// Frees the numbers of connections that ended long ago.
     fn forget(&mut self, now: Instant) {
         while let Some(&(since, number)) = self.ended.front() {
@@ -205,116 +275,4 @@ impl<W> Table<W> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn ends(port: u16) -> Ends {
-        Ends {
-            source: ([10, 77, 0, 2], port).into(),
-            destination: ([192, 0, 2, 1], 80).into(),
-        }
-    }
-
-    fn at(seconds: u64) -> Instant {
-        Instant::from_millis(seconds * 1000)
-    }
-
-    #[test]
-    fn a_connection_from_its_opening_to_its_end() {
-        let mut table = Table::new();
-        let number = table.begin(at(1), ends(5)).unwrap();
-        assert_eq!(table.sent(at(1), &ends(5)), Some((number, Stage::Asked)));
-        assert_eq!(table.begin(at(1), ends(5)), None, "it has begun");
-        assert_eq!(table.accept(number), None, "nothing was offered");
-        assert!(table.offer(number, "task"));
-        assert!(!table.offer(number, "another"));
-        assert_eq!(table.answered(at(1), number), Some(ends(5)));
-        let offered = Stage::Offered { is_answered: true };
-        assert_eq!(table.sent(at(1), &ends(5)), Some((number, offered)));
-        assert_eq!(table.accept(number), Some("task"));
-        assert_eq!(table.accept(number), None);
-        assert_eq!(table.end(at(9), number), Some(Stage::Accepted));
-        // Its last segments still pass.
-        assert_eq!(table.answered(at(9), number), Some(ends(5)));
-        assert_eq!(table.sent(at(9), &ends(5)), Some((number, Stage::Ended)));
-        let second = table.begin(at(9), ends(5)).unwrap();
-        assert_ne!(second, number, "a number is not used again at once");
-        assert_eq!(table.answered(at(9), number), None);
-    }
-
-    #[test]
-    fn numbers_are_free_some_time_after_the_last_segment() {
-        let mut table = Table::<()>::new();
-        let number = table.begin(at(0), ends(1)).unwrap();
-        table.end(at(0), number);
-        table.answered(at(60), number);
-        table.begin(at(66), ends(2)).unwrap();
-        assert_eq!(table.flows.len(), 2, "a segment came late");
-        table.begin(at(126), ends(3)).unwrap();
-        assert_eq!(table.flows.len(), 2);
-        assert_eq!(table.answered(at(126), number), None);
-    }
-
-    #[test]
-    fn a_connection_that_is_not_made_leaves_nothing() {
-        let mut table = Table::<()>::new();
-        let number = table.begin(at(0), ends(1)).unwrap();
-        table.withdraw(number);
-        assert_eq!(table.flows.len(), 0);
-        assert!(!table.offer(number, ()));
-        let number = table.begin(at(0), ends(1)).unwrap();
-        table.offer(number, ());
-        table.withdraw(number);
-        assert_eq!(table.flows.len(), 1, "its second half may have begun");
-    }
-
-    #[test]
-    fn a_full_table_forgets_what_ended_first_and_nothing_else() {
-        let mut table = Table::<()>::new();
-        let all: Vec<Number> = (0..FLOWS_MAX as u16)
-            .map(|port| table.begin(at(0), ends(port)).unwrap())
-            .collect();
-        assert_eq!(table.begin(at(0), ends(60_000)), None);
-        table.end(at(1), all[7]);
-        table.end(at(2), all[3]);
-        table.begin(at(3), ends(60_000)).unwrap();
-        assert_eq!(table.answered(at(3), all[7]), None);
-        assert_eq!(table.answered(at(3), all[3]), Some(ends(3)));
-    }
-
-    proptest! {
-        /// Whatever happens, each number belongs to one connection, and both tables agree.
-        #[test]
-        fn both_tables_agree(steps in prop::collection::vec((0u8..6, 0u16..8, 0u64..40), 1..200)) {
-            let mut table = Table::new();
-            let (mut now, mut numbers) = (0, Vec::new());
-            for (step, port, seconds) in steps {
-                now += seconds;
-                let number = numbers.get(usize::from(port) % numbers.len().max(1)).copied();
-                match (step, number) {
-                    (0 | 1, _) => numbers.extend(table.begin(at(now), ends(port))),
-                    (2, Some(number)) => drop(table.offer(number, ())),
-                    (3, Some(number)) => drop(table.accept(number)),
-                    (4, Some(number)) => table.withdraw(number),
-                    (_, Some(number)) => drop(table.end(at(now), number)),
-                    _ => {}
-                }
-                prop_assert_eq!(table.flows.len(), table.numbers.len());
-                for (ends, number) in &table.numbers {
-                    prop_assert_eq!(&table.flows[number].ends, ends);
-                }
-                let lingering = table.flows.values().filter(|flow| flow.stage == Stage::Ended);
-                prop_assert!(lingering.count() <= table.ended.len());
-            }
-            // In the end, all are forgotten.
-            for number in numbers {
-                table.end(at(now), number);
-            }
-            table.forget(at(now + 200));
-            table.forget(at(now + 400));
-            prop_assert_eq!((table.flows.len(), table.ended.len()), (0, 0));
-        }
-    }
-}
+mod tests;
