@@ -52,20 +52,60 @@ impl Default for Config {
 /// x, both in bins of equal ratio, with exponential forgetting. A forecast uses the row of z and, where
 /// that holds too little, its neighbours.
 ///
-/// `observe`: O(lags), no allocation (all weights are scaled once in about 28 memories). A forecast:
-/// O(bins · rows used). Memory: `lags · bins²` × 8 bytes (345 kB as configured by default).
+/// `observe`: O(lags) (all weights are scaled once in about 28 memories), and an allocation where an RTT is outside of those met
+/// before. A forecast: O(bins · rows used). Memory: 8 bytes for each lag, each bin, and each bin between the shortest and the longest
+/// RTT met: at most `lags · bins²` × 8 bytes, 345 kB as configured by default.
 #[derive(Debug, Clone)]
 pub struct ConditionalRtt {
     lags: Box<[u32]>,
     bins: Bins,
-    /// Shape (lag, z, x), weight in units of which a new pair counts `gain`.
-    weights: Box<[f64]>,
+    /// By lag.
+    bands: Box<[Band]>,
+    /// Weight of a new pair.
     gain: f64,
     growth: f64,
     evidence_min: usize,
     reach_bins: usize,
     /// The packets that later ones may pair with, by index modulo its length.
     recent: Box<[Option<(u64, u16)>]>,
+}
+
+/// The rows of one lag, from the first to the last z that has a pair.
+#[derive(Debug, Clone, Default)]
+struct Band {
+    /// The z of the first row.
+    low: usize,
+    /// Shape (z, x), weight in units of which a new pair counts `gain`.
+    weights: Vec<f64>,
+}
+
+impl Band {
+    /// Adds `gain` to the pair (z, x), of `bins` columns.
+    fn add(&mut self, (z, x): (usize, usize), bins: usize, gain: f64) {
+        if self.weights.is_empty() {
+            self.low = z;
+        }
+        if z < self.low {
+            let missing = (self.low - z) * bins;
+            self.weights.reserve_exact(missing);
+            self.weights.splice(..0, std::iter::repeat_n(0.0, missing));
+            self.low = z;
+        }
+        let row = (z - self.low) * bins;
+        if row >= self.weights.len() {
+            self.weights.reserve_exact(row + bins - self.weights.len());
+            self.weights.resize(row + bins, 0.0);
+        }
+        self.weights[row + x] += gain;
+    }
+
+    /// The rows from `low` to `high` that have pairs, of `bins` columns.
+    fn rows(&self, low: usize, high: usize, bins: usize) -> &[f64] {
+        let end = self.low + self.weights.len() / bins;
+        let low = low.clamp(self.low, end) - self.low;
+        let high = (high + 1).clamp(self.low, end) - self.low;
+        &self.weights[low * bins..high * bins]
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -89,7 +129,7 @@ impl Bins {
 }
 
 impl ConditionalRtt {
-    /// Empty, with all its memory.
+    /// Empty.
     ///
     /// # Errors
     /// A parameter outside its range.
@@ -127,7 +167,7 @@ impl ConditionalRtt {
         Ok(Self {
             lags: config.lags.clone().into(),
             bins,
-            weights: vec![0.0; lags * count * count].into(),
+            bands: vec![Band::default(); lags].into(),
             gain: 1.0,
             growth: (1.0 / memory).exp(),
             evidence_min: config.evidence_min.max(1),
@@ -144,7 +184,7 @@ impl ConditionalRtt {
         let bin = self.bins.of(rtt);
         self.gain *= self.growth;
         if self.gain > GAIN_MAX {
-            for weight in &mut self.weights {
+            for weight in self.bands.iter_mut().flat_map(|band| &mut band.weights) {
                 *weight /= self.gain;
             }
             self.gain = 1.0;
@@ -213,13 +253,11 @@ impl ConditionalRtt {
     }
 
     fn count(&mut self, which: usize, z: usize, x: usize) {
-        let bins = self.bins.count;
-        self.weights[(which * bins + z) * bins + x] += self.gain;
+        self.bands[which].add((z, x), self.bins.count, self.gain);
     }
 
     fn rows(&self, which: usize, low: usize, high: usize) -> &[f64] {
-        let bins = self.bins.count;
-        &self.weights[(which * bins + low) * bins..(which * bins + high + 1) * bins]
+        self.bands[which].rows(low, high, self.bins.count)
     }
 }
 
