@@ -9,6 +9,7 @@ pub mod change;
 pub mod durable;
 pub mod evidence;
 pub mod forecast;
+mod growing;
 pub mod joint;
 pub mod loss;
 pub mod mean;

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use anabranch_base::Rate;
 
 use super::Sample;
+use crate::growing;
 
 /// One rate at which samples ended, with the share of the probability above it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,7 +25,7 @@ struct Step {
 /// what was seen are unknown.
 ///
 /// [`push`](Self::push) is O(1); the estimate is made by [`refresh`](Self::refresh), O(N log N), and then
-/// queries are O(log N). Nothing is allocated after construction.
+/// queries are O(log N). Nothing is allocated once the window was full.
 #[derive(Debug, Clone)]
 pub struct Survival {
     samples: VecDeque<Sample>,
@@ -43,10 +44,10 @@ impl Survival {
     pub fn new(capacity: usize) -> Self {
         assert!(capacity > 0, "a window of no samples");
         Self {
-            samples: VecDeque::with_capacity(capacity),
+            samples: VecDeque::new(),
             capacity,
-            sorted: Vec::with_capacity(capacity),
-            steps: Vec::with_capacity(capacity),
+            sorted: Vec::new(),
+            steps: Vec::new(),
         }
     }
 
@@ -71,6 +72,7 @@ impl Survival {
     /// Makes the estimate anew from the samples held.
     pub fn refresh(&mut self) {
         self.sorted.clear();
+        growing::reserve(&mut self.sorted, self.samples.len(), self.capacity);
         self.sorted.extend(&self.samples);
         // Of equal rates, the exact come first: a censored sample is still at risk at its own rate.
         self.sorted
@@ -93,11 +95,12 @@ impl Survival {
                 // The last of them takes all that is left, without a rounding error.
                 above = if ended == at_risk { 0.0 } else { above - mass };
                 partial += mass * bps;
-                self.steps.push(Step {
+                let step = Step {
                     bps,
                     above,
                     partial,
-                });
+                };
+                growing::push(&mut self.steps, step, self.capacity);
             }
             index += all;
         }

@@ -1,6 +1,6 @@
 //! Analogues: what followed situations like this one, as weighted quantiles over the nearest neighbours.
 
-use crate::order::Window;
+use crate::{growing, order::Window};
 
 use super::state::{FEATURES, Situation};
 
@@ -27,19 +27,27 @@ pub(super) struct Analogues {
 impl Analogues {
     pub(super) fn new() -> Self {
         Self {
-            situations: vec![[0.0; FEATURES]; MEMORY],
+            situations: Vec::new(),
             rates: Window::new(MEMORY),
             ratios: Window::new(MEMORY),
-            weights: vec![0.0; MEMORY],
-            scratch: vec![0.0; MEMORY],
+            weights: Vec::new(),
+            scratch: Vec::new(),
         }
     }
 
     pub(super) fn learn(&mut self, situation: &Situation, outcome_bps: f64) {
         let slot = self.rates.next_slot();
         let ratio = (outcome_bps + situation.offset) / situation.short;
-        // Both are finite: the outcome is, and the short average is at least the offset, above 0.
-        if self.rates.push(outcome_bps).is_ok() && self.ratios.push(ratio).is_ok() {
+        // The outcome is finite; the ratio is, too, unless no sample came before.
+        if self.rates.push(outcome_bps).is_err() {
+            return;
+        }
+        if slot == self.situations.len() {
+            growing::push(&mut self.situations, [0.0; FEATURES], MEMORY);
+            growing::push(&mut self.weights, 0.0, MEMORY);
+            growing::push(&mut self.scratch, 0.0, MEMORY);
+        }
+        if self.ratios.push(ratio).is_ok() {
             self.situations[slot] = situation.features;
         }
     }

@@ -1,6 +1,9 @@
 //! Simultaneous samples of all channels, and questions about them.
 
-use crate::evidence::{EstimateError, enough, level, non_negative, within};
+use crate::{
+    evidence::{EstimateError, enough, level, non_negative, within},
+    growing,
+};
 
 /// Most channels of a window.
 pub const CHANNELS_MAX: usize = 64;
@@ -19,10 +22,11 @@ pub enum Cell {
 
 /// The last rows of simultaneous samples: shape (row, channel), oldest first, all of one unit.
 ///
-/// `push`: O(channels), no allocation. Questions: O(rows · channels), no allocation.
+/// `push`: O(channels). Questions: O(rows · channels). Neither allocates once the window was full.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JointWindow {
-    cells: Box<[Cell]>,
+    /// By row; grows until the window is full.
+    cells: Vec<Cell>,
     channels: usize,
     capacity: usize,
     rows: usize,
@@ -65,12 +69,12 @@ impl JointWindow {
         within("channels", channels as f64, "1 to 64", sane)?;
         within("rows", rows as f64, "at least 1", rows >= 1)?;
         Ok(Self {
-            cells: vec![Cell::Missing; channels * rows].into(),
+            cells: Vec::new(),
             channels,
             capacity: rows,
             rows: 0,
             next: 0,
-            scratch: Vec::with_capacity(rows),
+            scratch: Vec::new(),
         })
     }
 
@@ -86,7 +90,12 @@ impl JointWindow {
             }
         }
         let start = self.next * self.channels;
-        self.cells[start..start + self.channels].copy_from_slice(row);
+        if start == self.cells.len() {
+            growing::reserve(&mut self.cells, row.len(), self.capacity * self.channels);
+            self.cells.extend_from_slice(row);
+        } else {
+            self.cells[start..start + self.channels].copy_from_slice(row);
+        }
         self.next = (self.next + 1) % self.capacity;
         self.rows = (self.rows + 1).min(self.capacity);
         Ok(())
@@ -254,6 +263,7 @@ impl JointWindow {
         level("p", p)?;
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
+        growing::reserve(&mut scratch, self.rows, self.capacity);
         let mut censored = 0;
         for (value, is_bound) in self.iter().filter_map(value) {
             scratch.push(value);

@@ -1,7 +1,7 @@
 //! The distribution of the last N samples, kept in order while samples come and go.
 //!
 //! [`Window`] answers F(b), quantiles and the partial mean M\[b\] = E\[b·1{b ≤ b₀}\], the inputs of
-//! Lemma 1 and Lemma 2 [IQ-Paths §V-B], and allocates nothing after construction.
+//! Lemma 1 and Lemma 2 [IQ-Paths §V-B], and allocates only while it fills for the first time.
 //!
 //! It is a sorted array beside a ring. A value is found in O(log N) comparisons; what lies between the
 //! place of the value that leaves and that of the value that comes moves by one, at most 12·N bytes of
@@ -13,6 +13,8 @@
 #[cfg(test)]
 mod tests;
 
+use crate::growing;
+
 /// The value is not a number or is infinite; the window is as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a sample must be a finite number")]
@@ -20,17 +22,18 @@ pub struct NotFinite;
 
 /// A sliding window over the last `capacity` values, in order of size.
 ///
-/// The unit of the values is the caller's (bits per second, ratios, seconds).
+/// The unit of the values is the caller's (bits per second, ratios, seconds). Memory: 20 bytes a value, at most twice as many
+/// as were held at a time.
 #[derive(Debug, Clone)]
 pub struct Window {
+    capacity: usize,
     /// By slot: values in the order of arrival, overwritten when the ring is full.
     ring: Vec<f64>,
-    /// In increasing order of (value, slot); the first `len` are in use.
+    /// In increasing order of (value, slot).
     sorted: Vec<f64>,
     slots: Vec<u32>,
     /// Slot that the next value takes; the oldest value's when the window is full.
     next: usize,
-    len: usize,
 }
 
 impl Window {
@@ -44,11 +47,11 @@ impl Window {
             "a window holds 1 to 2^31 values, not {capacity}"
         );
         Self {
-            ring: vec![0.0; capacity],
-            sorted: vec![0.0; capacity],
-            slots: vec![0; capacity],
+            capacity,
+            ring: Vec::new(),
+            sorted: Vec::new(),
+            slots: Vec::new(),
             next: 0,
-            len: 0,
         }
     }
 
@@ -67,9 +70,9 @@ impl Window {
             let oldest = self.ring[slot];
             (self.place(oldest, slot as u32), Some(oldest))
         } else {
-            self.len += 1;
-            self.sorted[self.len - 1] = f64::INFINITY;
-            (self.len - 1, None)
+            growing::push(&mut self.sorted, f64::INFINITY, self.capacity);
+            growing::push(&mut self.slots, slot as u32, self.capacity);
+            (self.sorted.len() - 1, None)
         };
         let place = self.place(value, slot as u32);
         let place = if hole < place {
@@ -83,50 +86,48 @@ impl Window {
         };
         self.sorted[place] = value;
         self.slots[place] = slot as u32;
-        self.ring[slot] = value;
-        self.next = (slot + 1) % self.ring.len();
+        growing::set(&mut self.ring, slot, value, self.capacity);
+        self.next = (slot + 1) % self.capacity;
         Ok(oldest)
     }
 
     /// Removes and returns the oldest value; `None` when the window is empty. O(log N) comparisons, and
     /// what is larger moves.
     pub fn remove_oldest(&mut self) -> Option<f64> {
-        if self.len == 0 {
+        if self.is_empty() {
             return None;
         }
-        let capacity = self.ring.len();
-        let slot = (self.next + capacity - self.len) % capacity;
+        let slot = (self.next + self.capacity - self.len()) % self.capacity;
         let oldest = self.ring[slot];
         let place = self.place(oldest, slot as u32);
-        self.sorted.copy_within(place + 1..self.len, place);
-        self.slots.copy_within(place + 1..self.len, place);
-        self.len -= 1;
+        self.sorted.remove(place);
+        self.slots.remove(place);
         Some(oldest)
     }
 
     /// Number of values held.
     pub fn len(&self) -> usize {
-        self.len
+        self.sorted.len()
     }
 
     /// True if there is no value.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.sorted.is_empty()
     }
 
     /// True if the next value will drive out the oldest.
     pub fn is_full(&self) -> bool {
-        self.len == self.ring.len()
+        self.len() == self.capacity
     }
 
     /// The number of values that the window can hold.
     pub fn capacity(&self) -> usize {
-        self.ring.len()
+        self.capacity
     }
 
     /// F(b): the share of values at most `b`; `None` when the window is empty. O(log N).
     pub fn cdf(&self, b: f64) -> Option<f64> {
-        (self.len > 0).then(|| self.count_at_most(b) as f64 / self.len as f64)
+        (!self.is_empty()).then(|| self.count_at_most(b) as f64 / self.len() as f64)
     }
 
     /// The share of values strictly below `b`; `None` when the window is empty. O(log N).
@@ -134,7 +135,7 @@ impl Window {
     /// This is the chance that a promise of `b` is broken: a promise is kept by a value equal to it.
     pub fn cdf_below(&self, b: f64) -> Option<f64> {
         let below = || self.values().partition_point(|x| *x < b);
-        (self.len > 0).then(|| below() as f64 / self.len as f64)
+        (!self.is_empty()).then(|| below() as f64 / self.len() as f64)
     }
 
     /// M\[b₀\] = E\[b·1{b ≤ b₀}\], the partial mean of Lemma 2 [IQ-Paths §V-B]: the sum of the values at
@@ -142,23 +143,23 @@ impl Window {
     /// value at most `b`.
     pub fn partial_mean(&self, b: f64) -> Option<f64> {
         let below = || sum(&self.sorted[..self.count_at_most(b)]);
-        (self.len > 0).then(|| below() / self.len as f64)
+        (!self.is_empty()).then(|| below() / self.len() as f64)
     }
 
     /// The mean of all values; `None` when the window is empty. O(N).
     pub fn mean(&self) -> Option<f64> {
-        (self.len > 0).then(|| sum(self.values()) / self.len as f64)
+        (!self.is_empty()).then(|| sum(self.values()) / self.len() as f64)
     }
 
     /// The smallest value b with F(b) ≥ `p`; the smallest of all for `p` ≤ 0, the largest for
     /// `p` ≥ 1. `None` when the window is empty or `p` is NaN. O(1).
     pub fn quantile(&self, p: f64) -> Option<f64> {
-        if self.len == 0 || p.is_nan() {
+        if self.is_empty() || p.is_nan() {
             return None;
         }
         // The product may round up past the whole number that it stands for.
-        let rank = (p * self.len as f64 - 1e-9).ceil() as usize;
-        Some(self.sorted[rank.clamp(1, self.len) - 1])
+        let rank = (p * self.len() as f64 - 1e-9).ceil() as usize;
+        Some(self.sorted[rank.clamp(1, self.len()) - 1])
     }
 
     /// The quantile at `p` of the next value, for values that cannot be negative: the k-th of n values
@@ -168,17 +169,17 @@ impl Window {
     /// goes on towards 0, because n values give no information on what happens once in more than n. `None` when
     /// the window is empty or `p` is NaN. O(1).
     pub fn quantile_of_next(&self, p: f64) -> Option<f64> {
-        if self.len == 0 || p.is_nan() {
+        if self.is_empty() || p.is_nan() {
             return None;
         }
-        let position = p * (self.len as f64 + 1.0) - 1.0;
+        let position = p * (self.len() as f64 + 1.0) - 1.0;
         if position <= 0.0 {
             return Some(self.sorted[0] * (position + 1.0).max(0.0));
         }
         let below = position.floor();
         let rank = below as usize;
-        if rank + 1 >= self.len {
-            return Some(self.sorted[self.len - 1]);
+        if rank + 1 >= self.len() {
+            return Some(self.sorted[self.len() - 1]);
         }
         let (low, high) = (self.sorted[rank], self.sorted[rank + 1]);
         Some(low + (high - low) * (position - below))
@@ -196,13 +197,13 @@ impl Window {
 
     /// The values from the smallest to the largest.
     pub fn values(&self) -> &[f64] {
-        &self.sorted[..self.len]
+        &self.sorted
     }
 
     /// The slots of [`values`](Self::values), in the same order. Slots are numbered in the order of arrival,
     /// modulo the capacity.
     pub fn slots(&self) -> &[u32] {
-        &self.slots[..self.len]
+        &self.slots
     }
 
     /// The slot that the next value takes: arrivals modulo the capacity.

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::evidence::{EstimateError, enough, level, within};
+use crate::{
+    evidence::{EstimateError, enough, level, within},
+    growing,
+};
 
 /// Most lags that can be kept.
 const LAGS_MAX: usize = 16;
@@ -52,20 +55,55 @@ impl Default for Config {
 /// x, both in bins of equal ratio, with exponential forgetting. A forecast uses the row of z and, where
 /// that holds too little, its neighbours.
 ///
-/// `observe`: O(lags), no allocation (all weights are scaled once in about 28 memories). A forecast:
-/// O(bins · rows used). Memory: `lags · bins²` × 8 bytes (345 kB as configured by default).
+/// `observe`: O(lags · log bins) (all weights are scaled once in about 28 memories), and an allocation where a pair is unlike those met
+/// before. A forecast: O(bins · rows used). Memory: 8 bytes for each lag, each z met and each x between the smallest and the largest that
+/// followed it; at most `lags · bins²` of them, 345 kB as configured by default.
 #[derive(Debug, Clone)]
 pub struct ConditionalRtt {
     lags: Box<[u32]>,
     bins: Bins,
-    /// Shape (lag, z, x), weight in units of which a new pair counts `gain`.
-    weights: Box<[f64]>,
+    /// By lag: rows in increasing order of z, those that have pairs.
+    rows: Box<[Vec<Row>]>,
+    /// Weight of a new pair.
     gain: f64,
     growth: f64,
     evidence_min: usize,
     reach_bins: usize,
     /// The packets that later ones may pair with, by index modulo its length.
     recent: Box<[Option<(u64, u16)>]>,
+}
+
+/// The pairs with one z, from the lowest to the highest x met.
+#[derive(Debug, Clone)]
+struct Row {
+    z: usize,
+    /// The x of the first weight.
+    low: usize,
+    /// In units of which a new pair counts `gain`.
+    weights: Vec<f64>,
+}
+
+impl Row {
+    fn add(&mut self, x: usize, gain: f64) {
+        if x < self.low {
+            let missing = self.low - x;
+            self.weights.reserve_exact(missing);
+            self.weights.splice(..0, std::iter::repeat_n(0.0, missing));
+            self.low = x;
+        }
+        let place = x - self.low;
+        if place >= self.weights.len() {
+            self.weights.reserve_exact(place + 1 - self.weights.len());
+            self.weights.resize(place + 1, 0.0);
+        }
+        self.weights[place] += gain;
+    }
+
+    fn weight(&self, x: usize) -> f64 {
+        let place = x.checked_sub(self.low);
+        let weight = place.and_then(|place| self.weights.get(place));
+        weight.copied().unwrap_or(0.0)
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -89,7 +127,7 @@ impl Bins {
 }
 
 impl ConditionalRtt {
-    /// Empty, with all its memory.
+    /// Empty.
     ///
     /// # Errors
     /// A parameter outside its range.
@@ -127,7 +165,7 @@ impl ConditionalRtt {
         Ok(Self {
             lags: config.lags.clone().into(),
             bins,
-            weights: vec![0.0; lags * count * count].into(),
+            rows: vec![Vec::new(); lags].into(),
             gain: 1.0,
             growth: (1.0 / memory).exp(),
             evidence_min: config.evidence_min.max(1),
@@ -144,7 +182,8 @@ impl ConditionalRtt {
         let bin = self.bins.of(rtt);
         self.gain *= self.growth;
         if self.gain > GAIN_MAX {
-            for weight in &mut self.weights {
+            let rows = self.rows.iter_mut().flatten();
+            for weight in rows.flat_map(|row| &mut row.weights) {
                 *weight /= self.gain;
             }
             self.gain = 1.0;
@@ -183,7 +222,7 @@ impl ConditionalRtt {
             let low = z.saturating_sub(reach);
             let high = (z + reach).min(self.bins.count - 1);
             let rows = self.rows(which, low, high);
-            let weight: f64 = rows.iter().sum();
+            let weight: f64 = rows.iter().flat_map(|row| &row.weights).sum();
             evidence = weight / self.gain;
             if evidence >= self.evidence_min as f64 {
                 return Ok(Forecast {
@@ -213,20 +252,32 @@ impl ConditionalRtt {
     }
 
     fn count(&mut self, which: usize, z: usize, x: usize) {
-        let bins = self.bins.count;
-        self.weights[(which * bins + z) * bins + x] += self.gain;
+        let rows = &mut self.rows[which];
+        let at = rows.partition_point(|row| row.z < z);
+        if rows.get(at).is_none_or(|row| row.z != z) {
+            let row = Row {
+                z,
+                low: x,
+                weights: Vec::new(),
+            };
+            growing::reserve(rows, 1, self.bins.count);
+            rows.insert(at, row);
+        }
+        rows[at].add(x, self.gain);
     }
 
-    fn rows(&self, which: usize, low: usize, high: usize) -> &[f64] {
-        let bins = self.bins.count;
-        &self.weights[(which * bins + low) * bins..(which * bins + high + 1) * bins]
+    fn rows(&self, which: usize, low: usize, high: usize) -> &[Row] {
+        let rows = &self.rows[which];
+        let first = rows.partition_point(|row| row.z < low);
+        let end = rows.partition_point(|row| row.z <= high);
+        &rows[first..end]
     }
 }
 
 /// A distribution of the coming RTT; borrowed from the estimator, nothing is copied.
 #[derive(Debug, Clone, Copy)]
 pub struct Forecast<'a> {
-    rows: &'a [f64],
+    rows: &'a [Row],
     bins: Bins,
     weight: f64,
     evidence: f64,
@@ -285,7 +336,7 @@ impl Forecast<'_> {
     }
 
     fn column(&self, x: usize) -> f64 {
-        self.rows.iter().skip(x).step_by(self.bins.count).sum()
+        self.rows.iter().map(|row| row.weight(x)).sum()
     }
 }
 

@@ -166,7 +166,8 @@ impl Server {
                 member.forget_stream();
                 code
             }
-            Some(lanes) => self.carry(session, &member, &lanes).await,
+            // In memory of its own: the other stream does not need it.
+            Some(lanes) => Box::pin(self.carry(session, &member, &lanes)).await,
         };
         member.end(code);
         abort(stream, code);
@@ -217,12 +218,16 @@ impl Service for Server {
     }
 
     fn serve(self: Arc<Self>, session: Session, stream: Stream) -> Serving {
-        Box::pin(async move {
-            match (stream.spec().label.as_str(), &self.making) {
-                (LABEL_CONTROL, _) => self.control(&session, &stream).await,
-                (LABEL_CONNECTIONS, Some(making)) => making.serve(&session, &stream).await,
-                _ => self.packets(&session, &stream).await,
-            }
-        })
+        // Each in memory of its size: there are three for each client, for as long as it is in.
+        let is_connection = stream.spec().label == LABEL_CONNECTIONS && self.making.is_some();
+        match stream.spec().label.as_str() {
+            LABEL_CONTROL => Box::pin(async move { self.control(&session, &stream).await }),
+            _ if is_connection => Box::pin(async move {
+                if let Some(making) = &self.making {
+                    making.serve(&session, &stream).await;
+                }
+            }),
+            _ => Box::pin(async move { self.packets(&session, &stream).await }),
+        }
     }
 }
