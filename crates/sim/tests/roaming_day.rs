@@ -228,6 +228,7 @@ fn change(world: &mut World, interfaces: &mut [Interface; 3], number: u64) -> [D
 
 #[test]
 fn a_day_of_other_addresses_stalls_nothing_for_long_and_grows_nothing() {
+    #[allow(clippy::disallowed_methods, reason = "a test may ask for its length")]
     let hours = std::env::var("ROAMING_HOURS").map_or(2, |text| text.parse().expect("hours"));
     let mut world = World::new(Seed(24));
     let client = Client {

@@ -69,8 +69,11 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
     let notices = arguments.notices();
     let splitting = own.split_tcp.then(|| {
         raise_file_limit();
+        let connections = Connections::new(anabranch_gateway::Notices::to_log());
+        connections.rules().replace(settings.rules);
+        connections.timeouts().set(&settings.timeouts);
         Splitting {
-            connections: Connections::new(anabranch_gateway::Notices::to_log()),
+            connections,
             server: node,
         }
     });

@@ -20,7 +20,7 @@ use crate::{
 Needs root, or the right CAP_NET_ADMIN. On a server:   anabranch tun --serve --allow NODE --masquerade
 with the ID of the client, from `anabranch keygen` there. It prints a ticket. On the client:
 
-    anabranch tun TICKET --default-route
+    anabranch tun TICKET --default-route --split-tcp
 
 The command runs until Ctrl-C, takes back what it has set up, and joins again when it was interrupted. Instead of --serve, \
 `anabranch node` may have a section [tunnel.server]. See docs/tunnel.md.")]

@@ -90,7 +90,7 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
         print_line(&row.to_string())?;
     } else if !arguments.quiet {
         print_line(&format!(
-            "on the client, run: anabranch tun {ticket} --default-route"
+            "on the client, run: anabranch tun {ticket} --default-route --split-tcp"
         ))?;
     }
     tokio::select! {

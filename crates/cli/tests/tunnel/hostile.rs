@@ -236,6 +236,78 @@ fn spoofed_and_malformed_packets_are_dropped_and_counted() {
     });
 }
 
+/// A UDP packet of the client to the server with so many bytes in all, whose checksums are right, and this word about fragments.
+fn sized4(port: u16, bytes: usize, fragment: u16) -> Vec<u8> {
+    let mut packet = udp4([10, 77, 0, 2], port);
+    packet.resize(bytes, 7);
+    packet[2..4].copy_from_slice(&(bytes as u16).to_be_bytes());
+    packet[6..8].copy_from_slice(&fragment.to_be_bytes());
+    packet[24..26].copy_from_slice(&((bytes - 20) as u16).to_be_bytes());
+    packet[10..12].fill(0);
+    let pairs = packet[..20].chunks(2);
+    let sum: u32 = pairs
+        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
+        .sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    packet[10..12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+    packet
+}
+
+/// A UDP packet of the client over IPv6 behind extension headers, the first of which has this number.
+fn extended6(first: u8, extensions: &[u8]) -> Vec<u8> {
+    let mut packet = udp6("fd77:616e::2");
+    let length = extensions.len() as u16 + 8;
+    packet[4..6].copy_from_slice(&length.to_be_bytes());
+    packet[6] = first;
+    packet.splice(40..40, extensions.iter().copied());
+    packet
+}
+
+/// Packets that are well formed, and unusual: they are the kernel's to judge, and the tunnel goes on.
+#[test]
+fn packets_of_any_size_with_any_headers_harm_nothing() {
+    let Some(stage) = Stage::new() else { return };
+    let (mut server, ticket) = stage.serve(&[]);
+    let (port, arrived) = listen(&stage);
+    within(&stage, &ticket, async |host, session| {
+        let (_control, packets, _urgent) = join(&session).await;
+        let padding = |next: u8| [next, 0, 1, 4, 0, 0, 0, 0];
+        let many: Vec<u8> = (0..100).flat_map(|_| padding(60)).collect();
+        // Larger than the tunnel carries, up to the largest there is; parts of packets; extension headers, one of which sends the packet
+        // on to another host, and one of which goes on behind the end; a packet in a packet.
+        let unusual = [
+            sized4(port, 1401, 0),
+            sized4(port, 9000, 0x4000),
+            sized4(port, 65_535, 0),
+            sized4(port, 60, 0x2000),
+            sized4(port, 60, 0x1fff),
+            sized4(port, 65_535, 0x1fff),
+            extended6(0, &padding(17)),
+            extended6(60, &[padding(60), padding(17)].concat()),
+            extended6(60, &[&many[..], &padding(17)].concat()),
+            extended6(43, &[&[17, 2, 0, 1, 0, 0, 0, 0], &[0x20; 16][..]].concat()),
+            extended6(44, &[17, 0, 0xff, 0xf9, 0, 0, 0, 1]),
+            extended6(60, &[17, 255, 1, 4, 0, 0, 0, 0]),
+            extended6(59, &[]),
+        ];
+        for (sequence, packet) in unusual.iter().enumerate() {
+            packets.send(adu(sequence as u32, packet)).await.unwrap();
+        }
+        for sequence in 0..20 {
+            let number = unusual.len() as u32 + sequence;
+            let own = udp4([10, 77, 0, 2], port);
+            packets.send(adu(number, &own)).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        while arrived.wait() != [10, 77, 0, 2] {}
+        server.wait("dropped", 1);
+        // Only the one whose headers are longer than itself.
+        assert_eq!(server.dropped("malformed"), 1);
+        assert!(server.process.is_running());
+        host.shutdown().await;
+    });
+}
+
 #[test]
 fn only_one_stream_of_packets_counts_and_only_while_its_membership_does() {
     let Some(stage) = Stage::new() else { return };

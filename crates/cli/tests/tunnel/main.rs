@@ -9,6 +9,7 @@ mod destinations;
 mod exit;
 mod faults;
 mod flood;
+mod guide;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hostile;
