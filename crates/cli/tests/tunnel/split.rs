@@ -257,13 +257,13 @@ fn a_program_that_connects_to_the_listener_itself_is_sent_away() {
         .client
         .run(|| std::fs::read_to_string("/proc/thread-self/net/tcp").unwrap());
     let wanted = format!("{:08X}:", u32::from_ne_bytes([10, 77, 0, 2]));
-    let ports = table.lines().filter_map(|line| {
+    let mut ports = table.lines().filter_map(|line| {
         let mut words = line.split_whitespace().skip(1);
         let (local, _, state) = (words.next()?, words.next()?, words.next()?);
         let port = local.strip_prefix(&wanted).filter(|_| state == "0A")?;
         u16::from_str_radix(port, 16).ok()
     });
-    let port = ports.last().unwrap();
+    let port = ports.next_back().unwrap();
     let mut stream = connect(&stage, CLIENT, port).unwrap();
     assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)));
 }
