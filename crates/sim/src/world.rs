@@ -232,9 +232,35 @@ impl World {
     /// # Panics
     /// If there are no hops or a hop's wire does not exist: a mistake of the scenario.
     pub fn add_route(&mut self, [a, b]: [NodeIndex; 2], there: &[Hop], back: &[Hop]) -> RouteIndex {
+        let socket = self.add_socket(a);
+        self.add_route_from(socket, b, there, back)
+    }
+
+    /// The same from a socket that `a` has for an earlier route: the socket of a server, which all its clients share.
+    ///
+    /// # Panics
+    /// As above, or if the earlier route does not end at `a`.
+    pub fn add_route_beside(
+        &mut self,
+        [a, b]: [NodeIndex; 2],
+        earlier: RouteIndex,
+        there: &[Hop],
+        back: &[Hop],
+    ) -> RouteIndex {
+        let socket = self.network.link(a, earlier).socket;
+        self.add_route_from((a, socket), b, there, back)
+    }
+
+    fn add_route_from(
+        &mut self,
+        from: (NodeIndex, SocketId),
+        to: NodeIndex,
+        there: &[Hop],
+        back: &[Hop],
+    ) -> RouteIndex {
         self.check_hops(there);
         self.check_hops(back);
-        let sockets = [self.add_socket(a), self.add_socket(b)];
+        let sockets = [from, self.add_socket(to)];
         let paths = [there.to_vec(), back.to_vec()];
         let number = self.network.routes();
         self.network.add_route(sockets, paths, (number, ROUTE_PORT))

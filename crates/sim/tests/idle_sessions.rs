@@ -208,13 +208,10 @@ fn an_idle_session_takes_less_than_its_share() {
     hub.run(10 * MINUTE);
     let sent = (hub.ends[0].sent - sent) as f64 / 10.0 / f64::from(CLIENTS + WARM_UP);
     let [new, old] = held;
-    #[expect(clippy::print_stdout, reason = "the figure is what the test is for")]
-    {
-        println!(
-            "a session at the server: {new} bytes, {old} after half an hour, {sent:.1} packets a minute; \
-             the engine of a client: {client} bytes"
-        );
-    }
+    println!(
+        "a session at the server: {new} bytes, {old} after half an hour, {sent:.1} packets a minute; \
+         the engine of a client: {client} bytes"
+    );
     assert!(new > 0 && new < MOST_BYTES, "{new}");
     assert!(old < new + MOST_GROWTH_BYTES, "{new}, later {old}");
     assert!(sent > 0.0 && sent <= MOST_PACKETS, "{sent}");

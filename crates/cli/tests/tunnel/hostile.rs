@@ -2,7 +2,11 @@
 
 use std::{
     net::SocketAddr,
-    sync::{Mutex, mpsc},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     time::Duration,
 };
 
@@ -123,6 +127,60 @@ fn within(stage: &Stage, ticket: &str, work: impl AsyncFnOnce(Host, Session) + S
         });
     };
     tun::within(stage.client.name(), run).unwrap();
+}
+
+/// Keeps a node with each key in the tunnel of the server while `look` runs. Each joins again when the server is gone and back; `joined`
+/// counts how often one has.
+pub(crate) fn crowd(
+    stage: &Stage,
+    ticket: &str,
+    keys: Vec<anabranch::SecretKey>,
+    joined: &Arc<AtomicUsize>,
+    look: impl FnOnce() + Send,
+) {
+    let ticket: Arc<Ticket> = Arc::new(ticket.parse().unwrap());
+    let run = || {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        for key in keys {
+            let (ticket, joined) = (ticket.clone(), joined.clone());
+            runtime.spawn(async move {
+                let host = Host::start(HostConfig::new(key, AllowList::default())).unwrap();
+                loop {
+                    if stay(&host, &ticket, &joined).await.is_none() {
+                        tokio::time::sleep(Duration::from_millis(500)).await;
+                    }
+                }
+            });
+        }
+        look();
+        runtime.shutdown_timeout(Duration::from_secs(5));
+    };
+    tun::within(stage.client.name(), run).unwrap();
+}
+
+/// Joins once, and stays until the session ends; `None` if it could not join.
+async fn stay(host: &Host, ticket: &Ticket, joined: &AtomicUsize) -> Option<()> {
+    let session = host.connect(ticket.node, &ticket.addresses).await.ok()?;
+    let control = session.open_stream(control()).ok()?;
+    let wish = Wish {
+        mtu: 1400,
+        v4: None,
+        v6: None,
+    };
+    control.send(Message::Request(wish).encode()).await.ok()?;
+    control.recv().await.ok()??;
+    let urgent = session.open_stream(packets(Priority::URGENT)).ok()?;
+    urgent.send(Bytes::from_static(HELLO)).await.ok()?;
+    let rest = session.open_stream(packets(Priority::NORMAL)).ok()?;
+    rest.send(Bytes::from_static(HELLO)).await.ok()?;
+    let ready = control.recv().await.ok()??;
+    assert_eq!(Message::decode(&ready.data), Ok(Message::Ready));
+    joined.fetch_add(1, Ordering::Relaxed);
+    let _ = control.recv().await;
+    Some(())
 }
 
 /// Keeps nodes with these keys in sessions with the server, and in its tunnel or not, idle, while `look` runs.
