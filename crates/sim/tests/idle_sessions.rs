@@ -144,10 +144,11 @@ impl Hub {
             .min();
         let packet = self.flying.front().map(|(at, ..)| *at);
         if timer.is_none_or(|(at, _)| packet.is_some_and(|packet| packet <= at)) {
-            let Some((at, from, to, data)) = self.flying.pop_front_if(|(at, ..)| *at <= until)
-            else {
+            if packet.is_none_or(|at| at > until) {
                 return false;
-            };
+            }
+            let first = self.flying.pop_front();
+            let (at, from, to, data) = first.expect("it was looked at");
             self.now = self.now.max(at);
             let now = self.now;
             self.ends[to as usize].charged(|engine| {
