@@ -1,7 +1,7 @@
 //! `docs/tunnel.md`, followed literally: the commands and files of its text, between an empty server, an empty laptop, and a host that is the
 //! Internet.
 //!
-//! What differs from the text: `sudo` is left out, because this is root already; IDs, tickets and the server's address are those of
+//! Differences from the text: `sudo` is left out, because this is root already; IDs, tickets and the server's address are those of
 //! the commands before; 9.9.9.9 and example.net are the host behind the server, which serves a page. Without curl, bash fetches it.
 
 use std::{

@@ -214,7 +214,7 @@ fn connections_end_with_a_server_that_comes_back_with_other_addresses() {
     drop(opened(&stage));
 }
 
-/// What a killed client knew of connections is lost: they are reset by their targets when the program next sends.
+/// A killed client takes its knowledge of connections with it: they are reset by their targets when the program next sends.
 #[test]
 fn connections_of_a_killed_client_are_reset_and_new_ones_work() {
     let Some(stage) = Stage::new() else { return };

@@ -150,7 +150,7 @@ fn programs_learn_that_their_target_refuses_or_cannot_be_reached() {
     assert_eq!(ended(client), 0);
 }
 
-/// Where the server does not make them, they pass as packets, and the server's kernel decides.
+/// Those that the server does not make pass as packets, and the server's kernel decides.
 #[test]
 fn connections_that_the_server_does_not_make_pass_as_packets() {
     let Some(stage) = Stage::new() else { return };
