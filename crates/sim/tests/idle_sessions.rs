@@ -144,8 +144,10 @@ impl Hub {
             .min();
         let packet = self.flying.front().map(|(at, ..)| *at);
         if timer.is_none_or(|(at, _)| packet.is_some_and(|packet| packet <= at)) {
-            let Some((at, from, to, data)) = self.flying.pop_front_if(|(at, ..)| *at <= until)
-            else {
+            if packet.is_none_or(|packet| packet > until) {
+                return false;
+            }
+            let Some((at, from, to, data)) = self.flying.pop_front() else {
                 return false;
             };
             self.now = self.now.max(at);
