@@ -4,12 +4,13 @@ use super::{ledger::Ledger, plan::Plan};
 use crate::world::World;
 
 /// Memory of two engines without channels, and of the storm itself: plan, ledger, event queue.
-const ENGINES_BYTES: u64 = 5 << 18;
-/// Memory of a channel without any data: its connection, the statistics of its path, and the forecasters of the path's capacity.
-const CHANNEL_BYTES: u64 = 300 << 10;
-/// Memory of the model of a channel, which exists under a policy that plans: that of a satellite, the largest, keeps distributions
-/// of round trips at 14 lags (580 kB), and tones in search of a period.
-const MODEL_BYTES: u64 = 640 << 10;
+const ENGINES_BYTES: u64 = 2 << 18;
+/// Memory of a channel without any data: its connection, the statistics of its path, and the forecasters of the path's capacity, whose
+/// windows of samples fill only in part in the time of a storm.
+const CHANNEL_BYTES: u64 = 100 << 10;
+/// Memory of the model of a channel, which exists under a policy that plans: tones in search of a period, and the distributions of the
+/// round trips that were met.
+const MODEL_BYTES: u64 = 64 << 10;
 /// Growth factor of a buffer, which doubles: reassembled data may take twice its size.
 const GROWTH: u64 = 2;
 
