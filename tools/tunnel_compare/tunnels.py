@@ -188,9 +188,10 @@ class Anabranch(Tunnel):
         # Apart from other nodes of the user, whose socket it would take.
         own = os.environ | {name: str(self.work) for name in ("HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")}
         keys = {side: keygen(self.binary, self.work / f"{side}.key") for side in ("near", "far")}
+        # The host has an address of no public network.
         self.run(
             "far", self.binary, "tun", "--serve", "--json", "--key", self.work / "far.key", "--allow", keys["near"],
-            "--listen", f"{SERVER}:4433", "--leases", self.work / "leases", env=own,
+            "--listen", f"{SERVER}:4433", "--leases", self.work / "leases", "--to", "any", env=own,
         )  # fmt: skip
         ticket = self.until("the server prints a ticket", lambda: self.event("far", "ticket"))["ticket"]
         words = ("tun", ticket, "--json", "--key", self.work / "near.key", "--route", HOST_NETWORK)
