@@ -169,9 +169,8 @@ impl Outlet {
             let Some((bucket, packet)) = queues.pop(now) else {
                 return;
             };
-            let is_urgent = waiting + taken.rest.bytes > SHORT_BYTES
-                && taken.meter.is_sparse(bucket)
-                && taken.urgent.has_space();
+            let is_behind = pace.is_busy || waiting + taken.rest.bytes > SHORT_BYTES;
+            let is_urgent = is_behind && taken.meter.is_sparse(bucket) && taken.urgent.has_space();
             taken.add(is_urgent, bucket, packet);
         }
         while taken.urgent.has_space() {

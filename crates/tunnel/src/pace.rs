@@ -26,6 +26,8 @@ pub(crate) struct Pace {
     pub(crate) unsent_bytes: u64,
     /// Rate of all paths.
     pub(crate) bytes_per_s: f64,
+    /// True if a path was half full, of whatever the session carries.
+    pub(crate) is_busy: bool,
 }
 
 /// Target and interval of the queues.
@@ -45,6 +47,10 @@ impl Pace {
         self.looked_at = Some(now);
         let channels = session.channels();
         self.bytes_per_s = channels.iter().map(rate).sum();
+        self.is_busy = channels.iter().any(|channel| {
+            let stats = &channel.stats;
+            2 * stats.in_flight_bytes > stats.window_bytes
+        });
         let bytes = unsent_bytes(self.bytes_per_s);
         // Small changes are not worth a command.
         if bytes * 4 > self.unsent_bytes * 5 || bytes * 5 < self.unsent_bytes * 4 {

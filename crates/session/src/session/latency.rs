@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anabranch_base::Instant;
+use anabranch_spec::LIFETIME_SHORT;
 
 /// Time after its last ADU for which a latency-sensitive stream keeps one channel's queue short.
 const MEMORY: Duration = Duration::from_secs(2);
@@ -17,7 +18,7 @@ pub(super) enum Traffic {
     Elastic,
     /// Latency-sensitive data that should be as early as possible, or that others share channels with.
     Urgent,
-    /// Nothing but data that is useless after this lifetime.
+    /// Nothing but data that is useless after this lifetime, a short one.
     Live(Duration),
 }
 
@@ -49,7 +50,11 @@ impl Latency {
     pub(super) fn traffic(&self, now: Instant) -> Traffic {
         match self.lifetime {
             _ if !self.is_sending(now) => Traffic::Elastic,
-            Some(lifetime) if !is_recent(self.lasting_sent_at, now) => Traffic::Live(lifetime),
+            Some(lifetime)
+                if lifetime <= LIFETIME_SHORT && !is_recent(self.lasting_sent_at, now) =>
+            {
+                Traffic::Live(lifetime)
+            }
             _ => Traffic::Urgent,
         }
     }
@@ -95,6 +100,14 @@ mod tests {
         assert_eq!(latency.traffic(at(3)), Traffic::Urgent);
         assert_eq!(latency.traffic(at(4)), Traffic::Live(LIVE));
         assert_eq!(latency.traffic(at(5)), Traffic::Elastic);
+    }
+
+    /// An urgent stream whose data lives for long is one of messages, not of media.
+    #[test]
+    fn a_long_lifetime_permits_no_long_queue() {
+        let mut latency = Latency::default();
+        latency.note_sent(Instant::from_secs(1), Some(2 * LIFETIME_SHORT));
+        assert_eq!(latency.traffic(Instant::from_secs(1)), Traffic::Urgent);
     }
 
     #[test]
