@@ -270,9 +270,14 @@ mod tests {
     }
 
     fn take(outlet: &Outlet, capacity: usize, taken: &mut Taken) {
+        take_beside(outlet, capacity, taken, false);
+    }
+
+    fn take_beside(outlet: &Outlet, capacity: usize, taken: &mut Taken, is_busy: bool) {
         let pace = Pace {
             unsent_bytes: 20_000,
             bytes_per_s: 1e6,
+            is_busy,
             looked_at: None,
         };
         outlet.take(Instant::from_millis(1000), capacity, &pace, taken);
@@ -329,5 +334,15 @@ mod tests {
         let rest = taken.rest.adus.len();
         take(&outlet, 0, &mut taken);
         assert_eq!(taken.rest.adus.len(), rest, "the other flow does not");
+    }
+
+    /// Such as a split connection, whose bytes are not in these queues.
+    #[test]
+    fn a_flow_that_sends_little_overtakes_what_else_the_session_carries() {
+        let outlet = Outlet::new(1 << 20);
+        let mut taken = Taken::default();
+        push(&outlet, 7, 100);
+        take_beside(&outlet, 20_000, &mut taken, true);
+        assert_eq!((taken.rest.adus.len(), taken.urgent.adus.len()), (0, 1));
     }
 }
