@@ -34,7 +34,7 @@ impl Outlook for ChannelsOutlook<'_> {
     fn arrival(&self, bytes: usize) -> Option<Duration> {
         let at_best = |channel: &ChannelView| {
             let mut channel = channel.clone();
-            if 2 * channel.in_flight_bytes < channel.window_bytes {
+            if channel.in_flight_bytes + bytes as u64 <= channel.window_bytes {
                 channel.rate_bytes_per_s = capacity_bytes_per_s(&channel);
             }
             channel
