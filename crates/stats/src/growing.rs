@@ -1,7 +1,7 @@
 //! Rings that take memory as they fill: a window of hundreds of samples costs a path that carries nothing hardly anything.
 
 /// Smallest capacity that is allocated.
-const FEWEST: usize = 8;
+const FEWEST: usize = 4;
 
 /// Appends `value` to a list that never holds more than `most`; the capacity doubles, up to `most`.
 pub(crate) fn push<T>(list: &mut Vec<T>, value: T, most: usize) {
