@@ -7,8 +7,8 @@ use anabranch_sched::{ChannelView, StreamView, arrival};
 use super::shares::capacity_bytes_per_s;
 use crate::send::Outlook;
 
-/// Prediction of arrival over the channels that a stream may use, at the rates that they may have: where the application has been the
-/// limit, what a channel delivered is no measure.
+/// Prediction of arrival over the channels that a stream may use, at the rates that they deliver; for what fits a channel's window at once,
+/// at the rate that the window allows, if that is more: where the application has been the limit, what was delivered is no measure.
 pub(super) struct ChannelsOutlook<'a> {
     pub(super) channels: &'a [ChannelView],
     pub(super) stream: &'a StreamView,
@@ -32,14 +32,14 @@ impl<'a> ChannelsOutlook<'a> {
 
 impl Outlook for ChannelsOutlook<'_> {
     fn arrival(&self, bytes: usize) -> Option<Duration> {
-        let at_best = |channel: &ChannelView| {
+        let expected = |channel: &ChannelView| {
             let mut channel = channel.clone();
             if channel.in_flight_bytes + bytes as u64 <= channel.window_bytes {
                 channel.rate_bytes_per_s = capacity_bytes_per_s(&channel);
             }
             channel
         };
-        arrival::completion(self.usable().map(at_best), bytes as u64)
+        arrival::completion(self.usable().map(expected), bytes as u64)
     }
 
     /// Variation of the round-trip time of the channel that the next packet would take.

@@ -198,7 +198,7 @@ impl Session {
         self.note_stream_objectives(run.now);
     }
 
-    /// Drops ADUs that are predicted to be late, on channels at their best, and would make more of their stream late. O(streams in the view), if any
+    /// Drops ADUs that are [predicted](ChannelsOutlook) to be late and would make more of their stream late. O(streams in the view), if any
     /// stream of the session has a lifetime.
     fn drop_hopeless(&mut self, run: &mut Run<'_>) {
         if !self.streams.has_lifetimes {
