@@ -89,6 +89,8 @@ impl Outlook {
             }
         }
         let new = &view.channels[self.channels.len()..];
+        // Channels are few and seldom new, and sessions are many.
+        self.channels.reserve_exact(new.len());
         self.channels.extend(new.iter().map(Known::of));
         self.is_current = true;
     }

@@ -55,7 +55,7 @@ impl Channels {
         let channels: Vec<(ChannelId, u64)> = self.usable().map(sent).collect();
         let is_given = coupling == Coupling::All;
         let estimator = &self.estimator;
-        let shares = if coupling == Coupling::Off {
+        let shares = if coupling == Coupling::Off || channels.len() < 2 {
             vec![1.0; channels.len()]
         } else {
             self.couplings.shares(now, &channels, |one, other| {
