@@ -313,7 +313,9 @@ impl Channel {
         let rate = tap.control.pacing_rate(rtt.as_secs_f64());
         let is_even = tap.control.is_even();
         drop(tap);
-        self.pacer.set_quantum(self.queue_goal, rtt, is_even);
+        let packets = rate / packet;
+        self.pacer
+            .set_quantum(self.queue_goal, rtt, packets, is_even);
         let was_awaited = is_even && self.awaits_pacer;
         let released = self.pacer.available(now, rate, packet, was_awaited);
         let released = released - self.queued_bytes as f64;

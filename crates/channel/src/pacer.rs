@@ -5,7 +5,7 @@
 //! a shorter quantum than one that carries bulk data. For evenly spaced packets the bucket holds one packet plus a
 //! short quantum; and, so that the rate is held on a host whose wake-ups are late, what was due since the last one.
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 use anabranch_base::Instant;
 
@@ -15,6 +15,10 @@ use crate::control::QueueGoal;
 const QUANTUM_SHORT: Duration = Duration::from_millis(1);
 /// Traffic released by one wake-up otherwise; at most a sixth of a round trip.
 const QUANTUM_FULL: Duration = Duration::from_millis(5);
+/// The same for bulk data on a path on which it is so few packets: half the wake-ups.
+const QUANTUM_SLOW: Duration = Duration::from_millis(10);
+/// From where it is worth it, to what a path takes at once without harm (RFC 9002 §7.7).
+const QUANTUM_PACKETS: RangeInclusive<f64> = 3.0..=10.0;
 /// Quanta in the bucket: a wake-up that is late by less than this loses no capacity.
 const QUANTA_MAX: f64 = 2.0;
 /// Lateness of a wake-up for evenly spaced packets that loses no capacity.
@@ -41,16 +45,20 @@ impl Pacer {
         }
     }
 
-    /// Chooses the quantum for a channel with this queue goal and smoothed round trip, and with evenly spaced packets
-    /// or not.
-    pub(crate) fn set_quantum(&mut self, goal: QueueGoal, rtt: Duration, is_even: bool) {
+    /// Chooses the quantum for a channel with this queue goal and smoothed round trip, that sends so many packets a
+    /// second, evenly spaced or not.
+    pub(crate) fn set_quantum(&mut self, goal: QueueGoal, rtt: Duration, rate: f64, is_even: bool) {
         self.packets_min = if is_even { 1.0 } else { BURST_PACKETS_MIN };
-        let quantum = match goal {
+        let most = match goal {
             _ if is_even => QUANTUM_SHORT,
             QueueGoal::Short | QueueGoal::Steady => QUANTUM_SHORT,
-            QueueGoal::Full | QueueGoal::Within(_) => (rtt / 6).clamp(QUANTUM_SHORT, QUANTUM_FULL),
+            QueueGoal::Within(_) => QUANTUM_FULL,
+            QueueGoal::Full if QUANTUM_PACKETS.contains(&(rate * QUANTUM_SLOW.as_secs_f64())) => {
+                QUANTUM_SLOW
+            }
+            QueueGoal::Full => QUANTUM_FULL,
         };
-        self.quantum_s = quantum.as_secs_f64();
+        self.quantum_s = (rtt / 6).clamp(QUANTUM_SHORT, most).as_secs_f64();
     }
 
     /// Traffic released by one wake-up, as time.
@@ -119,13 +127,29 @@ mod tests {
         assert!((pacer.available(wake, rate, 1500.0, false) - 12_500.0).abs() < 1.0);
     }
 
+    #[test]
+    fn bulk_data_on_a_slow_path_leaves_in_few_wake_ups() {
+        let mut pacer = Pacer::new(Instant::EPOCH);
+        let mut quantum = |goal, rtt_ms, packets_per_s| {
+            pacer.set_quantum(goal, Duration::from_millis(rtt_ms), packets_per_s, false);
+            pacer.quantum().as_secs_f64() * 1e3
+        };
+        assert_eq!(quantum(QueueGoal::Full, 80, 999.0), 10.0);
+        assert_eq!(quantum(QueueGoal::Full, 42, 999.0), 7.0);
+        assert_eq!(quantum(QueueGoal::Full, 80, 1_001.0), 5.0);
+        assert_eq!(quantum(QueueGoal::Full, 80, 299.0), 5.0);
+        let within = QueueGoal::Within(Duration::from_millis(300));
+        assert_eq!(quantum(within, 80, 999.0), 5.0);
+        assert_eq!(quantum(QueueGoal::Short, 80, 999.0), 1.0);
+    }
+
     /// Evenly spaced packets: 10 MB/s, woken every 5 ms instead of every millisecond.
     #[test]
     fn late_wake_ups_cost_no_rate_while_something_waits() {
         let (rate, packet) = (10e6, 1500.0);
         let sent = |is_awaited: bool, late: Duration| {
             let mut pacer = Pacer::new(Instant::EPOCH);
-            pacer.set_quantum(QueueGoal::Full, Duration::ZERO, true);
+            pacer.set_quantum(QueueGoal::Full, Duration::ZERO, rate / packet, true);
             let mut sent = 0.0;
             for wake in 0..1_000 {
                 let now = Instant::EPOCH + late * wake;

@@ -62,7 +62,7 @@ pub struct HostConfig {
     pub locals: Locals,
     /// Maximum coalescing delay, for which packets in quick succession may gather before they are handled; the
     /// engine asks for less on short paths and while latency-sensitive data flows. Zero: never. The
-    /// default is 4 ms.
+    /// default is 10 ms.
     pub coalesce: Duration,
     /// Tariffs, at most one for each place.
     pub tariffs: Vec<Tariff>,
@@ -86,7 +86,7 @@ impl HostConfig {
                 port: 0,
                 only: Vec::new(),
             },
-            coalesce: Duration::from_millis(4),
+            coalesce: Duration::from_millis(10),
             tariffs: Vec::new(),
             descriptions: Vec::new(),
             mark: None,

@@ -134,7 +134,7 @@ impl Owner {
 }
 
 /// Packets may gather for this long where nothing asks for less.
-const COALESCING_DELAY_MAX: Duration = Duration::from_millis(4);
+const COALESCING_DELAY_MAX: Duration = Duration::from_millis(10);
 /// Events for which memory is kept.
 const EVENTS_KEPT: usize = 1024;
 
