@@ -6,8 +6,8 @@
 use std::io;
 
 use tun_rs::{
-    GROTable, VIRTIO_NET_HDR_GSO_TCPV4, VIRTIO_NET_HDR_GSO_TCPV6, VIRTIO_NET_HDR_GSO_UDP_L4,
-    VIRTIO_NET_HDR_LEN, VirtioNetHdr, gso_split,
+    ExpandBuffer, GROTable, VIRTIO_NET_HDR_GSO_TCPV4, VIRTIO_NET_HDR_GSO_TCPV6,
+    VIRTIO_NET_HDR_GSO_UDP_L4, VIRTIO_NET_HDR_LEN, VirtioNetHdr, gso_split,
 };
 
 use super::Tun;
@@ -22,6 +22,8 @@ const VIRTIO_NET_HDR_GSO_ECN: u8 = 0x80;
 pub const WRITES_MAX: usize = 64;
 /// Packets into which a large one may be divided: those of the smallest segments that a kernel sends.
 const SEGMENTS_MAX: usize = 128;
+/// Buffers that keep the memory of a large packet.
+const LARGE_KEPT: usize = 4;
 /// Bytes of a segment: those of the largest MTU of a tunnel.
 const SEGMENT_BYTES_MAX: usize = 9216;
 
@@ -130,10 +132,42 @@ pub(super) fn with_header(packet: &[u8]) -> Vec<u8> {
     [&[0; VIRTIO_NET_HDR_LEN], packet].concat()
 }
 
+/// A packet to be written, with room for the header of the device in front. It grows when segments are joined to it.
+#[derive(Default)]
+struct Buffer(Vec<u8>);
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsMut<[u8]> for Buffer {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl ExpandBuffer for Buffer {
+    /// Segments are joined as long as they fit here with twice the header of the device; a vector's own capacity is that of
+    /// one packet, in which nothing else fits.
+    fn buf_capacity(&self) -> usize {
+        2 * VIRTIO_NET_HDR_LEN + PACKET_BYTES_MAX
+    }
+
+    fn buf_resize(&mut self, length: usize, value: u8) {
+        self.0.resize(length, value);
+    }
+
+    fn buf_extend_from_slice(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+}
+
 /// Packets that are to be written, in order; consecutive segments of a connection are joined.
 #[derive(Default)]
 pub struct WriteBatch {
-    buffers: Vec<Vec<u8>>,
+    buffers: Vec<Buffer>,
     used: usize,
     table: GROTable,
 }
@@ -150,9 +184,9 @@ impl WriteBatch {
     /// Adds a packet.
     pub fn push(&mut self, packet: &[u8]) {
         if self.used == self.buffers.len() {
-            self.buffers.push(Vec::new());
+            self.buffers.push(Buffer::default());
         }
-        let buffer = &mut self.buffers[self.used];
+        let Buffer(buffer) = &mut self.buffers[self.used];
         self.used += 1;
         buffer.clear();
         buffer.extend_from_slice(&[0; VIRTIO_NET_HDR_LEN]);
@@ -209,8 +243,8 @@ impl Tun {
         let buffers = &mut batch.buffers[..used];
         let (offset, table) = (VIRTIO_NET_HDR_LEN, &mut batch.table);
         let sent = self.device.send_multiple(table, buffers, offset).await;
-        // A large packet has taken the memory of many.
-        for buffer in buffers {
+        // Large packets begin at the front, as a rule. Elsewhere, one has taken the memory of many.
+        for Buffer(buffer) in buffers.iter_mut().skip(LARGE_KEPT) {
             if buffer.capacity() > SEGMENT_BYTES_MAX {
                 *buffer = Vec::new();
             }
@@ -235,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_packet_is_divided_and_its_parts_have_checksums() {
+    fn a_large_packet_is_divided_into_parts_with_checksums_and_joined_again() {
         let mut batch = ReadBatch::default();
         let payload: Vec<u8> = (0..3000_u32).map(|n| n as u8).collect();
         let mut packet = vec![
@@ -273,5 +307,18 @@ mod tests {
         }
         // Only the last part ends what its sender wrote.
         assert_eq!([parts[0][33], parts[2][33]], [0x10, 0x18]);
+
+        // Joined again, they are one write.
+        let mut batch = WriteBatch::default();
+        parts.iter().for_each(|part| batch.push(part));
+        let WriteBatch { buffers, table, .. } = &mut batch;
+        table.apply_gro(buffers, VIRTIO_NET_HDR_LEN, true).unwrap();
+        let Buffer(first) = &buffers[0];
+        assert_eq!(first[VIRTIO_NET_HDR_LEN + 40..], payload);
+        let header = VirtioNetHdr::decode(first).unwrap();
+        assert_eq!(
+            (header.gso_type, header.gso_size),
+            (VIRTIO_NET_HDR_GSO_TCPV4, 1360)
+        );
     }
 }
