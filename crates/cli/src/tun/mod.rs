@@ -84,6 +84,9 @@ pub(crate) struct Arguments {
     /// Key file [default: ~/.config/anabranch/key, created if missing].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
     key: Option<PathBuf>,
+    /// Control socket, for `anabranch flows` and others [default: beside that of a node, and named after the device].
+    #[arg(long, value_name = "FILE")]
+    control: Option<PathBuf>,
     /// Print events as JSON, one per line, to standard output.
     #[arg(long)]
     json: bool,
