@@ -23,6 +23,7 @@ use crate::{
     epoch::Epoch,
     gate::{self, Gate, Subnet, Verdict},
     identity::SecretKey,
+    resets::{self, Resets, is_reset},
     retry::{self, TokenKey},
     tap::{Factory, Shared},
     tls,
@@ -35,11 +36,6 @@ const CONNECTION_ID_BYTES: usize = 5;
 const DATAGRAM_RECEIVE_BYTES: usize = 32 << 10;
 /// Maximum number of channels; beyond it, handshakes of peers are refused.
 pub const CHANNELS_MAX: usize = 4096;
-/// Shortest time between two stateless resets (RFC 9000 §10.3), by which a node that was restarted tells peers that their channels are
-/// gone. It bounds what a flood of packets to no channel costs, an HMAC each; a reset is smaller than the packet that it answers, so that
-/// neither a forged source nor another endpoint's reset makes more of it. A thousand clients of a server all notice within a second after
-/// their next packet; with the 20 ms of noq, they would take half a minute.
-const RESET_INTERVAL: Duration = Duration::from_millis(1);
 /// Smallest UDP payload of a QUIC path (RFC 9000 §14).
 const MTU_MIN_BYTES: u16 = 1200;
 
@@ -104,6 +100,7 @@ pub struct Endpoint {
     next_id: u64,
     /// Handshakes that peers began.
     gate: Gate,
+    resets: Resets,
     /// Clock for the tokens of Retry packets.
     time: retry::Time,
 }
@@ -132,7 +129,7 @@ impl Endpoint {
             Box::new(SeededIds(generator_ids.clone())) as Box<dyn ConnectionIdGenerator>
         }));
         quic.rng_seed(Some(quic_seed));
-        quic.min_reset_interval(RESET_INTERVAL);
+        quic.min_reset_interval(resets::INTERVAL);
         quic.max_udp_payload_size(config.mtu_max_bytes.max(MTU_MIN_BYTES))
             .expect("at least 1200 bytes");
 
@@ -160,6 +157,7 @@ impl Endpoint {
             channels: Vec::new(),
             next_id: 0,
             gate: Gate::default(),
+            resets: Resets::default(),
             time,
         }
     }
@@ -257,6 +255,9 @@ impl Endpoint {
                 self.meet(now, packet.socket, incoming, response)
             }
             Some(DatagramEvent::Response(transmit)) => {
+                if is_reset(response) && !self.resets.admit(now, transmit.destination) {
+                    return Handled::Ignored;
+                }
                 Handled::Respond(stateless(packet.socket, &transmit))
             }
         }
