@@ -14,7 +14,7 @@ use anabranch_gateway::{Connections, limits::raise_file_limit, uplink::Dialled};
 use anabranch_tunnel::{Client, ClientError, Notice, Splitting, section::of_client};
 use tokio::sync::mpsc;
 
-use super::Arguments;
+use super::{Arguments, option};
 use crate::{
     control,
     exit::{Failure, Outcome, note, stopped},
@@ -70,7 +70,7 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
         split_tcp: arguments.split_tcp,
         lan: arguments.lan.clone(),
     };
-    let own = of_client(&layer, addresses.clone()).map_err(Failure::usage)?;
+    let own = of_client(&layer, addresses.clone()).map_err(option::failure)?;
     // First, because its errors name the rights that are missing.
     let device = Tun::create(&own.device).map_err(Failure::other)?;
     let control = open_control(&arguments, &own.device).await?;
@@ -121,7 +121,10 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
                 .is_some_and(|client| client.terms().is_some());
             let cause = match was_up {
                 true => cause.clone(),
-                false => format!("{cause}; does the server run, and does it know this node, {id}?"),
+                false => format!(
+                    "{cause}; does the server run, with its UDP port open in every firewall, and does it know this node (--allow {id})? A \
+                     network whose login page nobody has filled in lets nothing through, either"
+                ),
             };
             notices.show(&Notice::Down(cause));
         })

@@ -7,9 +7,9 @@ use anabranch::{
     daemon::Daemon,
 };
 use anabranch_gateway::{Connections, limits::raise_file_limit};
-use anabranch_tunnel::{Tunnel, TunnelError};
+use anabranch_tunnel::{Notice, Tunnel, TunnelError};
 
-use super::Arguments;
+use super::{Arguments, option};
 use crate::{
     control,
     exit::{Failure, Outcome, print_line, stopped},
@@ -81,7 +81,7 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
         }
     };
     let config = layer(&arguments, control).resolve(variable);
-    let config = config.map_err(Failure::usage)?;
+    let config = config.map_err(option::failure)?;
     let daemon = Daemon::start(config.clone())
         .await
         .map_err(Failure::other)?;
@@ -90,10 +90,15 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
     daemon.handle().show_flows(Arc::new(connections.clone()));
     let tunnel = Tunnel::start(&daemon.handle(), &config, &connections, arguments.notices());
     let _tunnel = tunnel.map_err(|error| match error {
-        TunnelError::Config(error) => Failure::usage(error),
+        TunnelError::Config(error) => option::failure(error),
         _ => Failure::other(error),
     })?;
     let ticket = daemon.ticket();
+    if ticket.addresses.is_empty() {
+        let text = "no interface of this machine has an address at which clients could reach it, and the ticket names none: connect it to a \
+                    network (`ip address`), and start this again";
+        arguments.notices().show(&Notice::Warning(text.to_owned()));
+    }
     if arguments.json {
         let row = serde_json::json!({ "kind": "ticket", "ticket": ticket.to_string() });
         print_line(&row.to_string())?;
