@@ -31,7 +31,11 @@ class Programs:
 
     @functools.cache
     def find(self, name):
-        """Path of a program, or None; in the folder, the one nearest to its top."""
+        """Path of a program, or None."""
+        return self.find_in_folder(name) or shutil.which(name)
+
+    def find_in_folder(self, name):
+        """Path of a program in the folder, the one nearest to its top, or None."""
         if self.folder:
             found = []
             for path, folders, files in os.walk(self.folder):
@@ -43,7 +47,7 @@ class Programs:
                     found.append((depth, file))
             if found:
                 return min(found)[1]
-        return shutil.which(name)
+        return None
 
 
 def run_outside(*words):

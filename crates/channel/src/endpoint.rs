@@ -23,6 +23,7 @@ use crate::{
     epoch::Epoch,
     gate::{self, Gate, Subnet, Verdict},
     identity::SecretKey,
+    resets::{self, Resets, is_reset},
     retry::{self, TokenKey},
     tap::{Factory, Shared},
     tls,
@@ -99,6 +100,7 @@ pub struct Endpoint {
     next_id: u64,
     /// Handshakes that peers began.
     gate: Gate,
+    resets: Resets,
     /// Clock for the tokens of Retry packets.
     time: retry::Time,
 }
@@ -127,6 +129,7 @@ impl Endpoint {
             Box::new(SeededIds(generator_ids.clone())) as Box<dyn ConnectionIdGenerator>
         }));
         quic.rng_seed(Some(quic_seed));
+        quic.min_reset_interval(resets::INTERVAL);
         quic.max_udp_payload_size(config.mtu_max_bytes.max(MTU_MIN_BYTES))
             .expect("at least 1200 bytes");
 
@@ -154,6 +157,7 @@ impl Endpoint {
             channels: Vec::new(),
             next_id: 0,
             gate: Gate::default(),
+            resets: Resets::default(),
             time,
         }
     }
@@ -251,6 +255,9 @@ impl Endpoint {
                 self.meet(now, packet.socket, incoming, response)
             }
             Some(DatagramEvent::Response(transmit)) => {
+                if is_reset(response) && !self.resets.admit(now, transmit.destination) {
+                    return Handled::Ignored;
+                }
                 Handled::Respond(stateless(packet.socket, &transmit))
             }
         }

@@ -25,6 +25,7 @@
 //! | [`endpoint`] | [`Endpoint`]: all channels of a node, and the routing of packets to them |
 //! | `epoch` | conversion between our instants and QUIC's |
 //! | [`gate`] | limits on unfinished handshakes of peers, and address validation |
+//! | `resets` | limits on stateless resets |
 //! | `retry` | the tokens that prove an address |
 //! | [`channel`] | [`Channel`]: one connection |
 //! | `contained` | calls into the QUIC library; a panic in one ends its channel only |
@@ -45,6 +46,7 @@ pub mod gate;
 pub mod identity;
 pub mod liveness;
 mod pacer;
+mod resets;
 mod retry;
 pub mod stats;
 mod tap;

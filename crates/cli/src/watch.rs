@@ -37,8 +37,10 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
 
 async fn watch(arguments: &Arguments) -> Outcome {
     let mut from = None;
+    // Once: if this process ends, another one must not take its place.
+    let place = arguments.node.place().await?;
     loop {
-        let answer = arguments.node.ask(&Request::PromiseEvents { from }).await?;
+        let answer = control::ask_at(&place, &Request::PromiseEvents { from }).await?;
         let rows = control::rows(&answer);
         for row in rows {
             if row["kind"] == "position" {

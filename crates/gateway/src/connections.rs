@@ -5,7 +5,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use anabranch::Session;
+use anabranch::{
+    Session,
+    daemon::{FlowReport, FlowReports, RuleReport},
+};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
@@ -80,6 +83,16 @@ pub(crate) struct WeakConnections(Weak<Shared>);
 impl WeakConnections {
     pub(crate) fn upgrade(&self) -> Option<Connections> {
         self.0.upgrade().map(Connections)
+    }
+}
+
+impl FlowReports for Connections {
+    fn flows(&self) -> Vec<FlowReport> {
+        self.means().register.report()
+    }
+
+    fn rules(&self) -> Vec<RuleReport> {
+        self.rules().report()
     }
 }
 

@@ -169,8 +169,9 @@ impl Server {
             let _place = self.place(session.peer(), false)?;
             let (socket, address) = connect(&target, Allowed::Addresses(&allows)).await?;
             let address = address.expect("a Unix socket is not allowed").ip();
-            self.connection(session, stream, (&target, socket), withdrawn(address))
-                .await;
+            let made = (&target, socket);
+            // Only a connection that was made takes the memory of its relay.
+            Box::pin(self.connection(session, stream, made, withdrawn(address))).await;
             Ok::<_, Refusal>(())
         };
         if let Err(refusal) = meeting.await {
@@ -225,8 +226,7 @@ impl Server {
                 let (socket, address) = connect(&target, Allowed::Targets(&terms.to)).await?;
                 drop(terms);
                 let withdrawn = self.withdrawn(&peer, still(&target, address));
-                self.connection(session, stream, (&target, socket), withdrawn)
-                    .await;
+                Box::pin(self.connection(session, stream, (&target, socket), withdrawn)).await;
                 Ok(())
             }
             Action::Listen {

@@ -53,7 +53,7 @@ impl BindError {
     fn new(bind: &Bind, source: io::Error) -> Self {
         let advice = match source.kind() {
             io::ErrorKind::AddrInUse => {
-                "another program uses this port; choose another one, or port 0"
+                "another program uses this port: `ss -ulnp` names it; end that, or choose another port, or 0 for any"
             }
             io::ErrorKind::AddrNotAvailable => {
                 "this machine does not have that address now; see `ip address`"

@@ -54,7 +54,10 @@ pub use self::{
     request::{PathsQuery, Request},
     socket::Control,
 };
-use crate::{daemon::Core, overlay::Overlay};
+use crate::{
+    daemon::{Core, FlowReports},
+    overlay::Overlay,
+};
 
 /// Most rows of an answer.
 const ROWS_MAX: usize = 8_192;
@@ -72,6 +75,7 @@ pub async fn answer_line(host: &Host, line: &str) -> Value {
         host: host.clone(),
         overlay: None,
         node: None,
+        flows: None,
     };
     answer(&context, line).await
 }
@@ -83,6 +87,8 @@ pub(crate) struct Context {
     overlay: Option<Overlay>,
     /// Of a process that runs by a configuration.
     node: Option<Arc<Core>>,
+    /// Flows of another process, if it carries any.
+    flows: Option<Arc<dyn FlowReports>>,
 }
 
 async fn answer(context: &Context, line: &str) -> Value {
@@ -114,8 +120,8 @@ async fn answer_rows(context: &Context, request: &Request) -> Result<Vec<Value>,
         Request::Paths {} => Ok(rows::paths(host)),
         Request::Streams {} => Ok(rows::streams(host)),
         Request::Rights {} => rights::list(context.node.as_deref()),
-        Request::Flows {} => flows::list(context.node.as_deref()),
-        Request::FlowRules {} => flows::rules(context.node.as_deref()),
+        Request::Flows {} => flows::list(context),
+        Request::FlowRules {} => flows::rules(context),
         Request::Reload {} => rights::reload(context.node.as_deref()).await,
         Request::Admit { spec, session } => promises::admit(host, spec, session.as_deref()),
         Request::Explain { stream, session } => promises::explain(host, stream, session.as_deref()),

@@ -42,9 +42,7 @@ pub struct Ticket {
 #[non_exhaustive]
 pub enum ParseTicketError {
     /// It does not begin with the prefix of a ticket.
-    #[error(
-        "a ticket begins with '{PREFIX}:'; copy the whole line that `anabranch recv`, or `anabranch video origin`, printed"
-    )]
+    #[error("a ticket begins with '{PREFIX}:'; copy the whole line that the other machine printed")]
     Prefix,
     /// It has too few or too many parts.
     #[error(

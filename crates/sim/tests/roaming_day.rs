@@ -5,16 +5,15 @@
 //! It takes as many virtual hours as `ROAMING_HOURS` says, or else two; a day:
 //! `ROAMING_HOURS=24 cargo test -p anabranch-sim --test roaming_day -- --nocapture`.
 
-use std::{alloc::System, time::Duration};
+mod interfaces;
 
-use anabranch_base::{Instant, Rate, Seed, SessionId, StreamId};
-use anabranch_link::{Config as LinkConfig, Queue, RateSource, duplex::Configs};
+use std::time::Duration;
+
+use anabranch_base::{Instant, Seed, SessionId, StreamId};
 use anabranch_session::{AllowList, Config, Event, Link, Order, SessionCloseReason, StreamSpec};
-use anabranch_sim::{App, Context, Hop, World, apps};
-use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use anabranch_sim::{App, Context, World, apps};
 
-#[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+use crate::interfaces::{GROWTH_MAX, Interface, allocated};
 
 /// Time between two messages, and their size.
 const EVERY: Duration = Duration::from_millis(50);
@@ -27,21 +26,12 @@ const CHANGE_EVERY: Duration = Duration::from_secs(80);
 const STALL_MAX: Duration = Duration::from_millis(500);
 /// The same after all paths were gone, from the time at which one is there.
 const RETURN_MAX: Duration = Duration::from_millis(500);
-/// Growth of memory for each change, all of it in the simulated network, which remembers every address; and in all, by what varies.
-const GROWTH_MAX: u64 = 1_024;
+/// Growth of memory in all, by what varies.
 const VARIATION: u64 = 1 << 20;
 /// Changes until the records of the paths reach as far back as they may: somewhat more than an hour.
 const WARM: u64 = 54;
 /// Channels of a node: those in use, and those on earlier addresses that the peer has not found silent yet.
 const CHANNELS_MAX: usize = 6;
-
-/// Bytes allocated and not freed.
-fn allocated() -> u64 {
-    let stats = ALLOCATOR.stats();
-    stats
-        .bytes_allocated
-        .saturating_sub(stats.bytes_deallocated) as u64
-}
 
 /// The moving node: sends messages, and notes when they come back.
 struct Client {
@@ -123,55 +113,12 @@ impl App for Echo {
     }
 }
 
-fn network(kbps: u64, rtt_ms: u64) -> Configs {
-    let rate = Rate::from_kbps(kbps);
-    let rtt = Duration::from_millis(rtt_ms);
-    Configs::symmetric(LinkConfig {
-        rate: RateSource::Constant(rate),
-        delay: rtt / 2,
-        queue: Queue::bdp(rate, rtt),
-        ..LinkConfig::default()
-    })
-}
-
-/// An interface and the network behind it.
-struct Interface {
-    name: &'static str,
-    wire: usize,
-    link: Link,
-}
-
-/// A new address of `name`, by which the nodes reach each other over `wire`.
-fn address(world: &mut World, name: &str, wire: usize) -> Link {
-    let (there, back) = ([Hop::forward(wire)], [Hop::backward(wire)]);
-    let route = world.add_route([0, 1], &there, &back);
-    let link = world.route_link(0, route);
-    world.engine(0).set_socket_name(link.socket, name);
-    link
-}
-
-/// Takes the address of an interface, as the system reports it.
-fn lose(world: &mut World, interface: &Interface) {
-    let socket = interface.link.socket;
-    world.with_node(0, |context| {
-        let now = context.now();
-        context.engine().socket_down(now, socket);
-    });
-}
-
-/// Gives an interface another address.
+/// Gives an interface another address, and what it needs to be reached.
 #[track_caller]
 fn gain(world: &mut World, interface: &mut Interface) {
-    interface.link = address(world, interface.name, interface.wire);
     world.set_wire_up(interface.wire, true);
     let session = world.app::<Client>(0).session.expect("connected");
-    let link = interface.link;
-    let has_place = world.with_node(0, |context| {
-        let now = context.now();
-        let session = context.engine().session(session);
-        session.expect("it is open").add_link(now, link)
-    });
-    assert!(has_place, "at {:?}", world.now());
+    interface.gain(world, session);
 }
 
 /// One change; returns the longest time without a message while a path was there, and after none was.
@@ -184,7 +131,7 @@ fn change(world: &mut World, interfaces: &mut [Interface; 3], number: u64) -> [D
     match number % 8 {
         // The interface loses its address, and gets another.
         0 | 2 | 4 | 6 => {
-            lose(world, &interfaces[index]);
+            interfaces[index].lose(world);
             world.run_for(Duration::from_millis(200 * (1 + number % 20)));
             gain(world, &mut interfaces[index]);
         }
@@ -192,7 +139,7 @@ fn change(world: &mut World, interfaces: &mut [Interface; 3], number: u64) -> [D
         1 | 5 => {
             world.set_wire_up(interfaces[index].wire, false);
             world.run_for(seconds(3 + number % 23));
-            lose(world, &interfaces[index]);
+            interfaces[index].lose(world);
             gain(world, &mut interfaces[index]);
         }
         // It comes back with the same address.
@@ -210,7 +157,7 @@ fn change(world: &mut World, interfaces: &mut [Interface; 3], number: u64) -> [D
             let now = world.now();
             world.app::<Client>(0).take_gap(now);
             for interface in &mut *interfaces {
-                lose(world, interface);
+                interface.lose(world);
                 gain(world, interface);
             }
             world.app::<Client>(0).last = now;
@@ -249,11 +196,7 @@ fn a_day_of_other_addresses_stalls_nothing_for_long_and_grows_nothing() {
         ("wwan0", 3_000, 60),
         ("wwan1", 2_000, 90),
     ];
-    let mut interfaces = networks.map(|(name, kbps, rtt)| {
-        let wire = world.add_trunk(network(kbps, rtt)).expect("a valid link");
-        let link = address(&mut world, name, wire);
-        Interface { name, wire, link }
-    });
+    let mut interfaces = networks.map(|network| Interface::new(&mut world, network));
     world.app::<Client>(0).links = interfaces.iter().map(|interface| interface.link).collect();
     world.with_node(0, |_| ());
     world.run_until(Instant::from_secs(60));

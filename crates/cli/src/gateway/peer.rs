@@ -24,7 +24,7 @@ const TICKET: &str = "anabranch";
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PeerArguments {
-    /// Ticket of the peer, as `anabranch node` prints it there (`-` for a line of standard input), or the name of a [[peer]] in
+    /// Ticket of the peer, as `anabranch node` or `anabranch tun --serve` prints it there (`-` for a line of standard input), or the name of a [[peer]] in
     /// the file given with --config.
     #[arg(value_name = "TICKET|PEER", conflicts_with = "ticket_file")]
     peer: Option<String>,
@@ -97,7 +97,8 @@ impl PeerArguments {
         let ticket: Option<Ticket> = source.ticket(typed)?;
         let ticket = ticket.ok_or_else(|| {
             Failure::usage(
-                "name the peer: the ticket that `anabranch node` prints there, or a [[peer]] of the file given with --config",
+                "name the peer: the ticket that `anabranch node` or `anabranch tun --serve` prints there, or a [[peer]] of the file given with \
+                 --config",
             )
         })?;
         Ok((ticket.node, ticket.addresses))
@@ -150,10 +151,16 @@ impl PeerArguments {
 
     fn named(&self, name: &str) -> Result<(NodeId, Vec<SocketAddr>), Failure> {
         let (path, layer) = self.layer()?.ok_or_else(|| {
-            let text = format!(
-                "'{name}' is not a ticket, and there is no configuration to look a peer of this name up in; give one with --config"
-            );
-            Failure::usage(text)
+            Failure::usage(match name.parse::<NodeId>() {
+                Ok(_) => format!(
+                    "'{name}' is the ID of a node and says nothing of its addresses; give the ticket that `anabranch node` or `anabranch tun \
+                     --serve` prints there (anabranch1:{name}:…)"
+                ),
+                Err(_) => format!(
+                    "'{name}' is not a ticket, which begins with 'anabranch1:'; copy the whole line that the other machine printed, or name a \
+                     [[peer]] of a file given with --config"
+                ),
+            })
         })?;
         let usage = |text: String| Failure::usage(format!("{}: {text}", path.display()));
         let mut peers = layer.peer.iter().flatten();

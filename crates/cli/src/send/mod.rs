@@ -8,7 +8,6 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use anabranch::{
     AllowList, Explanation, Guarantee, Host, HostConfig, Order, Session, StreamSpec, Ticket,
     base::{Instant, duration},
-    config,
     control::{Control, ControlError},
     keys,
     ledger::Ledger,
@@ -22,7 +21,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{
     attach::Place,
-    costs,
+    control, costs,
     exit::{Failure, Outcome, files_text, note, print_line, stopped},
     guarantee,
     keygen::key_path,
@@ -279,12 +278,10 @@ fn sent(done: &Completed, progress: &Progress) -> String {
 
 /// User of the overlay, if `--overlay` was given.
 async fn overlay_user(arguments: &Arguments, ticket: &Ticket) -> Result<Option<User>, Failure> {
-    let Some(control) = arguments.overlay.clone() else {
+    let Some(named) = arguments.overlay.clone() else {
         return Ok(None);
     };
-    let usual = || config::default_control(|name| std::env::var(name).ok());
-    let control = control.or_else(usual);
-    let control = control.ok_or_else(|| Failure::usage(config::NO_CONTROL))?;
+    let control = named.map_or_else(control::place::of_node, Ok)?;
     // The size of a directory or of standard input is not known; paths for a large message are suitable.
     let bytes = std::fs::metadata(&arguments.source)
         .ok()

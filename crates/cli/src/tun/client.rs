@@ -5,6 +5,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use anabranch::{
     Locals,
     config::{TUNNEL_MARK, TunnelClientLayer},
+    control::{Control, ControlError},
+    daemon::FlowReports,
     keys,
     net::tun::Tun,
 };
@@ -12,8 +14,9 @@ use anabranch_gateway::{Connections, limits::raise_file_limit, uplink::Dialled};
 use anabranch_tunnel::{Client, ClientError, Notice, Splitting, section::of_client};
 use tokio::sync::mpsc;
 
-use super::Arguments;
+use super::{Arguments, option};
 use crate::{
+    control,
     exit::{Failure, Outcome, note, stopped},
     keygen::key_path,
     recv,
@@ -21,6 +24,26 @@ use crate::{
 
 /// Shortest and longest pause before it joins again in a session that is open.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(10)];
+
+/// The control socket; `None`, after a warning, where its usual folder cannot be used: the tunnel works without.
+async fn open_control(arguments: &Arguments, device: &str) -> Result<Option<Control>, Failure> {
+    let failed = |error: ControlError| match error {
+        ControlError::Listen { .. } => Failure::file(error),
+        _ => Failure::other(error),
+    };
+    if let Some(named) = &arguments.control {
+        return Control::open(named).await.map(Some).map_err(failed);
+    }
+    let opened = match control::place::for_tunnel(device).await {
+        Ok(path) => Control::open(&path).await.map_err(failed),
+        Err(error) => Err(error),
+    };
+    let warn = |error: &Failure| {
+        let text = format!("no control socket: {}", error.message());
+        arguments.notices().show(&Notice::Warning(text));
+    };
+    Ok(opened.inspect_err(warn).ok())
+}
 
 fn failure(error: ClientError) -> Failure {
     match error {
@@ -47,9 +70,10 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
         split_tcp: arguments.split_tcp,
         lan: arguments.lan.clone(),
     };
-    let own = of_client(&layer, addresses.clone()).map_err(Failure::usage)?;
+    let own = of_client(&layer, addresses.clone()).map_err(option::failure)?;
     // First, because its errors name the rights that are missing.
     let device = Tun::create(&own.device).map_err(Failure::other)?;
+    let control = open_control(&arguments, &own.device).await?;
     let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
     let mut config = settings.host(key);
     let costs = settings.costs();
@@ -77,6 +101,10 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
             server: node,
         }
     });
+    let carrying = splitting
+        .as_ref()
+        .map(|splitting| splitting.connections.clone());
+    let flows = carrying.map(|connections| Arc::new(connections) as Arc<dyn FlowReports>);
     let ends = (device, splitting);
     let client = Client::start(host.clone(), ends, own, notices.clone());
     let client = Arc::new(client.map_err(Failure::other)?);
@@ -93,7 +121,10 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
                 .is_some_and(|client| client.terms().is_some());
             let cause = match was_up {
                 true => cause.clone(),
-                false => format!("{cause}; does the server run, and does it know this node, {id}?"),
+                false => format!(
+                    "{cause}; does the server run, with its UDP port open in every firewall, and does it know this node (--allow {id})? A \
+                     network whose login page nobody has filled in lets nothing through, either"
+                ),
             };
             notices.show(&Notice::Down(cause));
         })
@@ -121,12 +152,19 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
             }
         }
     });
+    let answering = async {
+        match &control {
+            Some(control) => control.serve_with_flows(&host, flows).await,
+            None => std::future::pending().await,
+        }
+    };
     let outcome = tokio::select! {
         biased;
         stopped = stopped => stopped,
         () = recv::keep(ledger.as_ref(), &host) => Err(Failure::other("the usage ledger is no longer kept")),
         Some(error) = failures.recv() => Err(failure(error)),
         result = dialling => result.map_err(Failure::from),
+        () = answering => unreachable!("requests are answered until this is dropped"),
         () = client.run() => unreachable!("it runs until dropped"),
     };
     if !arguments.quiet && outcome.is_ok() {

@@ -2,6 +2,7 @@
 
 mod client;
 mod misplaced;
+mod option;
 mod serve;
 
 use std::{net::SocketAddr, path::PathBuf};
@@ -15,10 +16,17 @@ use crate::{
     gateway::peer::PeerArguments,
 };
 
+/// Headings of the options of one end.
+const SERVER: &str = "Options of the server";
+const CLIENT: &str = "Options of the client";
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Needs root, or the right CAP_NET_ADMIN. On a server:   anabranch tun --serve --allow NODE --masquerade
-with the ID of the client, from `anabranch keygen` there. It prints a ticket. On the client:
+Needs root, or the right CAP_NET_ADMIN. On the server, with the ID of the client that `anabranch keygen` prints there:
+
+    anabranch tun --serve --allow NODE --masquerade
+
+It prints a ticket. On the client:
 
     anabranch tun TICKET --default-route --split-tcp
 
@@ -31,27 +39,27 @@ pub(crate) struct Arguments {
     #[arg(long)]
     serve: bool,
     /// Node that may join; may be repeated.
-    #[arg(long, value_name = "NODE")]
+    #[arg(help_heading = SERVER, long, value_name = "NODE")]
     allow: Vec<NodeId>,
     /// Network of the addresses, one of each family at most [default: 10.77.0.0/24 and fd77:616e::/64].
-    #[arg(long = "pool", value_name = "NETWORK")]
+    #[arg(help_heading = SERVER, long = "pool", value_name = "NETWORK")]
     pools: Vec<String>,
     /// Let packets of clients leave under an address of this machine, which forwards for it until the end. Needs `nft` (package
     /// nftables).
-    #[arg(long)]
+    #[arg(help_heading = SERVER, long)]
     masquerade: bool,
     /// Destination that clients may reach beyond the tunnel: a network, an address, `internet` (all that is reachable from everywhere) or
     /// `any`; may be repeated [default: with --masquerade internet, otherwise any].
-    #[arg(long, value_name = "DESTINATION")]
+    #[arg(help_heading = SERVER, long, value_name = "DESTINATION")]
     to: Vec<String>,
     /// Address to listen on, IP:PORT; may be repeated [default: every interface].
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(help_heading = SERVER, long, value_name = "ADDRESS")]
     listen: Vec<String>,
     /// Port to listen on, at every interface [default: 4433].
-    #[arg(long)]
+    #[arg(help_heading = SERVER, long)]
     port: Option<u16>,
     /// File of the addresses by node [default: ~/.local/state/anabranch/leases].
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = SERVER, long, value_name = "FILE")]
     leases: Option<PathBuf>,
     /// Name of the device [default: anabranch0, with --serve anabranch1].
     #[arg(long, value_name = "DEVICE")]
@@ -60,30 +68,33 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE")]
     mtu: Option<String>,
     /// Send all traffic of this machine through the tunnel, but for the networks of its own interfaces.
-    #[arg(long)]
+    #[arg(help_heading = CLIENT, long)]
     default_route: bool,
     /// Network that is reached through the tunnel; may be repeated.
-    #[arg(long, value_name = "NETWORK")]
+    #[arg(help_heading = CLIENT, long, value_name = "NETWORK")]
     route: Vec<String>,
     /// End TCP connections at this node, and carry them as streams: each uses all paths fully.
-    #[arg(long)]
+    #[arg(help_heading = CLIENT, long)]
     split_tcp: bool,
     /// Server that resolves names while the tunnel is up; may be repeated [default: those of this machine].
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(help_heading = CLIENT, long, value_name = "ADDRESS")]
     dns: Vec<String>,
     /// Interface, such as eth1, behind which machines reach everything through the tunnel, under this machine's address there; may be
     /// repeated. Needs `nft` (package nftables).
-    #[arg(long, value_name = "INTERFACE")]
+    #[arg(help_heading = CLIENT, long, value_name = "INTERFACE")]
     lan: Vec<String>,
     /// Let IPv6 pass outside the tunnel if it cannot be routed into it.
-    #[arg(long)]
+    #[arg(help_heading = CLIENT, long)]
     allow_ipv6_leak: bool,
     /// Local address to use for paths, IP:PORT with port 0 for any; may be repeated [default: every interface].
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(help_heading = CLIENT, long, value_name = "ADDRESS")]
     bind: Vec<SocketAddr>,
     /// Key file [default: ~/.config/anabranch/key, created if missing].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
     key: Option<PathBuf>,
+    /// Control socket, for `anabranch flows` and others [default: beside that of a node, and named after the device].
+    #[arg(long, value_name = "FILE")]
+    control: Option<PathBuf>,
     /// Print events as JSON, one per line, to standard output.
     #[arg(long)]
     json: bool,

@@ -1,14 +1,17 @@
 //! The server of a tunnel, as a node with nothing else.
 
+use std::{path::PathBuf, sync::Arc};
+
 use anabranch::{
-    config::{GrantLayer, Layer, PeerLayer, TunnelLayer, TunnelServerLayer, default_control},
+    config::{GrantLayer, Layer, PeerLayer, SERVER_DEVICE, TunnelLayer, TunnelServerLayer},
     daemon::Daemon,
 };
 use anabranch_gateway::{Connections, limits::raise_file_limit};
-use anabranch_tunnel::{Tunnel, TunnelError};
+use anabranch_tunnel::{Notice, Tunnel, TunnelError};
 
-use super::Arguments;
+use super::{Arguments, option};
 use crate::{
+    control,
     exit::{Failure, Outcome, print_line, stopped},
     keygen::key_path,
 };
@@ -20,7 +23,7 @@ const POOLS: [&str; 2] = ["10.77.0.0/24", "fd77:616e::/64"];
 const PORT: u16 = 4433;
 
 /// The configuration of a node that serves a tunnel.
-fn layer(arguments: &Arguments) -> Layer {
+fn layer(arguments: &Arguments, control: PathBuf) -> Layer {
     let peer = |(index, node): (usize, &anabranch::base::NodeId)| PeerLayer {
         name: format!("client {}", index + 1),
         node: node.to_string(),
@@ -35,15 +38,12 @@ fn layer(arguments: &Arguments) -> Layer {
         true => POOLS.map(str::to_owned).into(),
         false => arguments.pools.clone(),
     };
-    let variable = |name: &str| std::env::var(name).ok();
-    // A node may be running beside it.
-    let control = default_control(variable).map(|path| path.with_file_name("anabranch-tun.sock"));
     Layer {
         key: Some(key_path(arguments.key.as_ref())),
         listen: (!arguments.listen.is_empty()).then(|| arguments.listen.clone()),
         port: Some(arguments.port.unwrap_or(PORT)),
         peer: Some(arguments.allow.iter().enumerate().map(peer).collect()),
-        control,
+        control: Some(control),
         local: Some("".into()),
         promise_record: Some("".into()),
         evidence: Some("".into()),
@@ -72,19 +72,33 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
         ));
     }
     let variable = |name: &str| std::env::var(name).ok();
-    let config = layer(&arguments).resolve(variable);
-    let config = config.map_err(Failure::usage)?;
+    // A node, or another tunnel, may be running beside it.
+    let control = match &arguments.control {
+        Some(named) => named.clone(),
+        None => {
+            let device = arguments.name.as_deref().unwrap_or(SERVER_DEVICE);
+            control::place::for_tunnel(device).await?
+        }
+    };
+    let config = layer(&arguments, control).resolve(variable);
+    let config = config.map_err(option::failure)?;
     let daemon = Daemon::start(config.clone())
         .await
         .map_err(Failure::other)?;
     raise_file_limit();
     let connections = Connections::new(anabranch_gateway::Notices::to_log());
+    daemon.handle().show_flows(Arc::new(connections.clone()));
     let tunnel = Tunnel::start(&daemon.handle(), &config, &connections, arguments.notices());
     let _tunnel = tunnel.map_err(|error| match error {
-        TunnelError::Config(error) => Failure::usage(error),
+        TunnelError::Config(error) => option::failure(error),
         _ => Failure::other(error),
     })?;
     let ticket = daemon.ticket();
+    if ticket.addresses.is_empty() {
+        let text = "no interface of this machine has an address at which clients could reach it, and the ticket names none: connect it to a \
+                    network (`ip address`), and start this again";
+        arguments.notices().show(&Notice::Warning(text.to_owned()));
+    }
     if arguments.json {
         let row = serde_json::json!({ "kind": "ticket", "ticket": ticket.to_string() });
         print_line(&row.to_string())?;

@@ -31,7 +31,9 @@ pub enum TunError {
     )]
     Missing(io::Error),
     /// The process may not open the file.
-    #[error("{CLONE_DEVICE} cannot be opened: {0}; run this as root")]
+    #[error(
+        "{CLONE_DEVICE} cannot be opened: {0}; run this as root, or with the right CAP_NET_ADMIN where every user may open it (chmod 666)"
+    )]
     Denied(io::Error),
     /// The process may not create devices.
     #[error(

@@ -2,13 +2,23 @@
 
 use serde_json::{Value, json};
 
-use super::{NAME_CHARS, ms, printable, rights::configured};
-use crate::daemon::{Core, PromiseState};
+use super::{Context, NAME_CHARS, ms, printable};
+use crate::daemon::PromiseState;
+
+/// Error of a process that carries no flows.
+const NONE: &str = "this process carries no flows; send the request to a node of `anabranch node`, or to a tunnel with --split-tcp";
 
 /// Open flows.
-pub(super) fn list(node: Option<&Core>) -> Result<Vec<Value>, String> {
-    let node = configured(node)?;
-    let flows = node.flows();
+pub(super) fn list(context: &Context) -> Result<Vec<Value>, String> {
+    let flows = match (&context.node, &context.flows) {
+        (Some(node), _) => node.flows(),
+        (None, Some(flows)) => flows.flows(),
+        (None, None) => return Err(NONE.to_owned()),
+    };
+    let name = |peer| match &context.node {
+        Some(node) => node.name(&peer),
+        None => peer.to_string(),
+    };
     let rows = flows.iter().map(|flow| {
         json!({
             "kind": "flow",
@@ -16,7 +26,7 @@ pub(super) fn list(node: Option<&Core>) -> Result<Vec<Value>, String> {
             "is_incoming": flow.source.is_none(),
             "target": printable(&flow.target, 2 * NAME_CHARS),
             "protocol": flow.protocol,
-            "peer": flow.peer.map(|peer| printable(&node.name(&peer), NAME_CHARS)),
+            "peer": flow.peer.map(|peer| printable(&name(peer), NAME_CHARS)),
             "rule": flow.rule,
             "service": printable(&flow.service, 2 * NAME_CHARS),
             "promise": flow.promise.map(PromiseState::name),
@@ -29,8 +39,12 @@ pub(super) fn list(node: Option<&Core>) -> Result<Vec<Value>, String> {
 }
 
 /// Rules, and what happened under each.
-pub(super) fn rules(node: Option<&Core>) -> Result<Vec<Value>, String> {
-    let rules = configured(node)?.rules();
+pub(super) fn rules(context: &Context) -> Result<Vec<Value>, String> {
+    let rules = match (&context.node, &context.flows) {
+        (Some(node), _) => node.rules(),
+        (None, Some(flows)) => flows.rules(),
+        (None, None) => return Err(NONE.to_owned()),
+    };
     let rows = rules.iter().map(|rule| {
         json!({
             "kind": "rule",

@@ -20,7 +20,7 @@ use tokio::{
 
 use super::{Context, ControlError, answer};
 use crate::{
-    daemon::Core,
+    daemon::{Core, FlowReports},
     overlay::Overlay,
     socket_file::{OWNER_ONLY, SocketFile, is_owner},
 };
@@ -62,6 +62,18 @@ impl Control {
             host: host.clone(),
             overlay: overlay.cloned(),
             node: None,
+            flows: None,
+        };
+        self.answer_all(context).await;
+    }
+
+    /// The same for a process without an overlay that carries flows.
+    pub async fn serve_with_flows(&self, host: &Host, flows: Option<Arc<dyn FlowReports>>) {
+        let context = Context {
+            host: host.clone(),
+            overlay: None,
+            node: None,
+            flows,
         };
         self.answer_all(context).await;
     }
@@ -72,6 +84,7 @@ impl Control {
             host: node.host.clone(),
             overlay: node.overlay.clone(),
             node: Some(node.clone()),
+            flows: None,
         };
         self.answer_all(context).await;
     }

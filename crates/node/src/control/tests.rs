@@ -18,6 +18,7 @@ fn context() -> Context {
         host: host(),
         overlay: None,
         node: None,
+        flows: None,
     }
 }
 

@@ -34,7 +34,7 @@ use tokio::{
 
 pub(crate) use self::serve::refuse;
 pub use self::{
-    part::{Commit, FlowReport, Part, PromiseState, RuleReport},
+    part::{Commit, FlowReport, FlowReports, Part, PromiseState, RuleReport},
     reload::{ReloadError, Reloaded, Source},
     serve::CODE_BUSY,
     sessions::Handle,

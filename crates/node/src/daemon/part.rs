@@ -37,6 +37,15 @@ pub trait Part: Send + Sync + fmt::Debug {
     }
 }
 
+/// Flows that follow no configuration, for the control socket.
+pub trait FlowReports: Send + Sync + fmt::Debug {
+    /// Flows that are open now.
+    fn flows(&self) -> Vec<FlowReport>;
+
+    /// Rules for flows.
+    fn rules(&self) -> Vec<RuleReport>;
+}
+
 /// Report of an open flow: a connection, or the datagrams between a program and a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowReport {
@@ -124,7 +133,30 @@ pub struct RuleReport {
     pub received_bytes: u64,
 }
 
+/// Part that only shows its flows.
+#[derive(Debug)]
+struct Shown(Arc<dyn FlowReports>);
+
+impl Part for Shown {
+    fn prepare(&self, _: &NodeConfig) -> Result<Commit, String> {
+        Ok(Box::new(|| ()))
+    }
+
+    fn flows(&self) -> Vec<FlowReport> {
+        self.0.flows()
+    }
+
+    fn rules(&self) -> Vec<RuleReport> {
+        self.0.rules()
+    }
+}
+
 impl Handle {
+    /// Shows flows at the control socket of the node, for as long as the node is there.
+    pub fn show_flows(&self, flows: Arc<dyn FlowReports>) {
+        self.attach(Arc::new(Shown(flows)));
+    }
+
     /// Makes a part follow every reload from now on. It stays for as long as the node.
     pub fn attach(&self, part: Arc<dyn Part>) {
         let parts = self.core().parts.lock();

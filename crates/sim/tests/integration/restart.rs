@@ -4,10 +4,10 @@ use crate::common;
 
 use std::time::Duration;
 
-use anabranch_base::Instant;
-use anabranch_session::{AllowList, Config, SessionCloseReason};
+use anabranch_base::{Instant, Seed, SessionId};
+use anabranch_session::{AllowList, Config, Event, Link, SessionCloseReason};
 use anabranch_sim::{
-    World,
+    App, Context, Hop, World,
     apps::{Load, Receiver, Sender},
 };
 
@@ -88,4 +88,86 @@ fn a_restarted_node_notifies_its_peer_that_the_session_is_gone() {
         let after = world.now().since(Instant::from_secs(1));
         assert!(after < Duration::from_secs(1), "seed {seed}: {after:?}");
     }
+}
+
+/// Clients of a server that send nothing, as those of a tunnel at night.
+const CLIENTS: usize = 1_000;
+/// Pause before a client calls again.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// A client, which calls the server again when its session is over.
+struct Idle {
+    server: usize,
+    link: Option<Link>,
+    call_at: Instant,
+    session: Option<SessionId>,
+    joins: u32,
+}
+
+impl App for Idle {
+    fn on_event(&mut self, context: &mut Context<'_>, event: Event) {
+        match event {
+            Event::Connected { .. } => self.joins += 1,
+            Event::Closed { .. } => {
+                self.session = None;
+                self.call_at = context.now() + PAUSE;
+            }
+            _ => {}
+        }
+    }
+
+    fn on_wake(&mut self, context: &mut Context<'_>) {
+        if self.session.is_none() && self.call_at <= context.now() {
+            let links = self.link.into_iter().collect();
+            self.session = Some(context.connect(World::node_id(self.server), links));
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        self.session.is_none().then_some(self.call_at)
+    }
+}
+
+/// Each client learns of the restart when it next sends, which is a keep-alive within ten seconds. None has to wait for its turn beyond
+/// that, and all calls are answered.
+#[test]
+fn a_thousand_idle_clients_are_back_soon_after_their_server_restarted() {
+    let mut world = World::new(Seed(5));
+    let clients: Vec<_> = (1..=CLIENTS).map(World::node_id).collect();
+    let allowed = AllowList::of(clients);
+    let server = world.add_node(Config::default(), allowed.clone(), Receiver::new());
+    let mut first = None;
+    for number in 0..CLIENTS {
+        let idle = Idle {
+            server,
+            link: None,
+            call_at: Instant::EPOCH + Duration::from_millis(20) * number as u32,
+            session: None,
+            joins: 0,
+        };
+        let client = world.add_node(Config::default(), AllowList::default(), idle);
+        let wire = world.add_trunk(link(20, 20)).expect("a valid link");
+        let (there, back) = ([Hop::forward(wire)], [Hop::backward(wire)]);
+        let route = match first {
+            Some(first) => world.add_route_beside([server, client], first, &back, &there),
+            None => world.add_route([server, client], &back, &there),
+        };
+        first.get_or_insert(route);
+        world.app::<Idle>(client).link = Some(world.route_link(client, route));
+        world.with_node(client, |_| ());
+    }
+    let all_in = |world: &mut World, times: u32| {
+        (1..=CLIENTS).all(|client| world.app::<Idle>(client).joins == times)
+    };
+    world.run_until(Instant::from_secs(60));
+    assert!(all_in(&mut world, 1));
+    let start = world.now();
+    world.restart(server, Config::default(), allowed, Receiver::new());
+    while !all_in(&mut world, 2) && world.now() < start + Duration::from_secs(90) {
+        world.run_for(Duration::from_millis(100));
+    }
+    let after = world.now().since(start);
+    eprintln!("all back after {after:?}");
+    assert!(all_in(&mut world, 2), "after {after:?}");
+    assert!(after <= Duration::from_secs(12), "{after:?}");
 }

@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Extension headers that are followed before a packet counts as one of an unknown protocol.
 const EXTENSIONS_MAX: usize = 8;
+/// The authentication header of IPsec (RFC 4302).
+const AUTHENTICATION: u8 = 51;
 
 /// The packet is not one that an IP host may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +52,9 @@ pub struct Header {
     pub is_fragment: bool,
     /// True if it is a fragment other than the first.
     pub is_later_fragment: bool,
+    /// True if an authentication header of IPsec is in front of the transport protocol: nothing behind it, and neither address, may be
+    /// changed. That of IPv4 is not followed.
+    pub is_authenticated: bool,
     /// True if a router must not fragment it: IPv6, and IPv4 with the bit DF.
     pub is_whole: bool,
 }
@@ -100,6 +105,7 @@ impl Header {
             },
             is_fragment: offset > 0 || more,
             is_later_fragment: offset > 0,
+            is_authenticated: packet[9] == AUTHENTICATION,
             is_whole: fragment & 0x4000 != 0,
         })
     }
@@ -126,6 +132,7 @@ impl Header {
             },
             is_fragment: false,
             is_later_fragment: false,
+            is_authenticated: false,
             is_whole: true,
         };
         header.follow_extensions(packet)?;
@@ -137,7 +144,6 @@ impl Header {
         const HOP_BY_HOP: u8 = 0;
         const ROUTING: u8 = 43;
         const FRAGMENT: u8 = 44;
-        const AUTHENTICATION: u8 = 51;
         const DESTINATION: u8 = 60;
         let mut at = 40;
         for _ in 0..EXTENSIONS_MAX {
@@ -162,6 +168,7 @@ impl Header {
                 return Err(Malformed::Short);
             }
             self.transport.protocol = next;
+            self.is_authenticated |= protocol == AUTHENTICATION;
             if protocol == FRAGMENT {
                 let field = word(packet, at + 2);
                 self.is_later_fragment = field & 0xfff8 != 0;
@@ -181,7 +188,25 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::packet::samples::{tcp4, udp6};
+    use crate::packet::samples::{authenticated, syn6, tcp4, udp6};
+
+    #[test]
+    fn an_authentication_header_is_seen_behind_others() {
+        let header = Header::read(&authenticated(&tcp4(100, b"x"), &[])).unwrap();
+        assert!(header.is_authenticated);
+        assert_eq!(header.transport.protocol, AUTHENTICATION);
+        for (before, at) in [(&[][..], 64), (&[0][..], 72), (&[0, 43, 60][..], 88)] {
+            let header = Header::read(&authenticated(&syn6(2, &[]), before)).unwrap();
+            assert!(header.is_authenticated, "{before:?}");
+            let transport = Transport {
+                protocol: 6,
+                at: Some(at),
+            };
+            assert_eq!(header.transport, transport, "{before:?}");
+        }
+        assert!(!Header::read(&tcp4(100, b"x")).unwrap().is_authenticated);
+        assert!(!Header::read(&udp6(b"x")).unwrap().is_authenticated);
+    }
 
     #[test]
     fn a_packet_of_each_family_is_read() {

@@ -9,12 +9,12 @@ const OPTION_NONE: u8 = 1;
 const OPTION_MSS: u8 = 2;
 
 /// Lowers the segment size in a packet that opens a TCP connection, of either side, to what fits packets of `mtu` bytes. True if it
-/// was changed.
+/// was changed. What IPsec authenticates is left as it is.
 pub fn clamp(packet: &mut [u8], header: &Header, mtu: u16) -> bool {
     let Some(at) = header.transport.at else {
         return false;
     };
-    if header.transport.protocol != TCP || packet.len() < at + 20 {
+    if header.transport.protocol != TCP || header.is_authenticated || packet.len() < at + 20 {
         return false;
     }
     let tcp = &mut packet[at..];
@@ -82,7 +82,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::packet::samples::{checksum, syn4, syn6};
+    use crate::packet::samples::{authenticated, checksum, syn4, syn6};
 
     fn clamped(packet: &mut [u8], mtu: u16) -> bool {
         let header = Header::read(packet).unwrap();
@@ -104,6 +104,20 @@ mod tests {
             assert!(clamped(&mut packet, 1400));
             assert_eq!(size(&packet, 62), 1340);
             assert_eq!(checksum(&packet, 40, 6), 0);
+        }
+    }
+
+    #[test]
+    fn what_ipsec_authenticates_stays_as_it_is() {
+        let options = [2, 4, 0x05, 0xb4];
+        for mut packet in [
+            authenticated(&syn4(1, 0x02, &options, b""), &[]),
+            authenticated(&syn6(0x02, &options), &[]),
+            authenticated(&syn6(0x02, &options), &[0, 60]),
+        ] {
+            let before = packet.clone();
+            assert!(!clamped(&mut packet, 1400));
+            assert_eq!(packet, before);
         }
     }
 

@@ -66,6 +66,35 @@ pub(crate) fn udp6(payload: &[u8]) -> Vec<u8> {
     packet
 }
 
+/// The same packet with an authentication header (RFC 4302) in front of its transport header. With IPv6, these extension headers, of
+/// 8 bytes each, are before it.
+pub(crate) fn authenticated(packet: &[u8], before: &[u8]) -> Vec<u8> {
+    const AUTHENTICATION: u8 = 51;
+    let is_v4 = packet[0] >> 4 == 4;
+    let (at, protocol_at) = if is_v4 { (20, 9) } else { (40, 6) };
+    let mut result = packet[..at].to_vec();
+    let protocols = [before, &[AUTHENTICATION, packet[protocol_at]]].concat();
+    result[protocol_at] = protocols[0];
+    for next in &protocols[1..=before.len()] {
+        // An option that pads the rest.
+        result.extend([*next, 0, 1, 4, 0, 0, 0, 0]);
+    }
+    // The next protocol, the length, the index, the sequence number, and 12 bytes of the check value.
+    result.extend([protocols[before.len() + 1], 4, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]);
+    result.extend([0xa5; 12]);
+    result.extend(&packet[at..]);
+    let bytes = result.len() as u16;
+    if is_v4 {
+        result[2..4].copy_from_slice(&bytes.to_be_bytes());
+        result[10..12].fill(0);
+        let ip = !sum(0, &result[..20]);
+        result[10..12].copy_from_slice(&ip.to_be_bytes());
+    } else {
+        result[4..6].copy_from_slice(&(bytes - 40).to_be_bytes());
+    }
+    result
+}
+
 /// Checksum of the transport header at `at`; 0 where that in the packet is right.
 pub(crate) fn checksum(packet: &[u8], at: usize, protocol: u8) -> u16 {
     let addresses = if packet[0] >> 4 == 4 {

@@ -60,9 +60,9 @@ pub struct Progress {
 }
 
 impl Segment {
-    /// Reads a packet; `None`: it is no whole TCP segment.
+    /// Reads a packet; `None`: it is no whole TCP segment, or one that IPsec authenticates, whose ends nobody else can be.
     pub fn read(packet: &[u8], header: &Header) -> Option<Self> {
-        if header.transport.protocol != TCP || header.is_fragment {
+        if header.transport.protocol != TCP || header.is_fragment || header.is_authenticated {
             return None;
         }
         let at = header.transport.at?;
@@ -209,7 +209,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::packet::samples::{checksum, syn4, syn6, tcp4, udp6};
+    use crate::packet::samples::{authenticated, checksum, syn4, syn6, tcp4, udp6};
 
     fn read(packet: &[u8]) -> Option<Segment> {
         Segment::read(packet, &Header::read(packet).unwrap())
@@ -236,6 +236,23 @@ mod tests {
         let mut fragment = tcp4(1, b"x");
         fragment[6] = 0x20;
         assert_eq!(read(&fragment), None);
+    }
+
+    /// The receiver would discard what has other ends, and no other end can authenticate its own segments.
+    #[test]
+    fn what_ipsec_authenticates_is_no_segment_to_take_apart() {
+        for flags in [0x02, 0x12, 0x10, 0x11, 0x04] {
+            assert!(read(&syn4(4000, flags, &[], b"")).is_some());
+            assert_eq!(
+                read(&authenticated(&syn4(4000, flags, &[], b""), &[])),
+                None
+            );
+            assert!(read(&syn6(flags, &[])).is_some());
+            for before in [&[][..], &[0], &[60], &[0, 43, 60]] {
+                let packet = authenticated(&syn6(flags, &[]), before);
+                assert_eq!(read(&packet), None, "{flags} behind {before:?}");
+            }
+        }
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! `anabranch status`, `paths`, `streams`, `rights` and `reload`, and the flags and output that all requests to a running
 //! node share.
 
-use std::path::PathBuf;
+pub(crate) mod place;
+
+use std::path::{Path, PathBuf};
 
 use anabranch::{
     base::text::printable,
-    config,
     control::{self, Request},
 };
 use serde_json::Value;
@@ -15,8 +16,8 @@ use crate::exit::{Failure, Outcome, print_line};
 /// The running node to ask.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Node {
-    /// Control socket of the node, or of a running `anabranch send` [default: $XDG_RUNTIME_DIR/anabranch.sock,
-    /// or ~/.local/state/anabranch/run/anabranch.sock].
+    /// Control socket of the node, or of a running `anabranch send`; or the device of a running `anabranch tun` [default:
+    /// $XDG_RUNTIME_DIR/anabranch.sock, or ~/.local/state/anabranch/run/anabranch.sock; if no node runs there, the only tunnel].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_CONTROL")]
     control: Option<PathBuf>,
 }
@@ -40,15 +41,25 @@ impl Asking {
 impl Node {
     /// Sends `request` to the node and returns its answer.
     pub(crate) async fn ask(&self, request: &Request) -> Result<Value, Failure> {
-        let default = || config::default_control(|name| std::env::var(name).ok());
-        let path = self.control.clone().or_else(default);
-        let path = path.ok_or_else(|| Failure::usage(config::NO_CONTROL))?;
-        let answer = control::ask(&path, request).await;
-        answer.map_err(|error| match error {
-            control::ControlError::Connect { .. } => Failure::unreachable(error),
-            _ => Failure::other(error),
-        })
+        ask_at(&self.place().await?, request).await
     }
+
+    /// The control socket to ask.
+    pub(crate) async fn place(&self) -> Result<PathBuf, Failure> {
+        match &self.control {
+            Some(named) => Ok(place::of_argument(named, place::of_node().ok().as_deref())),
+            None => place::found(place::of_node()?).await,
+        }
+    }
+}
+
+/// Sends `request` to the process at this control socket and returns its answer.
+pub(crate) async fn ask_at(place: &Path, request: &Request) -> Result<Value, Failure> {
+    let answer = control::ask(place, request).await;
+    answer.map_err(|error| match error {
+        control::ControlError::Connect { .. } => Failure::unreachable(error),
+        _ => Failure::other(error),
+    })
 }
 
 pub(crate) async fn run(request: &Request, arguments: &Asking) -> Outcome {
