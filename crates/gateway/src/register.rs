@@ -219,6 +219,7 @@ impl Entry {
             rule: begun.rule.as_ref().and_then(|rule| rule.name()),
             service: begun.service.to_string(),
             promise: self.promise.get(),
+            promise_back: None,
             sent_bytes,
             received_bytes,
             age: self.since.elapsed(),

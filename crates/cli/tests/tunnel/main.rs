@@ -25,6 +25,7 @@ mod process;
 mod programs;
 mod rights;
 mod routes;
+mod rules;
 mod speed;
 mod split;
 mod stage;

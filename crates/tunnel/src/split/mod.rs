@@ -62,10 +62,10 @@ use self::{
     uplink::Joined,
 };
 use crate::{
+    client::dispatch::{Assigned, Dispatch},
     counters::Counters,
     fq_codel::Packet,
     notice::{Notice, Notices},
-    outlet::Outlet,
     packet::{Cause, Ends, Header, Segment, answer, clamp, reset},
     wire::{LABEL_CONNECTIONS, MTU_MIN, Terms},
 };
@@ -76,15 +76,6 @@ const ACCEPT_TIMEOUT: Duration = Duration::from_secs(5);
 const BACKLOG: u32 = 4096;
 /// Pause after the listener has failed, as for want of files.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// Settings of split TCP.
-#[derive(Clone, Debug)]
-pub struct Splitting {
-    /// The connections of the node, which those of the tunnel count with.
-    pub connections: Connections,
-    /// The server of the tunnel.
-    pub server: NodeId,
-}
 
 /// The connections of a client that are split. Clones share them.
 #[derive(Clone, Debug)]
@@ -99,7 +90,7 @@ struct Shared {
     _connections: Connections,
     /// True once the tunnel ends, and with it the connections.
     is_over: watch::Sender<bool>,
-    outlet: Arc<Outlet>,
+    dispatch: Arc<Dispatch>,
     counters: Arc<Counters>,
     joined: Arc<Joined>,
     table: Mutex<Table<oneshot::Sender<TcpStream>>>,
@@ -112,21 +103,21 @@ struct Shared {
 }
 
 impl Split {
-    /// The queues and their counters are for openings of connections that are not split after all.
+    /// Has the connections made by a server; they count with those of the node. The dispatch and its counters are for openings of connections that are not split after all.
     pub(crate) fn new(
-        splitting: Splitting,
+        (connections, server): (&Connections, NodeId),
         (device, clock): (Arc<Tun>, Clock),
-        (outlet, counters): (Arc<Outlet>, Arc<Counters>),
+        (dispatch, counters): (Arc<Dispatch>, Arc<Counters>),
         notices: Notices,
     ) -> Self {
-        let joined = Arc::new(Joined::new(splitting.server));
+        let joined = Arc::new(Joined::new(server));
         Self(Arc::new(Shared {
-            diverter: Diverter::new(&splitting.connections, joined.clone(), LABEL_CONNECTIONS),
-            _connections: splitting.connections,
+            diverter: Diverter::new(connections, joined.clone(), LABEL_CONNECTIONS),
+            _connections: connections.clone(),
             is_over: watch::Sender::new(false),
             device,
             clock,
-            outlet,
+            dispatch,
             counters,
             joined,
             table: Mutex::new(Table::new()),
@@ -433,10 +424,19 @@ impl Split {
         let Ok(header) = Header::read(opening) else {
             return;
         };
+        let now = self.0.clock.now();
+        let dispatch = &self.0.dispatch;
+        let assigned = dispatch.assign(now, opening, &header);
+        let (outlet, bucket) = match &assigned {
+            Assigned::Rest(bucket) => (dispatch.rest(), *bucket),
+            Assigned::Class(class, bucket) => (&class.queues, *bucket),
+            // The rules let the connection pass before; the program sends its opening again.
+            Assigned::Denied | Assigned::Limited => return,
+        };
         let mut packet = Packet::new(opening);
         clamp(packet.ip_mut(), &header, self.0.mtu.load(Ordering::Relaxed));
         self.0.counters.note_sent(opening.len());
-        self.0.outlet.push(self.0.clock.now(), packet, &header);
+        outlet.push_into(now, bucket, packet);
     }
 
     /// Ends all connections, for good.
