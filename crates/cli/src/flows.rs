@@ -171,7 +171,7 @@ mod tests {
         let lines = flows(&rows);
         assert!(lines[0].starts_with("from             to "), "{}", lines[0]);
         assert!(
-            lines[1].contains("video  live         waiting  1.50 MB"),
+            lines[1].contains("video  live         waiting                 1.50 MB"),
             "{}",
             lines[1]
         );

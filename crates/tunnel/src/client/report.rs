@@ -5,7 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use anabranch::{base::Instant, daemon::FlowReport};
 use anabranch_gateway::packets::PacketRule;
 
-use super::dispatch::{Dispatch, Verdict};
+use super::{
+    dispatch::{Dispatch, Verdict},
+    served::State,
+};
 use crate::packet::FlowKey;
 
 /// Flows in a report.
@@ -23,9 +26,10 @@ impl Dispatch {
                 Verdict::Carried(admitted) => Some(admitted.rule()),
                 Verdict::Denied(rule) => Some(rule),
             };
-            let service = match (&flow.verdict, rule.filter(|rule| rule.has_stream())) {
+            let open = served.filter(|served| served.state() == State::Open);
+            let service = match (&flow.verdict, open) {
                 (Verdict::Denied(_), _) => "deny".to_owned(),
-                (_, Some(rule)) => rule.service_name(),
+                (_, Some(served)) => served.rule.service_name(),
                 _ => "preset".to_owned(),
             };
             FlowReport {
