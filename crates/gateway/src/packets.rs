@@ -127,12 +127,12 @@ impl PacketRules {
 
     /// The decision about a flow. `None`: a rule asks for its program, and [`PacketRules::search`] decides. O(rules).
     pub fn decide(&self, flow: &PacketFlow) -> Option<Decision> {
-        Some(decision(self.0.rules.decide_packet(&flow.facts())?))
+        Some(decision(&self.0.rules.decide_packet(&flow.facts())?))
     }
 
     /// The decision about a flow, after a search for its program among those of this machine.
     pub async fn search(&self, flow: &PacketFlow) -> Decision {
-        decision(self.0.rules.decide_with_program(&flow.facts()).await)
+        decision(&self.0.rules.decide_with_program(&flow.facts()).await)
     }
 
     /// True if a rule is in force.
@@ -189,7 +189,7 @@ impl PacketRules {
     }
 }
 
-fn decision(rule: Arc<Rule>) -> Decision {
+fn decision(rule: &Arc<Rule>) -> Decision {
     let under = PacketRule(rule.clone());
     if rule.services().is_none() {
         return Decision::Denied(under);

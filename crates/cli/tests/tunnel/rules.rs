@@ -315,3 +315,72 @@ fn the_flows_of_a_rule_share_its_rate() {
     );
     assert!(row["sent_bytes"].as_u64() > Some(0), "{rules}");
 }
+
+/// Answers to datagrams of a program that asks 80 times a second for three of 1000 bytes (1.9 Mbit/s), beside eight downloads, each of which
+/// gets 0.9 Mbit/s of a fair share; without a rule, and with a promise.
+#[test]
+#[ignore = "prints figures"]
+fn a_video_beside_downloads() {
+    let service = "service = { rate = \"2.2 Mbit/s\", probability = \"95 %\", lifetime = \"300 ms\", priority = \"urgent\" }";
+    let promise = format!("[[rule]]\nname = \"video\"\nmatch = {{ port = {CALL} }}\n{service}\n");
+    for (name, rules) in [("no rule", ""), ("a promise", promise.as_str())] {
+        let paths = [
+            "rate=8 Mbit/s, delay=15 ms, queue=50 ms",
+            "rate=100 kbit/s, delay=60 ms",
+        ];
+        let Some(stage) = Stage::with(paths) else {
+            return;
+        };
+        serve(&stage.server);
+        answer(&stage, CALL, 3);
+        let (_server, _) = stage.serve(&["--to", "any"]);
+        let _client = join(&stage, rules);
+        let socket = stage.client.run(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+        socket.connect((HOST, CALL)).unwrap();
+        let wait = Duration::from_millis(1000);
+        socket.set_read_timeout(Some(wait)).unwrap();
+        let begin = Instant::now();
+        let sender = socket.try_clone().unwrap();
+        let sending = std::thread::spawn(move || {
+            for number in 0_u32..80 * 40 {
+                let mut data = [0; 1000];
+                data[..4].copy_from_slice(&number.to_be_bytes());
+                data[4..12].copy_from_slice(&(begin.elapsed().as_micros() as u64).to_be_bytes());
+                let _ = sender.send(&data);
+                std::thread::sleep(Duration::from_micros(12_500));
+            }
+        });
+        // The promise takes some seconds; what comes after 20 s counts.
+        let downloads: Vec<Download> = (0..8)
+            .map(|_| Download::start(&stage.client, HOST, 6_000_000))
+            .collect();
+        let (mut trips, mut buffer) = (Vec::new(), [0; 2000]);
+        while let Ok(bytes) = socket.recv(&mut buffer) {
+            assert_eq!(bytes, 1000);
+            let number = u32::from_be_bytes(buffer[..4].try_into().unwrap());
+            let sent = u64::from_be_bytes(buffer[4..12].try_into().unwrap());
+            if number >= 80 * 20 {
+                trips.push(begin.elapsed().as_micros() as u64 - sent);
+            }
+        }
+        sending.join().unwrap();
+        let row = flow(&stage, "control-client", &format!("udp:{HOST}:{CALL}")).unwrap();
+        trips.sort_unstable();
+        let at = |share: f64| trips[(share * (trips.len() - 1) as f64) as usize] as f64 / 1e3;
+        println!(
+            "{name}: answered {:.1} %, round trips {:.0} ms (median), {:.0} ms (95 %); promise {}, back {}; {} downloads over",
+            trips.len() as f64 / (3.0 * 80.0 * 20.0) * 100.0,
+            at(0.5),
+            at(0.95),
+            row["promise"],
+            row["promise_back"],
+            downloads
+                .iter()
+                .filter(|download| download.is_over())
+                .count(),
+        );
+        for download in downloads {
+            download.ended();
+        }
+    }
+}

@@ -115,7 +115,7 @@ fn a_change_of_rules_is_noticed() {
         "[[rule]]\nmatch = { port = 25 }\ndeny = true\n",
     );
     assert!(!rules.has(&rule));
-    assert_eq!(decided(&rules, flow(17, "192.0.2.1", 25)).0, false);
+    assert!(!decided(&rules, flow(17, "192.0.2.1", 25)).0);
 }
 
 #[tokio::test]

@@ -325,10 +325,8 @@ impl Table {
             if !rule.matching.has_packet(facts) {
                 continue;
             }
-            let is_wanted = |wanted: &Wanted| match program {
-                None => None,
-                Some(found) => Some(found.is_some_and(|found| wanted.is(found))),
-            };
+            let is_wanted =
+                |wanted: &Wanted| program.map(|found| found.is_some_and(|found| wanted.is(found)));
             if rule.matching.program().map_or(Some(true), is_wanted)? {
                 return Some(rule.clone());
             }

@@ -50,10 +50,10 @@ impl Client {
             Assigned::Rest(bucket) => {
                 self.dispatch
                     .outlet
-                    .push_into(at(1000), bucket, Packet::new(&ip))
+                    .push_into(at(1000), bucket, Packet::new(&ip));
             }
             Assigned::Class(class, bucket) => {
-                class.queues.push_into(at(1000), bucket, Packet::new(&ip))
+                class.queues.push_into(at(1000), bucket, Packet::new(&ip));
             }
             Assigned::Denied | Assigned::Limited => panic!("it is carried"),
         }
