@@ -4,6 +4,7 @@
 
 mod capability;
 mod carry;
+mod classes;
 mod crowd;
 mod demo;
 mod destinations;

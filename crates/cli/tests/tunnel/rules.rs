@@ -322,7 +322,9 @@ fn the_flows_of_a_rule_share_its_rate() {
 #[ignore = "prints figures"]
 fn a_video_beside_downloads() {
     let service = "service = { rate = \"2.2 Mbit/s\", probability = \"95 %\", lifetime = \"300 ms\", priority = \"urgent\" }";
-    let promise = format!("[[rule]]\nname = \"video\"\nmatch = {{ protocol = \"udp\", port = {CALL} }}\n{service}\n");
+    let promise = format!(
+        "[[rule]]\nname = \"video\"\nmatch = {{ protocol = \"udp\", port = {CALL} }}\n{service}\n"
+    );
     for (name, rules) in [("no rule", ""), ("a promise", promise.as_str())] {
         let paths = [
             "rate=8 Mbit/s, delay=15 ms, queue=50 ms",
