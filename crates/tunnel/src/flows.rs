@@ -10,15 +10,17 @@ const PLACES: usize = 8;
 
 #[derive(Debug)]
 struct Entry<T> {
-    hash: u64,
     key: FlowKey,
     used_at: Instant,
     value: T,
 }
 
-/// The table. It takes no memory before the first flow. Invariant: a flow is in it once at most, in one of the places of its hash.
+/// The table. It takes no memory before the first flow. Invariant: a flow is in it once at most, in one of the places of its hash;
+/// `hashes` are those of the flows at the same places.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
+    /// In one cache line for all places of a flow.
+    hashes: Vec<u64>,
     entries: Vec<Option<Entry<T>>>,
     sets: usize,
     count: usize,
@@ -28,6 +30,7 @@ impl<T> Table<T> {
     /// Creates a table for about this number of flows.
     pub(crate) fn new(flows_max: usize) -> Self {
         Self {
+            hashes: Vec::new(),
             entries: Vec::new(),
             sets: flows_max.div_ceil(PLACES).max(1),
             count: 0,
@@ -47,12 +50,14 @@ impl<T> Table<T> {
 
     fn find(&self, key: &FlowKey, hash: u64) -> Option<usize> {
         let first = self.first(hash);
-        let places = self.entries.get(first..first + PLACES)?;
-        let is_it = |entry: &Entry<T>| entry.hash == hash && entry.key == *key;
-        let at = places
-            .iter()
-            .position(|place| place.as_ref().is_some_and(is_it))?;
-        Some(first + at)
+        let hashes = self.hashes.get(first..first + PLACES)?;
+        let is_it = |at: &usize| {
+            hashes[*at] == hash && {
+                let entry = self.entries[first + at].as_ref();
+                entry.is_some_and(|entry| entry.key == *key)
+            }
+        };
+        (0..PLACES).find(is_it).map(|at| first + at)
     }
 
     fn used(&mut self, now: Instant, at: usize) -> Option<&mut T> {
@@ -83,13 +88,14 @@ impl<T> Table<T> {
     fn insert(&mut self, now: Instant, (key, hash): (FlowKey, u64), value: T) -> usize {
         if self.entries.is_empty() {
             self.entries.resize_with(self.sets * PLACES, || None);
+            self.hashes = vec![0; self.sets * PLACES];
         }
         let first = self.first(hash);
         let places = first..first + PLACES;
         let used_at = |at: &usize| self.entries[*at].as_ref().map(|entry| entry.used_at);
         let at = places.min_by_key(used_at).expect("there are places");
+        self.hashes[at] = hash;
         let before = self.entries[at].replace(Entry {
-            hash,
             key,
             used_at: now,
             value,

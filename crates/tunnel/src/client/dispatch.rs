@@ -202,7 +202,7 @@ impl Dispatch {
         } = &mut *flows;
         let begin = || Flow::new(bucket_of(hash), now);
         let flow = table.get_or_insert(now, (key, hash), begin);
-        if flow.generation != Some(generation) {
+        if flow.generation != Some(generation) && !flow.is_searching {
             // Its place under the limits is free for the new decision.
             flow.verdict = Verdict::None;
             let packets = packet_flow(&key, dscp(ip));
@@ -282,9 +282,6 @@ impl Dispatch {
         packets: PacketFlow,
         generation: u64,
     ) {
-        if flow.is_searching {
-            return;
-        }
         let Ok(permit) = self.searches.clone().try_acquire_owned() else {
             return;
         };

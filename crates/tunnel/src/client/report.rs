@@ -51,7 +51,7 @@ impl Dispatch {
 }
 
 /// An end of a flow in words.
-pub(crate) fn end(address: IpAddr, port: Option<u16>) -> String {
+fn end(address: IpAddr, port: Option<u16>) -> String {
     match port {
         Some(port) => SocketAddr::new(address, port).to_string(),
         None => address.to_string(),

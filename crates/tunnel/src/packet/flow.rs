@@ -1,10 +1,6 @@
 //! Flows: packets between the same programs, which share a queue at the entrance and an order at the exit.
 
-use std::{
-    collections::hash_map::DefaultHasher,
-    hash::{Hash, Hasher},
-    net::IpAddr,
-};
+use std::{collections::hash_map::DefaultHasher, hash::Hasher, net::IpAddr};
 
 use super::Header;
 
@@ -19,7 +15,7 @@ pub const BUCKETS: u16 = 1024;
 
 /// A flow in one direction: addresses, protocol and, where these are in the packets, ports (RFC 8290 §4.1.1). All fragments of a packet
 /// are of one flow, which has no ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowKey {
     /// Source address.
     pub source: IpAddr,
@@ -64,8 +60,21 @@ impl FlowKey {
 
     /// Hash of the flow. `secret` keeps others from choosing flows with equal ones.
     pub fn hash(&self, secret: u64) -> u64 {
+        let octets = |address: IpAddr| match address {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+            IpAddr::V6(v6) => v6.octets(),
+        };
+        let (from, to) = self.ports.unwrap_or_default();
+        // In one piece: several small ones take longer.
+        let mut bytes = [0; 45];
+        bytes[..8].copy_from_slice(&secret.to_ne_bytes());
+        bytes[8..24].copy_from_slice(&octets(self.source));
+        bytes[24..40].copy_from_slice(&octets(self.destination));
+        bytes[40..42].copy_from_slice(&from.to_ne_bytes());
+        bytes[42..44].copy_from_slice(&to.to_ne_bytes());
+        bytes[44] = self.protocol;
         let mut hasher = DefaultHasher::new();
-        (secret, self).hash(&mut hasher);
+        hasher.write(&bytes);
         hasher.finish()
     }
 }

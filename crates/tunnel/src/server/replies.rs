@@ -12,7 +12,7 @@ use anabranch::{
 
 use crate::{
     class::{Class, Classes},
-    client::report::{end, protocol, target},
+    client::report::{protocol, target},
     exit::Incoming,
     flows::Table,
     outlet::Outlet,
@@ -156,7 +156,7 @@ impl Replies {
                 protocol: protocol(key.protocol),
                 peer: Some(node),
                 rule: None,
-                service: format!("of {}", end(key.destination, key.ports.map(|(_, to)| to))),
+                service: "of the peer".to_owned(),
                 promise: class.promise(),
                 promise_back: None,
                 sent_bytes: reply.sent_bytes,
