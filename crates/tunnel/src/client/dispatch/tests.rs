@@ -220,34 +220,3 @@ async fn a_flow_whose_program_is_searched_for_waits_for_nothing() {
         "another program"
     );
 }
-
-#[test]
-#[ignore = "prints figures"]
-fn time_of_an_assignment() {
-    let rule = |port: u16| format!("[[rule]]\nmatch = {{ port = {port} }}\nservice = \"bulk\"\n");
-    let client = Client::new(&(0..200).map(|n| rule(1000 + n)).collect::<String>());
-    client.push(1, 1000);
-    client.served()[0].set(State::Open);
-    for (name, to) in [("in a class", 1000), ("without a rule", 80)] {
-        let packets: Vec<Vec<u8>> = (0..100).map(|from| udp4(from, to, &[0; 1000])).collect();
-        let headers: Vec<Header> = packets.iter().map(|ip| Header::read(ip).unwrap()).collect();
-        let start = std::time::Instant::now();
-        for _ in 0..10_000 {
-            for (ip, header) in packets.iter().zip(&headers) {
-                std::hint::black_box(client.dispatch.assign(at(1000), ip, header));
-            }
-        }
-        println!("{name}: {} ns", start.elapsed().as_nanos() / 1_000_000);
-    }
-    let (ip, mut total) = (udp4(1, 1000, &[0; 1000]), 0);
-    let header = Header::read(&ip).unwrap();
-    let start = std::time::Instant::now();
-    for secret in 0..1_000_000 {
-        total += u64::from(crate::packet::bucket(&ip, &header, secret));
-    }
-    std::hint::black_box(total);
-    println!(
-        "the bucket alone: {} ns",
-        start.elapsed().as_nanos() / 1_000_000
-    );
-}
