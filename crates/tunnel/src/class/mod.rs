@@ -40,7 +40,7 @@ const QUEUE_BYTES_MAX: usize = 512 << 10;
 /// Time for which the packets of a class with a limited rate may wait.
 const LIMITED_WAIT: Duration = Duration::from_millis(250);
 /// Bytes that may wait in it at least.
-const LIMITED_BYTES_MIN: u64 = 32 << 10;
+const LIMITED_BYTES_MIN: u64 = 8 << 10;
 
 /// Limit on the rate of a class.
 #[derive(Debug)]

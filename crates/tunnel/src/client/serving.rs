@@ -7,7 +7,7 @@ use anabranch::{Session, daemon::CODE_NO_RIGHT};
 use anabranch_gateway::packets::{OpenError, PacketStream};
 use tokio::{
     task::JoinSet,
-    time::{Instant, sleep, timeout_at},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use super::{
@@ -24,6 +24,8 @@ use crate::{
 const ASK_EVERY: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(10)];
 /// Time after which a stream that was refused is asked for again.
 const RETRY: Duration = Duration::from_secs(10);
+/// Longest wait for what is on its way when a class ends.
+const LINGER: Duration = Duration::from_secs(2);
 /// Time between two looks at whether the rule is in force.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -115,11 +117,11 @@ impl Dispatch {
         let carrying = served.class.carry(ends, self.clock, || self.rules.idle());
         let code = tokio::select! {
             ended = carrying => match ended {
-                Ended::Idle => return,
+                Ended::Idle => return self.leave(served, &stream).await,
                 Ended::Failed(failure) => code_of(&failure),
             },
             () = served.class.ended() => served.class.code(),
-            () = self.retired(served) => return,
+            () = self.retired(served) => return self.leave(served, &stream).await,
             () = self.ask(served, &stream) => unreachable!("it goes on until it is dropped"),
             () = stream.watch() => unreachable!("it goes on until it is dropped"),
         };
@@ -139,6 +141,20 @@ impl Dispatch {
         drop(stream);
         served.set_stream(None);
         sleep(RETRY).await;
+    }
+
+    /// Ends a class so that what is on its way arrives: nothing is sent in it any more, and the server is given time to end its side.
+    async fn leave(&self, served: &Arc<Served>, stream: &PacketStream) {
+        {
+            let mut flows = self.flows();
+            flows.served.retain(|other| !Arc::ptr_eq(other, served));
+            served.end();
+            served.class.queues.move_all(&self.outlet);
+        }
+        // A stream that is over needs no end.
+        if stream.stream().finish().is_ok() {
+            let _ = timeout(LINGER, served.class.ended()).await;
+        }
     }
 
     /// Asks the other side for the service of the way back, now and again; does not return.

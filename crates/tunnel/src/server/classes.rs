@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anabranch::{Order, Session, Share, Stream, Tenant, daemon::PromiseState, pace::Pace};
+use anabranch::{
+    Order, Session, Share, Stream, Tenant, daemon::PromiseState, net::Clock, pace::Pace,
+};
 use tokio::time::timeout;
 
 use super::{
@@ -18,17 +20,21 @@ use crate::{
 /// The tenant to which the streams of all clients' classes belong, after those of users and rules.
 const TENANT: Tenant = Tenant::new(1 << 40);
 
+/// Longest wait for what is on its way when a class ends.
+const LINGER: Duration = Duration::from_secs(2);
+
 /// A class of a client, until this is dropped.
 struct Place<'m> {
     member: &'m Member,
     class: Arc<Class>,
+    clock: Clock,
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let replies = &self.member.replies;
         replies.classes.remove(&self.class, &self.member.outlet);
-        replies.forget(&self.class);
+        replies.forget(self.clock.now(), &self.class);
     }
 }
 
@@ -77,14 +83,25 @@ impl Server {
         let Some(class) = classes.add(&member.outlet, limit, now) else {
             return CODE_BUSY;
         };
-        let place = Place { member, class };
-        let class = &place.class;
+        let place = Place {
+            member,
+            class,
+            clock: self.clock,
+        };
+        let class = &place.class.clone();
         class.set_promise(self.promise(stream, &ask));
         classes.open(class, stream.clone());
         let carrying = class.carry((session, stream), self.clock, || Duration::MAX);
         tokio::select! {
             code = member.over() => code,
-            () = class.ended() => CODE_ENDED,
+            () = class.ended() => {
+                drop(place);
+                // What is on its way arrives; one that is over needs no end.
+                if stream.finish().is_ok() {
+                    let _ = timeout(LINGER, stream.delivered()).await;
+                }
+                CODE_ENDED
+            }
             ended = carrying => {
                 if let Ended::Failed(failure) = ended {
                     tracing::debug!(node = %member.node, %failure, "a class of packets ended");

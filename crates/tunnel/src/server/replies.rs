@@ -3,7 +3,10 @@
 //! A flow is noted here when its packets show a class, by their stream or by their bucket, so that other clients cost nothing. Its answers keep
 //! the bucket that they begin with, and follow the flow to another stream.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use anabranch::{
     base::{Instant, NodeId},
@@ -19,6 +22,8 @@ use crate::{
     packet::{BUCKETS, FlowKey, Header, bucket_of},
 };
 
+/// Time after which a flow is forgotten, when a class ends.
+const IDLE: Duration = Duration::from_secs(60);
 /// Flows that are remembered for one client.
 const FLOWS_MAX: usize = 1024;
 
@@ -130,18 +135,15 @@ impl Replies {
         (class, reply.bucket)
     }
 
-    /// Forgets the flows of a class that is over; the others stay.
-    pub(super) fn forget(&self, class: &Arc<Class>) {
-        let is_of =
-            |own: &Option<Arc<Class>>| own.as_ref().is_some_and(|own| Arc::ptr_eq(own, class));
-        self.table().retain(|_, _, reply| {
-            if is_of(&reply.class) {
-                return false;
+    /// Takes the flows of a class that is over out of it. They keep their buckets until they were unused for some time.
+    pub(super) fn forget(&self, now: Instant, class: &Arc<Class>) {
+        self.table().retain(|_, used_at, reply| {
+            for own in [&mut reply.class, &mut reply.queued_in] {
+                if own.as_ref().is_some_and(|own| Arc::ptr_eq(own, class)) {
+                    *own = None;
+                }
             }
-            if is_of(&reply.queued_in) {
-                reply.queued_in = None;
-            }
-            true
+            now.since(used_at) < IDLE
         });
     }
 
@@ -226,7 +228,9 @@ mod tests {
         note(first_of(0) + 7, Some(&class));
         replies.classes.remove(&class, &outlet);
         assert!(assigned().0.is_none());
-        replies.forget(&class);
-        assert!(assigned().1 == rest);
+        replies.forget(at(60_000), &class);
+        assert_eq!(assigned().1, bucket);
+        replies.forget(at(120_000), &class);
+        assert_eq!(assigned().1, rest);
     }
 }
