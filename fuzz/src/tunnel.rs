@@ -6,7 +6,7 @@ use anabranch_tunnel::{
     lease::{Pools, Prefix, Table},
     order::{Arrival, Order, Patience},
     packet::{self, Cause, Header},
-    wire::{Message, PacketHeader, Wish},
+    wire::{Message, PacketHeader, ServiceMessage, Wish},
 };
 
 use crate::Input;
@@ -34,6 +34,9 @@ pub fn tunnel(data: &[u8]) {
 fn messages(data: &[u8]) {
     if let Ok(message) = Message::decode(data) {
         assert_eq!(Message::decode(&message.encode()), Ok(message));
+    }
+    if let Ok(message) = ServiceMessage::decode(data) {
+        assert_eq!(ServiceMessage::decode(&message.encode()), Ok(message));
     }
     if let Ok(header) = PacketHeader::read(data) {
         let mut again = [0; anabranch_tunnel::wire::HEADER_BYTES];

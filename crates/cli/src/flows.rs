@@ -13,8 +13,8 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A flow is a connection of a program, or its datagrams with one target, through a forward or SOCKS; or one that a peer asked for. \
-See docs/gateway.md.")]
+A flow is a connection of a program, or its datagrams with one target, through a forward, SOCKS or the tunnel; or one that a peer asked \
+for. Of the tunnel's packets, the 256 flows with the latest ones are shown. See docs/gateway.md and docs/tunnel.md.")]
 pub(crate) struct Arguments {
     /// Show the rules instead, with the flows that each was the first to match.
     #[arg(long)]
@@ -80,6 +80,15 @@ fn with_heading(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Vec<S
     table(&all)
 }
 
+/// State of the promise, and of the peer's for the way back if there is one.
+fn promise(row: &Value) -> String {
+    let own = text(row, "promise");
+    match row["promise_back"].as_str() {
+        Some(back) if back != own => format!("{own}, back {back}"),
+        _ => own.to_owned(),
+    }
+}
+
 fn flows(rows: &[Value]) -> Vec<String> {
     let cells = |row: &Value| {
         let peer = text(row, "peer");
@@ -95,7 +104,7 @@ fn flows(rows: &[Value]) -> Vec<String> {
             by.to_owned(),
             text(row, "rule").to_owned(),
             text(row, "service").to_owned(),
-            text(row, "promise").to_owned(),
+            promise(row),
             bytes(row, "sent_bytes"),
             bytes(row, "received_bytes"),
             duration::format(Duration::from_secs((age / 1e3) as u64)),
@@ -155,11 +164,14 @@ mod tests {
                 "rule": "video", "service": "live", "promise": "waiting", "sent_bytes": 1_500_000, "received_bytes": 0, "age_ms": 62_000.0}),
             json!({"source": null, "is_incoming": true, "target": "db:5432", "protocol": "tcp", "peer": "studio", "rule": null,
                 "service": "of the peer", "sent_bytes": 1, "received_bytes": 2, "age_ms": 500.0}),
+            json!({"source": "10.77.0.2:40000", "is_incoming": false, "target": "udp:10.0.0.9:5004", "protocol": "udp", "peer": "exit",
+                "rule": "call", "service": "live", "promise": "promised", "promise_back": "waiting", "sent_bytes": 1, "received_bytes": 2,
+                "age_ms": 500.0}),
         ];
         let lines = flows(&rows);
         assert!(lines[0].starts_with("from             to "), "{}", lines[0]);
         assert!(
-            lines[1].contains("video  live         waiting  1.50 MB"),
+            lines[1].contains("video  live         waiting                 1.50 MB"),
             "{}",
             lines[1]
         );
@@ -169,5 +181,6 @@ mod tests {
             lines[2]
         );
         assert!(lines[2].contains("this node  -"), "{}", lines[2]);
+        assert!(lines[3].contains("promised, back waiting"), "{}", lines[3]);
     }
 }

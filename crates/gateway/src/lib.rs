@@ -20,6 +20,7 @@
 //! | [`service`], [`route`] | specs of streams; where accepted connections go |
 //! | [`rules`] | rules: the service, the peer, or the refusal of each flow |
 //! | `register`, `source` | open flows with their bytes; where they come from |
+//! | [`packets`] | rules for packets, as those of a tunnel |
 //! | [`divert`] | TCP connections that another part of the node has taken over |
 //! | [`forward`] | connections accepted here and made by a peer |
 //! | `datagram` | datagrams with the code point of their packets |
@@ -44,6 +45,7 @@ pub mod limits;
 mod listener;
 pub mod notice;
 mod outage;
+pub mod packets;
 mod register;
 mod relay;
 pub mod reverse;
@@ -65,6 +67,7 @@ pub use endpoint::{Endpoint, Host};
 pub use error::{Code, Refusal};
 pub use forward::{Forward, ListenError};
 pub use notice::{Notice, Notices};
+pub use packets::PacketRules;
 pub use reverse::Reverse;
 pub use route::{Chooser, Route, Switch};
 pub use rules::Rules;

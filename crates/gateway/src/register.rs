@@ -40,6 +40,33 @@ impl Traffic {
     }
 }
 
+/// State of a flow's promise; `None`: it asks for none.
+#[derive(Debug, Default)]
+pub(crate) struct Promise(Mutex<Option<PromiseState>>);
+
+impl Promise {
+    pub(crate) fn new(state: Option<PromiseState>) -> Self {
+        Self(Mutex::new(state))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<PromiseState>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn get(&self) -> Option<PromiseState> {
+        *self.lock()
+    }
+
+    pub(crate) fn set(&self, state: PromiseState) {
+        *self.lock() = Some(state);
+    }
+
+    /// True if its owner was warned that the promise is in danger.
+    pub(crate) fn is_warned(&self) -> bool {
+        self.get() == Some(PromiseState::Warned)
+    }
+}
+
 /// A flow as it began.
 #[derive(Debug)]
 pub(crate) struct Begun {
@@ -84,7 +111,7 @@ struct Entry {
     begun: Begun,
     since: Instant,
     traffic: Traffic,
-    promise: Mutex<Option<PromiseState>>,
+    promise: Promise,
 }
 
 /// The open flows of a gateway. Clones share it. Bounded by the places of connections.
@@ -121,14 +148,9 @@ impl Registered {
         }
     }
 
-    /// Notes the state of its promise.
-    pub(crate) fn set_promise(&self, state: PromiseState) {
-        *self.entry.promise() = Some(state);
-    }
-
-    /// True if its owner was warned that the promise is in danger.
-    pub(crate) fn is_warned(&self) -> bool {
-        *self.entry.promise() == Some(PromiseState::Warned)
+    /// State of its promise.
+    pub(crate) fn promise(&self) -> &Promise {
+        &self.entry.promise
     }
 
     /// Waits until the rate of its rule permits to send.
@@ -160,7 +182,7 @@ impl Register {
 
     /// Adds a flow.
     pub(crate) fn enter(&self, begun: Begun) -> Registered {
-        let promise = Mutex::new(begun.promise);
+        let promise = Promise::new(begun.promise);
         let entry = Arc::new(Entry {
             begun,
             promise,
@@ -186,10 +208,6 @@ impl Register {
 }
 
 impl Entry {
-    fn promise(&self) -> MutexGuard<'_, Option<PromiseState>> {
-        self.promise.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn report(&self) -> FlowReport {
         let (sent_bytes, received_bytes) = self.traffic.counts();
         let begun = &self.begun;
@@ -200,7 +218,8 @@ impl Entry {
             peer: begun.peer,
             rule: begun.rule.as_ref().and_then(|rule| rule.name()),
             service: begun.service.to_string(),
-            promise: *self.promise(),
+            promise: self.promise.get(),
+            promise_back: None,
             sent_bytes,
             received_bytes,
             age: self.since.elapsed(),
@@ -240,9 +259,15 @@ mod tests {
             promise: Some(PromiseState::Waiting),
         });
         let shown = || register.report()[0].promise.map(PromiseState::name);
-        assert_eq!((shown(), flow.is_warned()), (Some("waiting"), false));
-        flow.set_promise(PromiseState::Warned);
-        assert_eq!((shown(), flow.is_warned()), (Some("warned"), true));
+        assert_eq!(
+            (shown(), flow.promise().is_warned()),
+            (Some("waiting"), false)
+        );
+        flow.promise().set(PromiseState::Warned);
+        assert_eq!(
+            (shown(), flow.promise().is_warned()),
+            (Some("warned"), true)
+        );
     }
 
     #[test]

@@ -17,12 +17,15 @@ use anabranch::{
 use crate::{
     endpoint::Endpoint,
     notice::{Notice, Notices},
-    register::Registered,
+    register::{Promise, Registered},
     wire::LABEL,
 };
 
 /// Lifetime of datagrams unless another one is asked for.
 pub const LIFETIME: Duration = Duration::from_secs(1);
+/// Lifetime of packets unless another one is asked for. Until then, one that was lost is sent again: that costs less than the reaction of
+/// the inner connection to the loss. It is a little longer than that of latency-sensitive streams, of which copies would be sent.
+pub const PACKET_LIFETIME: Duration = Duration::from_millis(1200);
 
 /// Time after which the state of a promise in danger is looked at again.
 const WARNED_EVERY: Duration = Duration::from_secs(1);
@@ -36,6 +39,26 @@ pub struct Service {
     waits: bool,
     /// The service in words.
     name: Arc<str>,
+}
+
+/// Kind of what a stream carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The bytes of a connection.
+    Bytes,
+    /// The datagrams of a flow.
+    Datagrams,
+    /// The packets of flows, of any protocol.
+    Packets,
+}
+
+impl Kind {
+    fn of(endpoint: &Endpoint) -> Self {
+        match endpoint.is_udp() {
+            true => Self::Datagrams,
+            false => Self::Bytes,
+        }
+    }
 }
 
 fn refused(key: &str, value: &str, reason: &str) -> ConfigError {
@@ -76,6 +99,15 @@ impl Service {
         })
     }
 
+    /// The preset for packets: each by itself, of normal priority, sent again until it is over.
+    pub fn packets() -> Self {
+        Self::preset(StreamSpec {
+            order: Order::Unordered,
+            lifetime: Some(PACKET_LIFETIME),
+            ..Self::bytes().spec
+        })
+    }
+
     /// The preset for an endpoint.
     pub fn of(endpoint: &Endpoint) -> Self {
         match endpoint.is_udp() {
@@ -89,13 +121,13 @@ impl Service {
     /// # Errors
     /// A value is refused, or does not fit the kind of flow.
     pub fn from_text(endpoint: &Endpoint, text: &SpecText) -> Result<Self, ConfigError> {
-        Self::read(endpoint.is_udp(), text)
+        Self::read(Kind::of(endpoint), text)
     }
 
-    /// The service of datagrams or of byte streams. A profile gives them the values that they can have: a byte stream stays reliable,
+    /// The service of one kind. A profile gives them the values that they can have: a byte stream stays reliable,
     /// ordered and without a lifetime, and datagrams of a profile without a lifetime keep those of the preset. A key that is given
-    /// explicitly and does not fit is refused.
-    fn read(is_udp: bool, text: &SpecText) -> Result<Self, ConfigError> {
+    /// explicitly and does not fit is refused; but packets of connections may have any lifetime.
+    fn read(kind: Kind, text: &SpecText) -> Result<Self, ConfigError> {
         if text.label.is_some() || text.duplex == Some(false) {
             let reason = "are set by the forward; leave them out";
             return Err(refused("label, duplex", "", reason));
@@ -103,11 +135,19 @@ impl Service {
         let name = ServiceText(text.clone()).to_string();
         let mut text = text.clone();
         let profile: Option<Profile> = text.profile.as_ref().and_then(|name| name.parse().ok());
-        if is_udp {
-            if text.partial == Some(true) {
-                let reason = "a datagram arrives whole or not at all; leave it out";
-                return Err(refused("partial", "true", reason));
+        if kind != Kind::Bytes && text.partial == Some(true) {
+            let reason = "a datagram arrives whole or not at all; leave it out";
+            return Err(refused("partial", "true", reason));
+        }
+        if kind == Kind::Packets {
+            text.order = Some("unordered".to_owned());
+            if profile.is_none_or(|profile| profile.spec().lifetime.is_none()) {
+                let is_dropped = text.drop.as_ref().is_some_and(|drop| drop != "none");
+                text.reliable = text.reliable.or(Some(!is_dropped));
+                let lifetime = format!("{} ms", PACKET_LIFETIME.as_millis());
+                text.lifetime = text.lifetime.or(Some(lifetime));
             }
+        } else if kind == Kind::Datagrams {
             text.order = text.order.or(Some("unordered".to_owned()));
             if profile.is_none_or(|profile| profile.spec().lifetime.is_none()) {
                 text.reliable = text.reliable.or(Some(false));
@@ -135,7 +175,7 @@ impl Service {
             guarantee.waits = None;
         }
         let mut spec = text.resolve()?;
-        if !is_udp {
+        if kind == Kind::Bytes {
             spec.lifetime = None;
         }
         spec.duplex = true;
@@ -233,10 +273,22 @@ impl Service {
         notices: &Notices,
         flow: &Registered,
     ) {
+        self.watch_promise(stream, to, notices, flow.promise())
+            .await;
+    }
+
+    /// The same, of a stream with the promise of several flows.
+    pub(crate) async fn watch_promise(
+        &self,
+        stream: &Stream,
+        to: &Endpoint,
+        notices: &Notices,
+        promise: &Promise,
+    ) {
         while self.is_promised() {
             // A danger that has passed is no event.
             let passing = async {
-                match flow.is_warned() {
+                match promise.is_warned() {
                     true => tokio::time::sleep(WARNED_EVERY).await,
                     false => std::future::pending().await,
                 }
@@ -246,7 +298,7 @@ impl Service {
                 () = passing => None,
             };
             if let Some(explained) = stream.explain() {
-                flow.set_promise(PromiseState::of(&explained));
+                promise.set(PromiseState::of(&explained));
             }
             match event {
                 Some(Ok(event)) => {
@@ -262,11 +314,12 @@ impl Service {
     }
 }
 
-/// Services of byte streams and of datagrams, of one text. At least one of them is there.
+/// Services of byte streams, of datagrams and of packets, of one text. At least one of the first two is there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Services {
     bytes: Option<Arc<Service>>,
     datagrams: Option<Arc<Service>>,
+    packets: Arc<Service>,
 }
 
 impl Services {
@@ -275,6 +328,7 @@ impl Services {
         Self {
             bytes: Some(Arc::new(Service::bytes())),
             datagrams: Some(Arc::new(Service::datagrams())),
+            packets: Arc::new(Service::packets()),
         }
     }
 
@@ -284,29 +338,38 @@ impl Services {
     /// # Errors
     /// A value is refused, or does not fit one of the kinds.
     pub fn read(text: &SpecText, is_udp: Option<bool>) -> Result<Self, ConfigError> {
-        let read = |kind: bool| match is_udp.is_none_or(|only| only == kind) {
+        let read = |kind: Kind| match is_udp.is_none_or(|only| only == (kind == Kind::Datagrams)) {
             true => Service::read(kind, text).map(|service| Some(Arc::new(service))),
             false => Ok(None),
         };
         Ok(Self {
-            bytes: read(false)?,
-            datagrams: read(true)?,
+            bytes: read(Kind::Bytes)?,
+            datagrams: read(Kind::Datagrams)?,
+            packets: Arc::new(Service::read(Kind::Packets, text)?),
         })
     }
 
     /// The service of one kind of flows.
     pub fn only(endpoint: &Endpoint, service: Service) -> Self {
         let service = Some(Arc::new(service));
+        let packets = Arc::new(Service::packets());
         match endpoint.is_udp() {
             true => Self {
                 bytes: None,
                 datagrams: service,
+                packets,
             },
             false => Self {
                 bytes: service,
                 datagrams: None,
+                packets,
             },
         }
+    }
+
+    /// The service for packets.
+    pub(crate) fn packets(&self) -> &Arc<Service> {
+        &self.packets
     }
 
     /// The service for flows to a target; the preset if there is none for its kind.
@@ -328,74 +391,4 @@ impl Services {
 }
 
 #[cfg(test)]
-mod tests {
-    use anabranch::Priority;
-
-    use super::*;
-
-    fn of(profile: &str, is_udp: bool) -> StreamSpec {
-        let text = ServiceText::of_profile(profile).0;
-        Service::read(is_udp, &text).unwrap().spec
-    }
-
-    #[test]
-    fn every_profile_fits_connections_and_datagrams() {
-        for profile in Profile::ALL {
-            let bytes = of(profile.name(), false);
-            assert!(bytes.reliable && bytes.order == Order::Ordered, "{profile}");
-            assert_eq!((bytes.lifetime, bytes.drop), (None, None), "{profile}");
-            assert_eq!(bytes.priority, profile.spec().priority, "{profile}");
-            let datagrams = of(profile.name(), true);
-            assert_eq!(datagrams.order, Order::Unordered, "{profile}");
-            assert!(datagrams.lifetime.is_some(), "{profile}");
-            assert_eq!(datagrams.redundant, profile.spec().redundant, "{profile}");
-        }
-    }
-
-    #[test]
-    fn datagrams_have_the_lifetime_of_a_profile_that_has_one() {
-        let live = of("live", true);
-        assert_eq!(live.lifetime, Some(Duration::from_millis(300)));
-        assert!(live.reliable, "repaired until then");
-        assert_eq!(live.priority, Priority::URGENT);
-        let bulk = of("bulk", true);
-        assert_eq!((bulk.lifetime, bulk.reliable), (Some(LIFETIME), false));
-        assert_eq!(bulk.drop, Some(DropOrder::Oldest));
-    }
-
-    #[test]
-    fn explicit_values_that_do_not_fit_are_refused() {
-        let lifetime = SpecText {
-            lifetime: Some("300 ms".to_owned()),
-            ..SpecText::default()
-        };
-        assert!(Services::read(&lifetime, None).is_err());
-        assert!(Services::read(&lifetime, Some(false)).is_err());
-        let services = Services::read(&lifetime, Some(true)).unwrap();
-        let target = "udp:10.0.0.1:5004".parse().unwrap();
-        let spec = services.of(&target).spec.clone();
-        assert_eq!(spec.lifetime, Some(Duration::from_millis(300)));
-        assert_eq!(services.name(), "lifetime 300 ms");
-    }
-
-    #[test]
-    fn a_promise_waits_unless_it_says_otherwise() {
-        let read = |waits: Option<bool>| {
-            let guarantee = anabranch::spec::GuaranteeText {
-                rate: Some("6 Mbit/s".to_owned()),
-                probability: Some("99 %".to_owned()),
-                waits,
-                ..Default::default()
-            };
-            let text = SpecText {
-                guarantee: Some(guarantee),
-                ..SpecText::default()
-            };
-            Service::read(true, &text).unwrap()
-        };
-        assert!(read(None).waits && read(Some(true)).waits);
-        assert!(!read(Some(false)).waits);
-        // The stream is opened with the promise first.
-        assert!(!read(None).spec.guarantee.unwrap().waits);
-    }
-}
+mod tests;

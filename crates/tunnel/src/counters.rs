@@ -25,11 +25,15 @@ pub enum Dropped {
     Device,
     /// The server does not allow its destination.
     Prohibited,
+    /// A rule of this node denies its flow.
+    Denied,
+    /// Its rule limits the rate, and it had no stream to wait for.
+    Limited,
 }
 
 impl Dropped {
     /// All reasons.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Malformed,
         Self::Source,
         Self::Destination,
@@ -38,6 +42,8 @@ impl Dropped {
         Self::NoHost,
         Self::Device,
         Self::Prohibited,
+        Self::Denied,
+        Self::Limited,
     ];
 
     /// Name of the reason in reports.
@@ -51,6 +57,8 @@ impl Dropped {
             Self::NoHost => "no_host",
             Self::Device => "device",
             Self::Prohibited => "prohibited",
+            Self::Denied => "denied",
+            Self::Limited => "limited",
         }
     }
 
@@ -64,6 +72,8 @@ impl Dropped {
             Self::NoHost => "for addresses that nobody has",
             Self::Device => "that the kernel did not take",
             Self::Prohibited => "for destinations that the server does not allow",
+            Self::Denied => "that a rule denies",
+            Self::Limited => "beyond the rate of a rule",
         }
     }
 }

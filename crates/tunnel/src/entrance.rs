@@ -9,7 +9,7 @@ use crate::{
     fq_codel::Packet,
     outlet::Outlet,
     own::Own,
-    packet::{self, Cause, Header},
+    packet::{self, Cause, Header, Segment, reset},
 };
 
 /// Reads from a device in one turn.
@@ -57,6 +57,8 @@ pub(crate) struct Entrance<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way<'a> {
     pub(crate) outlet: &'a Outlet,
+    /// Bucket of its flow.
+    pub(crate) bucket: u16,
     /// Largest packet that the other side takes.
     pub(crate) mtu: u16,
 }
@@ -74,6 +76,25 @@ impl Entrance<'_> {
             return None;
         }
         Some(header)
+    }
+
+    /// Drops a packet that a rule denies, and answers it: a segment of an open connection by a reset, since programs take an ICMP message
+    /// there for a passing trouble.
+    pub(crate) fn deny(&mut self, now: Instant, (ip, header): (&[u8], &Header)) {
+        let segment = Segment::read(ip, header).filter(|segment| !segment.is_opening());
+        let Some(segment) = segment else {
+            self.refuse(now, (ip, header), Dropped::Denied, Cause::Prohibited);
+            return;
+        };
+        self.counters.note_dropped(Dropped::Denied);
+        if !segment.is_reset() && self.answers.admit(now) {
+            let reply = match segment.progress(ip).acknowledged {
+                Some(number) => reset(segment.ends.reversed(), number),
+                None => segment.refusal(ip),
+            };
+            // As below.
+            let _ = self.device.try_send(&reply);
+        }
     }
 
     /// Drops a packet, and answers it.
@@ -103,7 +124,7 @@ impl Entrance<'_> {
         let mut packet = Packet::new(ip);
         packet::clamp(packet.ip_mut(), header, way.mtu);
         self.counters.note_sent(ip.len());
-        way.outlet.push(now, packet, header);
+        way.outlet.push_into(now, way.bucket, packet);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Receiving side of the tunnel: packets are checked, put in order, and handed to a device.
 
-use std::{future::poll_fn, task::Poll, time::Duration};
+use std::{future::poll_fn, iter::repeat, sync::Arc, task::Poll, time::Duration};
 
 use anabranch::{
     StreamFailure,
@@ -12,11 +12,12 @@ use anabranch::{
 use bytes::Bytes;
 
 use crate::{
+    class::{Arrived, Class, Classes},
     counters::{Counters, Dropped},
     order::{Arrival, Order, Patience},
     outlet::Lanes,
     packet::{Header, is_loss_sensitive},
-    wire::{HEADER_BYTES, HELLO, PacketHeader},
+    wire::{HEADER_BYTES, HELLO, PACKET, PacketHeader},
 };
 
 /// Bytes that are read from a stream in one turn.
@@ -41,16 +42,26 @@ pub(crate) enum End {
     Protocol,
 }
 
-/// Hands the packets of both streams to a device until one is over. `check` names the reason why a packet is not to be handed
-/// on.
+/// A packet that has arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Incoming<'a> {
+    pub(crate) ip: &'a [u8],
+    pub(crate) header: &'a Header,
+    pub(crate) bucket: u16,
+    /// The class on whose stream it came.
+    pub(crate) class: Option<&'a Arc<Class>>,
+}
+
+/// Hands the packets of all streams to a device until one of both lanes is over. `check` names the reason why a packet is not to be
+/// handed on.
 pub(crate) async fn deliver(
-    lanes: &Lanes,
+    (lanes, classes): (&Lanes, &Classes),
     (device, clock): (&Tun, Clock),
     counters: &[&Counters],
-    mut check: impl FnMut(&[u8], &Header) -> Result<(), Dropped>,
+    mut check: impl FnMut(Incoming<'_>) -> Result<(), Dropped>,
 ) -> End {
     let mut order = Order::new();
-    let (mut adus, mut ready) = (Vec::new(), Vec::new());
+    let (mut arrived, mut ready) = (Arrived::default(), Vec::new());
     let mut writes: Option<WriteBatch> = None;
     let note_dropped = |reason| counters.iter().for_each(|all| all.note_dropped(reason));
     loop {
@@ -61,10 +72,13 @@ pub(crate) async fn deliver(
             None => Duration::MAX,
         };
         let reading = poll_fn(|cx| {
-            let urgent = lanes.urgent.poll_recv_many(cx, &mut adus, TURN_BYTES);
-            match lanes.rest.poll_recv_many(cx, &mut adus, TURN_BYTES) {
+            let of_classes = classes.poll_arrived(cx, &mut arrived, TURN_BYTES);
+            let adus = &mut arrived.adus;
+            let urgent = lanes.urgent.poll_recv_many(cx, adus, TURN_BYTES);
+            match lanes.rest.poll_recv_many(cx, adus, TURN_BYTES) {
                 // What ended it is reported by the next call.
                 _ if matches!(urgent, Poll::Ready(Ok(true))) => urgent,
+                Poll::Pending if of_classes && urgent.is_pending() => Poll::Ready(Ok(true)),
                 Poll::Pending => urgent,
                 ready => ready,
             }
@@ -80,16 +94,25 @@ pub(crate) async fn deliver(
             Some(Err(failure)) => return End::Failed(failure),
             None if order.next_at().is_none() => {
                 order.rest(now);
-                (adus, ready) = (Vec::new(), Vec::new());
+                (arrived, ready) = (Arrived::default(), Vec::new());
                 writes = None;
                 continue;
             }
             None => {}
         }
-        let arrived = adus.len();
-        for adu in adus.drain(..) {
+        let count = arrived.adus.len();
+        let origins = arrived.classes.drain(..);
+        let origins = origins.flat_map(|(class, count)| std::iter::repeat_n(Some(class), count));
+        for (adu, class) in arrived.adus.drain(..).zip(origins.chain(repeat(None))) {
             if adu.data == HELLO {
                 continue;
+            }
+            if let Some(class) = &class {
+                if adu.data.first().is_some_and(|&kind| kind != PACKET) {
+                    class.tell(adu.data);
+                    continue;
+                }
+                class.note_use(now);
             }
             let Ok(place) = PacketHeader::read(&adu.data) else {
                 return End::Protocol;
@@ -97,7 +120,12 @@ pub(crate) async fn deliver(
             let packet = adu.data.slice(HEADER_BYTES..);
             let checked = Header::read(&packet).map_err(|_| Dropped::Malformed);
             let checked = checked.and_then(|header| {
-                check(&packet, &header)?;
+                check(Incoming {
+                    ip: &packet,
+                    header: &header,
+                    bucket: place.bucket,
+                    class: class.as_ref(),
+                })?;
                 Ok(patience(&packet, &header))
             });
             let (packet, patience) = match checked {
@@ -118,7 +146,7 @@ pub(crate) async fn deliver(
         }
         order.expire(now, &mut ready);
         let writes = writes.get_or_insert_default();
-        let (at_once, is_burst) = burst(arrived, ready.len());
+        let (at_once, is_burst) = burst(count, ready.len());
         for packet in ready.drain(..).filter(|packet| !packet.is_empty()) {
             if writes.len() == at_once {
                 write(device, writes, &note_dropped).await;

@@ -21,6 +21,7 @@
 //! | [`counters`], [`notice`] | what was carried and dropped; events for logs and progress lines |
 //! | `own`, `entrance` | the node's own packets; checks of what enters |
 //! | `outlet`, `meter`, `pace`; `exit` | the sending side, the flows that send little, and what the paths carry; the receiving side |
+//! | `class`, `numbers`, `flows` | packets that share a service; their numbers; the table of flows |
 //! | [`server`], [`client`] | the two ends |
 //! | [`split`] | TCP connections that end at the node |
 //! | [`system`] | addresses, routes, rules and names of the machine |
@@ -28,15 +29,18 @@
 
 #![cfg(target_os = "linux")]
 
+mod class;
 pub mod client;
 pub mod counters;
 pub mod destinations;
 mod entrance;
 mod exit;
+mod flows;
 pub mod fq_codel;
 pub mod lease;
 mod meter;
 pub mod notice;
+mod numbers;
 pub mod order;
 mod outlet;
 mod own;
@@ -48,10 +52,9 @@ pub mod split;
 pub mod system;
 pub mod wire;
 
-pub use client::{Client, ClientError};
+pub use client::{Client, ClientError, Joining};
 pub use counters::{Counters, Dropped, Totals};
 pub use destinations::{Destinations, DestinationsError};
 pub use notice::{Notice, Notices};
 pub use section::{Tunnel, TunnelError};
 pub use server::Server;
-pub use split::Splitting;

@@ -13,6 +13,11 @@ const SHARE: f64 = 1.0 / 8.0;
 /// Bytes in a window that are always little: 1.2 Mbit/s.
 const LITTLE_BYTES: f64 = 15_000.0;
 
+/// Place of a bucket: buckets of classes share those of others.
+fn place(bucket: u16) -> usize {
+    usize::from(bucket % BUCKETS)
+}
+
 /// Bytes of each bucket in the current window and in the one before. Empty until it is used.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
@@ -45,13 +50,13 @@ impl Meter {
                 *window = vec![0; BUCKETS.into()];
             }
         }
-        let count = &mut self.windows[0][usize::from(bucket)];
+        let count = &mut self.windows[0][place(bucket)];
         *count = count.saturating_add(bytes as u32);
     }
 
     /// True if the flow sends little.
     pub(crate) fn is_sparse(&self, bucket: u16) -> bool {
-        let bytes = |window: &Vec<u32>| window.get(usize::from(bucket)).copied().unwrap_or(0);
+        let bytes = |window: &Vec<u32>| window.get(place(bucket)).copied().unwrap_or(0);
         // The windows before and now together are as long as one and a half, in the mean.
         let sum = self.windows.iter().map(bytes).max().unwrap_or(0);
         f64::from(sum) <= self.little_bytes
@@ -92,5 +97,9 @@ mod tests {
         assert!(meter.is_sparse(1));
         meter.note(1, 1);
         assert!(!meter.is_sparse(1));
+        // A flow that had a class.
+        let classed = crate::numbers::BUCKETS_ALL - 1;
+        meter.note(classed, 15_001);
+        assert!(!meter.is_sparse(classed));
     }
 }

@@ -7,7 +7,7 @@
 use std::{
     collections::VecDeque,
     future::poll_fn,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Poll,
     time::Duration,
 };
@@ -18,8 +18,9 @@ use tokio::sync::Notify;
 use crate::{
     fq_codel::{Config, FqCodel, Packet, Stats},
     meter::Meter,
+    numbers::Numbers,
     pace::{Pace, limit},
-    packet::{self, BUCKETS, Header},
+    packet::{FlowKey, Header, bucket_of},
     wire::PacketHeader,
 };
 
@@ -39,15 +40,10 @@ pub(crate) struct Lanes {
     pub(crate) rest: Stream,
 }
 
-impl Lanes {
-    /// Reads the events of the streams, which would be kept otherwise (an expired packet is one); does not return.
-    async fn forget_events(&self) {
-        async fn forget(stream: &Stream) {
-            while stream.next_event().await.is_ok() {}
-        }
-        tokio::join!(forget(&self.urgent), forget(&self.rest));
-        std::future::pending::<()>().await;
-    }
+/// Reads the events of a stream, which would be kept otherwise (an expired packet is one); does not return.
+pub(crate) async fn forget_events(stream: &Stream) {
+    while stream.next_event().await.is_ok() {}
+    std::future::pending::<()>().await;
 }
 
 /// Queues at one end of the tunnel, for one destination.
@@ -55,24 +51,10 @@ impl Lanes {
 pub(crate) struct Outlet {
     queues: Mutex<FqCodel>,
     wake: Notify,
+    /// Those of all queues for this destination: the number of a packet does not depend on the stream that carries it.
+    numbers: Arc<Mutex<Numbers>>,
     /// Keeps others from choosing flows that share a queue.
     secret: u64,
-}
-
-/// Numbers of the packets of each bucket.
-#[derive(Debug, Default)]
-struct Numbers(Vec<u32>);
-
-impl Numbers {
-    fn next(&mut self, bucket: u16) -> u32 {
-        if self.0.is_empty() {
-            self.0 = vec![0; BUCKETS.into()];
-        }
-        let number = &mut self.0[usize::from(bucket)];
-        let next = *number;
-        *number = number.wrapping_add(1);
-        next
-    }
 }
 
 /// A number that others cannot predict.
@@ -90,11 +72,21 @@ impl Outlet {
         Self {
             queues: Mutex::new(FqCodel::new(config)),
             wake: Notify::new(),
+            numbers: Arc::default(),
             secret: secret(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, FqCodel> {
+    /// Other queues for the same destination.
+    pub(crate) fn beside(&self, memory_bytes: usize) -> Self {
+        Self {
+            numbers: self.numbers.clone(),
+            secret: self.secret,
+            ..Self::new(memory_bytes)
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, FqCodel> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -103,9 +95,47 @@ impl Outlet {
         self.lock().stats()
     }
 
-    /// Queues a packet.
+    /// Numbers of the packets for this destination.
+    pub(crate) fn numbers(&self) -> MutexGuard<'_, Numbers> {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until a flow without a queue gets one.
+    pub(crate) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    /// Hash of a flow, the same in all queues for this destination.
+    pub(crate) fn hash(&self, key: &FlowKey) -> u64 {
+        key.hash(self.secret)
+    }
+
+    /// Queues a packet, in the bucket of its flow.
     pub(crate) fn push(&self, now: Instant, packet: Packet, header: &Header) {
-        let bucket = packet::bucket(packet.ip(), header, self.secret);
+        let hash = self.hash(&FlowKey::of(packet.ip(), header));
+        self.push_into(now, bucket_of(hash), packet);
+    }
+
+    /// Moves the packets of a flow that wait here to other queues for the same destination.
+    pub(crate) fn move_flow(&self, bucket: u16, key: &FlowKey, to: &Self) {
+        let is_of =
+            |ip: &[u8]| Header::read(ip).is_ok_and(|header| FlowKey::of(ip, &header) == *key);
+        let moved = self.lock().extract(bucket, is_of);
+        for (at, packet) in moved {
+            to.push_into(at, bucket, packet);
+        }
+    }
+
+    /// Moves all packets that wait here to other queues for the same destination.
+    pub(crate) fn move_all(&self, to: &Self) {
+        let moved = self.lock().drain();
+        for (bucket, at, packet) in moved {
+            to.push_into(at, bucket, packet);
+        }
+    }
+
+    /// Queues a packet in a bucket.
+    pub(crate) fn push_into(&self, now: Instant, bucket: u16, packet: Packet) {
         // A flow without a queue may overtake those that wait for slots.
         if self.lock().push(now, bucket, packet) {
             self.wake.notify_one();
@@ -121,7 +151,8 @@ impl Outlet {
     ) -> StreamFailure {
         tokio::select! {
             failure = self.send(session, lanes, clock) => failure,
-            () = lanes.forget_events() => unreachable!("it goes on until it is dropped"),
+            () = forget_events(&lanes.urgent) => unreachable!("it goes on until it is dropped"),
+            () = forget_events(&lanes.rest) => unreachable!("it goes on until it is dropped"),
         }
     }
 
@@ -143,6 +174,7 @@ impl Outlet {
                 let waking = self.wake.notified();
                 if tokio::time::timeout(REST, waking).await.is_err() {
                     taken = Taken::default();
+                    self.numbers().rest();
                     self.wake.notified().await;
                 }
                 continue;
@@ -164,14 +196,14 @@ impl Outlet {
         taken.meter.advance(now, pace.bytes_per_s);
         let unsent = usize::try_from(pace.unsent_bytes).unwrap_or(usize::MAX);
         let waiting = unsent.saturating_sub(capacity);
-        let mut queues = self.lock();
+        let (mut queues, mut numbers) = (self.lock(), self.numbers());
         while taken.rest.bytes <= capacity {
             let Some((bucket, packet)) = queues.pop(now) else {
                 return;
             };
             let is_behind = pace.is_busy || waiting + taken.rest.bytes > SHORT_BYTES;
             let is_urgent = is_behind && taken.meter.is_sparse(bucket) && taken.urgent.has_space();
-            taken.add(is_urgent, bucket, packet);
+            taken.add(is_urgent, (bucket, numbers.next(bucket)), packet);
         }
         while taken.urgent.has_space() {
             let meter = &taken.meter;
@@ -179,25 +211,37 @@ impl Outlet {
             else {
                 return;
             };
-            taken.add(true, bucket, packet);
+            taken.add(true, (bucket, numbers.next(bucket)), packet);
         }
     }
 }
 
 /// Packets that were taken from the queues for one stream.
 #[derive(Debug, Default)]
-struct Lane {
+pub(crate) struct Lane {
     adus: VecDeque<Outgoing>,
-    bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 impl Lane {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.adus.is_empty()
+    }
+
+    /// Adds a packet with its place in the order of its flow.
+    pub(crate) fn add(&mut self, (bucket, sequence): (u16, u32), packet: Packet) {
+        let mut data = packet.into_data();
+        PacketHeader { bucket, sequence }.write(&mut data);
+        self.bytes += data.len();
+        self.adus.push_back(data.into());
+    }
+
     fn has_space(&self) -> bool {
         self.bytes < URGENT_BYTES as usize
     }
 
     /// Hands over as many as the stream takes; true if it took any.
-    fn poll_send(
+    pub(crate) fn poll_send(
         &mut self,
         cx: &std::task::Context<'_>,
         stream: &Stream,
@@ -218,7 +262,6 @@ impl Lane {
 struct Taken {
     urgent: Lane,
     rest: Lane,
-    numbers: Numbers,
     meter: Meter,
 }
 
@@ -227,17 +270,14 @@ impl Taken {
         self.urgent.adus.is_empty() && self.rest.adus.is_empty()
     }
 
-    fn add(&mut self, is_urgent: bool, bucket: u16, packet: Packet) {
-        let sequence = self.numbers.next(bucket);
-        let mut data = packet.into_data();
-        PacketHeader { bucket, sequence }.write(&mut data);
-        self.meter.note(bucket, data.len());
+    fn add(&mut self, is_urgent: bool, place: (u16, u32), packet: Packet) {
+        self.meter
+            .note(place.0, Packet::HEADROOM + packet.ip().len());
         let lane = match is_urgent {
             true => &mut self.urgent,
             false => &mut self.rest,
         };
-        lane.bytes += data.len();
-        lane.adus.push_back(data.into());
+        lane.add(place, packet);
     }
 
     /// Ready when a stream has taken any.
@@ -257,92 +297,4 @@ impl Taken {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::*;
-    use crate::packet::samples::tcp4;
-
-    fn push(outlet: &Outlet, port: u16, bytes: usize) {
-        let ip = tcp4(port, &vec![0; bytes - 47]);
-        let header = Header::read(&ip).unwrap();
-        outlet.push(Instant::from_millis(1000), Packet::new(&ip), &header);
-    }
-
-    fn take(outlet: &Outlet, capacity: usize, taken: &mut Taken) {
-        take_beside(outlet, capacity, taken, false);
-    }
-
-    fn take_beside(outlet: &Outlet, capacity: usize, taken: &mut Taken, is_busy: bool) {
-        let pace = Pace {
-            unsent_bytes: 20_000,
-            bytes_per_s: 1e6,
-            is_busy,
-            looked_at: None,
-        };
-        outlet.take(Instant::from_millis(1000), capacity, &pace, taken);
-    }
-
-    #[test]
-    fn packets_are_taken_with_numbers_as_far_as_there_is_space() {
-        let outlet = Outlet::new(1 << 20);
-        for index in 0..20_u16 {
-            push(&outlet, index % 2, 1000);
-        }
-        let mut taken = Taken::default();
-        // All flows send much.
-        taken.meter.advance(Instant::from_millis(1000), 0.0);
-        for bucket in 0..BUCKETS {
-            taken.meter.note(bucket, 1 << 20);
-        }
-        take(&outlet, 5_000, &mut taken);
-        assert_eq!(taken.rest.adus.len(), 6, "five, and one more");
-        take(&outlet, 5_000, &mut taken);
-        assert_eq!(taken.rest.adus.len(), 6);
-        take(&outlet, 100_000, &mut taken);
-        assert_eq!((taken.rest.adus.len(), taken.urgent.adus.len()), (20, 0));
-        let mut buckets = BTreeMap::new();
-        for adu in &taken.rest.adus {
-            let header = PacketHeader::read(&adu.data).unwrap();
-            let next = buckets.entry(header.bucket).or_insert(0);
-            assert_eq!((header.sequence, adu.data.len()), (*next, 1000));
-            *next += 1;
-        }
-        assert_eq!(buckets.into_values().collect::<Vec<u32>>(), [10, 10]);
-        assert_eq!(outlet.stats().queued, 20);
-    }
-
-    #[test]
-    fn a_flow_that_sends_little_overtakes_what_the_session_holds() {
-        let outlet = Outlet::new(1 << 20);
-        let mut taken = Taken::default();
-        // Nothing waits: it need not.
-        push(&outlet, 7, 100);
-        take(&outlet, 20_000, &mut taken);
-        assert_eq!((taken.rest.adus.len(), taken.urgent.adus.len()), (1, 0));
-        // A flow that fills the paths, and holds what the session takes.
-        for _ in 0..60 {
-            push(&outlet, 1, 1000);
-        }
-        take(&outlet, 20_000, &mut taken);
-        taken.rest = Lane::default();
-        take(&outlet, 20_000, &mut taken);
-        push(&outlet, 7, 100);
-        take(&outlet, 0, &mut taken);
-        let urgent: Vec<usize> = taken.urgent.adus.iter().map(|adu| adu.data.len()).collect();
-        assert_eq!(urgent.last(), Some(&100));
-        let rest = taken.rest.adus.len();
-        take(&outlet, 0, &mut taken);
-        assert_eq!(taken.rest.adus.len(), rest, "the other flow does not");
-    }
-
-    /// Such as a split connection, whose bytes are not in these queues.
-    #[test]
-    fn a_flow_that_sends_little_overtakes_what_else_the_session_carries() {
-        let outlet = Outlet::new(1 << 20);
-        let mut taken = Taken::default();
-        push(&outlet, 7, 100);
-        take_beside(&outlet, 20_000, &mut taken, true);
-        assert_eq!((taken.rest.adus.len(), taken.urgent.adus.len()), (0, 1));
-    }
-}
+mod tests;

@@ -1,13 +1,20 @@
-//! Messages of the tunnel (`spec/tunnel.md`): those of the control stream, and the header of a packet.
+//! Messages of the tunnel (`spec/tunnel.md`): those of the control stream and of classes, and the header of a packet.
+
+mod service;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+pub use self::service::{Ask, ServiceMessage};
+use crate::numbers::BUCKETS_ALL;
+
 /// Label of the control stream.
 pub const LABEL_CONTROL: &str = "anabranch-tunnel/1";
 /// Label of the two streams of packets: an urgent one, and one of normal priority.
 pub const LABEL_PACKETS: &str = "anabranch-tunnel/1/packets";
+/// Label of the stream of a class of packets.
+pub const LABEL_SERVICE: &str = "anabranch-tunnel/1/service";
 /// Label of the stream of a connection that the server makes (`spec/forward.md`).
 pub const LABEL_CONNECTIONS: &str = "anabranch-tunnel/1/connections";
 /// Version that this node speaks.
@@ -16,6 +23,8 @@ pub const VERSION: u8 = 1;
 pub const CODE_PROTOCOL: u32 = 0x31;
 /// Application code of a control stream that ends because the node joined again, in another session.
 pub const CODE_REPLACED: u32 = 0x32;
+/// Application code of the stream of a class that is one more than there may be.
+pub const CODE_BUSY: u32 = 0x10;
 /// Application code of a stream that ends because the tunnel does.
 pub const CODE_ENDED: u32 = 0x30;
 /// Bytes of the header of a packet.
@@ -31,7 +40,8 @@ const REQUEST: u8 = 0x01;
 const LEASE: u8 = 0x02;
 const REFUSE: u8 = 0x03;
 const READY: u8 = 0x04;
-const PACKET: u8 = 0x00;
+/// First byte of an ADU with a packet.
+pub(crate) const PACKET: u8 = 0x00;
 
 /// ADU of a stream of packets that carries none: it lets the server know the stream.
 pub const HELLO: &[u8] = &[0x01];
@@ -332,7 +342,7 @@ impl PacketHeader {
             return Err(WireError::Format);
         }
         let bucket = u16::from_be_bytes(reader.array()?);
-        if bucket >= crate::packet::BUCKETS {
+        if bucket >= BUCKETS_ALL {
             return Err(WireError::Format);
         }
         Ok(Self {
@@ -435,7 +445,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn headers_round_trip(bucket in 0..crate::packet::BUCKETS, sequence in any::<u32>()) {
+        fn headers_round_trip(bucket in 0..BUCKETS_ALL, sequence in any::<u32>()) {
             let header = PacketHeader { bucket, sequence };
             let mut adu = [0; HEADER_BYTES];
             header.write(&mut adu);

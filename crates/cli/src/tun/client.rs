@@ -11,7 +11,7 @@ use anabranch::{
     net::tun::Tun,
 };
 use anabranch_gateway::{Connections, limits::raise_file_limit, uplink::Dialled};
-use anabranch_tunnel::{Client, ClientError, Notice, Splitting, section::of_client};
+use anabranch_tunnel::{Client, ClientError, Joining, Notice, section::of_client};
 use tokio::sync::mpsc;
 
 use super::{Arguments, option};
@@ -91,21 +91,19 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
     config.unused.extend(own.lan.iter().cloned());
     let host = recv::start(config)?;
     let notices = arguments.notices();
-    let splitting = own.split_tcp.then(|| {
+    if own.split_tcp {
         raise_file_limit();
-        let connections = Connections::new(anabranch_gateway::Notices::to_log());
-        connections.rules().replace(settings.rules);
-        connections.timeouts().set(&settings.timeouts);
-        Splitting {
-            connections,
-            server: node,
-        }
-    });
-    let carrying = splitting
-        .as_ref()
-        .map(|splitting| splitting.connections.clone());
-    let flows = carrying.map(|connections| Arc::new(connections) as Arc<dyn FlowReports>);
-    let ends = (device, splitting);
+    }
+    let connections = Connections::new(anabranch_gateway::Notices::to_log());
+    connections.rules().replace(settings.rules);
+    connections.timeouts().set(&settings.timeouts);
+    let joining = Joining {
+        connections,
+        server: node,
+    };
+    let flows = Arc::new(joining.connections.clone()) as Arc<dyn FlowReports>;
+    let flows = Some(flows);
+    let ends = (device, joining);
     let client = Client::start(host.clone(), ends, own, notices.clone());
     let client = Arc::new(client.map_err(Failure::other)?);
     let shown = {

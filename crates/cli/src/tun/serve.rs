@@ -54,6 +54,7 @@ fn layer(arguments: &Arguments, control: PathBuf) -> Layer {
                 mtu: arguments.mtu.clone(),
                 leases: arguments.leases.clone(),
                 split_tcp: None,
+                promised_share_max: None,
                 masquerade: arguments.masquerade,
                 destinations: (!arguments.to.is_empty()).then(|| arguments.to.clone()),
             }),

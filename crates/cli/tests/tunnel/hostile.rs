@@ -22,7 +22,7 @@ use bytes::Bytes;
 use crate::stage::{SERVER, Stage, TIMEOUT};
 
 /// A UDP packet, without a checksum, to the server.
-fn udp4(source: [u8; 4], port: u16) -> Vec<u8> {
+pub(crate) fn udp4(source: [u8; 4], port: u16) -> Vec<u8> {
     let mut packet = vec![0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0, 0];
     packet.extend(source);
     packet.extend([10, 77, 0, 1]);
@@ -83,7 +83,7 @@ fn packets(priority: Priority) -> StreamSpec {
 }
 
 /// Joins the tunnel; returns the control stream, and those of packets, the urgent one last.
-async fn join(session: &Session) -> (Stream, Stream, Stream) {
+pub(crate) async fn join(session: &Session) -> (Stream, Stream, Stream) {
     let control = session.open_stream(control()).unwrap();
     let wish = Wish {
         mtu: 1400,
@@ -111,7 +111,7 @@ async fn ended(control: &Stream) {
 }
 
 /// Runs a client of the test's own in the client's namespace.
-fn within(stage: &Stage, ticket: &str, work: impl AsyncFnOnce(Host, Session) + Send) {
+pub(crate) fn within(stage: &Stage, ticket: &str, work: impl AsyncFnOnce(Host, Session) + Send) {
     let ticket: Ticket = ticket.parse().unwrap();
     let key = stage.key("client.key");
     let run = || {

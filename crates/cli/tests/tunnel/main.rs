@@ -4,6 +4,7 @@
 
 mod capability;
 mod carry;
+mod classes;
 mod crowd;
 mod demo;
 mod destinations;
@@ -25,6 +26,7 @@ mod process;
 mod programs;
 mod rights;
 mod routes;
+mod rules;
 mod sockets;
 mod speed;
 mod split;

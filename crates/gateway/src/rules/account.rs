@@ -114,8 +114,18 @@ impl Account {
         used.flows += 1;
         Ok(Lease {
             account: self.clone(),
+            flows: 1,
             promised_bps: 0,
         })
+    }
+
+    /// A place for the promise of several flows, which are counted by themselves.
+    pub(crate) fn enter_promise(self: &Arc<Self>) -> Lease {
+        Lease {
+            account: self.clone(),
+            flows: 0,
+            promised_bps: 0,
+        }
     }
 
     /// Waits until the flows may send.
@@ -142,13 +152,14 @@ impl Account {
 #[derive(Debug)]
 pub(crate) struct Lease {
     account: Arc<Account>,
+    flows: u32,
     promised_bps: u64,
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         let used = &mut self.account.lock().1;
-        used.flows -= 1;
+        used.flows -= self.flows;
         used.promised_bps -= self.promised_bps;
     }
 }

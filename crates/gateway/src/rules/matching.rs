@@ -1,6 +1,10 @@
 //! Matching: the flows that a rule is for.
 
-use std::{ops::RangeInclusive, path::PathBuf};
+use std::{
+    net::{IpAddr, SocketAddr},
+    ops::RangeInclusive,
+    path::PathBuf,
+};
 
 use anabranch::rights::{Transport, targets::HostPattern};
 
@@ -17,6 +21,31 @@ pub(crate) struct Facts<'f> {
     pub(crate) source: &'f Source,
     /// Code point of its first datagram; `None`: it is a connection, or the system does not report it.
     pub(crate) dscp: Option<u8>,
+}
+
+/// Facts about the packets of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PacketFacts {
+    pub(crate) source: IpAddr,
+    pub(crate) destination: IpAddr,
+    /// TCP or UDP; `None`: another one.
+    pub(crate) transport: Option<Transport>,
+    /// Ports of source and destination; `None`: the protocol has none, or the packet does not show them.
+    pub(crate) ports: Option<(u16, u16)>,
+    /// Code point of the first packet.
+    pub(crate) dscp: u8,
+}
+
+impl PacketFacts {
+    /// The program's end, for the search for it; `None`: there is no such end.
+    pub(super) fn source(&self) -> Option<Source> {
+        let (transport, (from, to)) = self.transport.zip(self.ports)?;
+        Some(Source::Machine {
+            transport,
+            client: SocketAddr::new(self.source, from),
+            at: SocketAddr::new(self.destination, to),
+        })
+    }
 }
 
 /// Protocol of a target.
@@ -119,6 +148,24 @@ impl Matching {
                 .protocol
                 .is_none_or(|protocol| protocol == Protocol::of(target))
             && self.dscp.is_none_or(|dscp| facts.dscp == Some(dscp))
+    }
+
+    /// True if a flow of packets has what is named, but for the program. Names are not known of packets.
+    pub(super) fn has_packet(&self, facts: &PacketFacts) -> bool {
+        let is_at = |address: &Address| match address {
+            Address::Host(pattern) => pattern.has_address(facts.destination),
+            Address::Unix(_) => false,
+        };
+        let protocol = facts.transport.map(|transport| match transport {
+            Transport::Tcp => Protocol::Tcp,
+            Transport::Udp => Protocol::Udp,
+        });
+        let has_port =
+            |ports: &RangeInclusive<u16>| facts.ports.is_some_and(|(_, to)| ports.contains(&to));
+        (self.addresses.is_empty() || self.addresses.iter().any(is_at))
+            && self.ports.as_ref().is_none_or(has_port)
+            && self.protocol.is_none_or(|wanted| protocol == Some(wanted))
+            && self.dscp.is_none_or(|dscp| dscp == facts.dscp)
     }
 
     /// The program that is named.

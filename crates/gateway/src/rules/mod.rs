@@ -18,12 +18,18 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use anabranch::{Share, Tenant, base::NodeId, config::RuleLayer, daemon::RuleReport};
+use anabranch::{
+    Share, Tenant, base::NodeId, config::RuleLayer, daemon::RuleReport, spec::SpecText,
+};
 
-use self::{account::Limits, matching::Matching};
+use self::{
+    account::Limits,
+    matching::{Matching, Wanted},
+    process::Program,
+};
 pub(crate) use self::{
     account::{Account, Exceeded, Lease},
-    matching::Facts,
+    matching::{Facts, PacketFacts},
 };
 pub use self::{process::socket_row, read::RulesError};
 use crate::{register::Traffic, service::Services};
@@ -112,6 +118,12 @@ impl Rule {
         }
     }
 
+    /// True if it gives its flows another service than the preset.
+    pub(crate) fn has_service(&self) -> bool {
+        let text = self.text.service.as_ref();
+        text.is_some_and(|text| text.0 != SpecText::default())
+    }
+
     /// True if it does the same to the same flows.
     fn is_same(&self, other: &Self) -> bool {
         self.text == other.text && self.action == other.action
@@ -174,20 +186,32 @@ impl Default for Table {
     }
 }
 
+#[derive(Debug, Default)]
+struct InForce {
+    table: Mutex<Arc<Table>>,
+    /// Number of times that the table was replaced.
+    generation: AtomicU64,
+}
+
 /// The rules in force. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Rules(Arc<Mutex<Arc<Table>>>);
+pub struct Rules(Arc<InForce>);
 
 impl Rules {
     fn table(&self) -> Arc<Table> {
-        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = self.0.table.lock().unwrap_or_else(PoisonError::into_inner);
         table.clone()
+    }
+
+    /// Number of times that other rules were put into force; for those who keep decisions.
+    pub(crate) fn generation(&self) -> u64 {
+        self.0.generation.load(Ordering::Acquire)
     }
 
     /// Puts other rules into force, for flows that begin from now on. A rule that was in force before keeps its counters, and one of
     /// the same name what its open flows have.
     pub fn replace(&self, mut table: Table) {
-        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.0.table.lock().unwrap_or_else(PoisonError::into_inner);
         let mut before = current.rules.clone();
         for rule in &mut table.rules {
             let named = before.iter().find(|other| other.name == rule.name);
@@ -205,6 +229,8 @@ impl Rules {
         }
         table.remainder = current.remainder.clone();
         *current = Arc::new(table);
+        // A decision by the earlier table is not taken for one by this.
+        self.0.generation.fetch_add(1, Ordering::AcqRel);
     }
 
     /// The first rule that matches a flow, or that of flows without a rule; counted there.
@@ -213,6 +239,34 @@ impl Rules {
         let rule = table.first(facts).await;
         rule.count();
         rule
+    }
+
+    /// The first rule that matches a flow of packets, or that of flows without a rule; counted there. `None`: the program must be found
+    /// first, which [`Rules::decide_with_program`] does.
+    pub(crate) fn decide_packet(&self, facts: &PacketFacts) -> Option<Arc<Rule>> {
+        let rule = self.table().first_of_packet(facts, None)?;
+        rule.count();
+        Some(rule)
+    }
+
+    /// As [`Rules::decide_packet`], after a search for the program.
+    pub(crate) async fn decide_with_program(&self, facts: &PacketFacts) -> Arc<Rule> {
+        let program = match facts.source() {
+            Some(source) => process::program(&source).await,
+            None => None,
+        };
+        let table = self.table();
+        let rule = table.first_of_packet(facts, Some(program.as_ref()));
+        let rule = rule.expect("the program was looked for");
+        rule.count();
+        rule
+    }
+
+    /// True if the rule is in force.
+    pub(crate) fn has(&self, rule: &Arc<Rule>) -> bool {
+        let table = self.table();
+        let mut all = table.rules.iter().chain([&table.remainder]);
+        all.any(|other| Arc::ptr_eq(other, rule))
     }
 
     /// The rule of flows without a rule.
@@ -258,6 +312,26 @@ impl Table {
             return rule.clone();
         }
         self.remainder.clone()
+    }
+
+    /// The first rule for a flow of packets. `program`: the one that was found, or `None` if it was not looked for; then `None` if a rule
+    /// asks for it.
+    fn first_of_packet(
+        &self,
+        facts: &PacketFacts,
+        program: Option<Option<&Program>>,
+    ) -> Option<Arc<Rule>> {
+        for rule in &self.rules {
+            if !rule.matching.has_packet(facts) {
+                continue;
+            }
+            let is_wanted =
+                |wanted: &Wanted| program.map(|found| found.is_some_and(|found| wanted.is(found)));
+            if rule.matching.program().map_or(Some(true), is_wanted)? {
+                return Some(rule.clone());
+            }
+        }
+        Some(self.remainder.clone())
     }
 }
 

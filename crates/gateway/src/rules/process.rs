@@ -39,7 +39,12 @@ pub(super) async fn program(source: &Source) -> Option<Program> {
             transport,
             client,
             at,
-        } => described(holder(&row(transport, client, at)?)?),
+        } => described(holder(&row(transport, client, at, false)?)?),
+        Source::Machine {
+            transport,
+            client,
+            at,
+        } => described(holder(&row(transport, client, at, true)?)?),
         Source::Peer | Source::Unknown => None,
     });
     found.await.ok().flatten()
@@ -128,8 +133,14 @@ fn address(text: &str) -> Option<SocketAddr> {
 }
 
 impl SocketRow {
-    /// True if it is the program's end of a flow.
-    fn is_of(&self, transport: Transport, client: SocketAddr, at: SocketAddr) -> bool {
+    /// True if it is the program's end of a flow. `is_own`: that is on this machine, whatever its address.
+    fn is_of(
+        &self,
+        transport: Transport,
+        client: SocketAddr,
+        at: SocketAddr,
+        is_own: bool,
+    ) -> bool {
         let same = |one: SocketAddr, other: SocketAddr| {
             one.port() == other.port() && one.ip().to_canonical() == other.ip().to_canonical()
         };
@@ -139,14 +150,19 @@ impl SocketRow {
         // A socket for datagrams may be bound to no address, and connected to none. One of another machine could have the same port.
         let is_any = self.local.ip().is_unspecified()
             && self.local.port() == client.port()
-            && client.ip().to_canonical().is_loopback();
+            && (is_own || client.ip().to_canonical().is_loopback());
         let is_for = |remote: SocketAddr| remote.port() == 0 || remote.port() == at.port();
         (same(self.local, client) || is_any) && is_for(self.remote)
     }
 }
 
 /// The socket of a flow's program.
-fn row(transport: Transport, client: SocketAddr, at: SocketAddr) -> Option<SocketRow> {
+fn row(
+    transport: Transport,
+    client: SocketAddr,
+    at: SocketAddr,
+    is_own: bool,
+) -> Option<SocketRow> {
     let tables = match transport {
         Transport::Tcp => ["/proc/net/tcp", "/proc/net/tcp6"],
         Transport::Udp => ["/proc/net/udp", "/proc/net/udp6"],
@@ -154,7 +170,7 @@ fn row(transport: Transport, client: SocketAddr, at: SocketAddr) -> Option<Socke
     tables.iter().find_map(|table| {
         let text = fs::read_to_string(table).ok()?;
         let mut rows = text.lines().filter_map(socket_row);
-        rows.find(|row| row.inode != 0 && row.is_of(transport, client, at))
+        rows.find(|row| row.inode != 0 && row.is_of(transport, client, at, is_own))
     })
 }
 
@@ -224,10 +240,12 @@ mod tests {
             inode: 1,
         };
         let at = "127.0.0.1:53".parse().unwrap();
-        let is_of = |client: &str| any.is_of(Transport::Udp, client.parse().unwrap(), at);
-        assert!(is_of("127.0.0.1:5000"));
-        assert!(!is_of("127.0.0.1:5001"));
-        assert!(!is_of("192.0.2.1:5000"));
+        let is_of =
+            |client: &str, is_own| any.is_of(Transport::Udp, client.parse().unwrap(), at, is_own);
+        assert!(is_of("127.0.0.1:5000", false));
+        assert!(!is_of("127.0.0.1:5001", false));
+        assert!(!is_of("192.0.2.1:5000", false));
+        assert!(is_of("192.0.2.1:5000", true) && !is_of("192.0.2.1:5001", true));
     }
 
     #[test]

@@ -42,6 +42,9 @@ pub struct TunnelServerLayer {
     /// Destinations of its clients' packets outside the tunnel: networks, addresses, `internet` or `any`; `None`: not limited here.
     #[serde(default)]
     pub destinations: Option<Vec<String>>,
+    /// Share of what can be promised that the services of its clients' packets have together, with `%`, or `none`.
+    #[serde(default)]
+    pub promised_share_max: Option<String>,
     /// True if its clients' packets leave under an address of this machine, which forwards for it.
     #[serde(default)]
     pub masquerade: bool,
@@ -113,6 +116,7 @@ impl TunnelLayer {
         if let Some(server) = &mut rest.server {
             server.pools.clear();
             server.destinations = None;
+            server.promised_share_max = None;
         }
         rest
     }

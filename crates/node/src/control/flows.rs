@@ -30,6 +30,7 @@ pub(super) fn list(context: &Context) -> Result<Vec<Value>, String> {
             "rule": flow.rule,
             "service": printable(&flow.service, 2 * NAME_CHARS),
             "promise": flow.promise.map(PromiseState::name),
+            "promise_back": flow.promise_back.map(PromiseState::name),
             "sent_bytes": flow.sent_bytes,
             "received_bytes": flow.received_bytes,
             "age_ms": ms(flow.age),

@@ -53,7 +53,7 @@ pub struct FlowReport {
     pub source: Option<String>,
     /// Target.
     pub target: String,
-    /// `tcp`, `udp` or `unix`: that of the target.
+    /// `tcp`, `udp` or `unix`: that of the target; or another one of IP, such as `icmp`.
     pub protocol: &'static str,
     /// The node at the other end.
     pub peer: Option<NodeId>,
@@ -63,6 +63,8 @@ pub struct FlowReport {
     pub service: String,
     /// State of its promise; `None`: it asks for none.
     pub promise: Option<PromiseState>,
+    /// State of the peer's promise for the way back; `None`: it was asked for none, or does not report it.
+    pub promise_back: Option<PromiseState>,
     /// Bytes of the program that were sent to the peer.
     pub sent_bytes: u64,
     /// Bytes of the peer.

@@ -3,10 +3,18 @@
 //! | module | holds |
 //! |---|---|
 //! | `machine` | the settings of this machine: addresses, routes, names |
+//! | `dispatch` | packets by the rules of the gateway, and the flows that they are of |
+//! | `report` | the report of these flows |
+//! | `served`, `serving` | streams of the classes of packets with a service |
 //!
 //! The device and its routes outlast sessions: while there is none, packets wait in bounded queues and nothing passes by another way.
 
+pub(crate) mod dispatch;
+mod error;
 mod machine;
+pub(crate) mod report;
+mod served;
+mod serving;
 
 use std::{
     net::IpAddr,
@@ -15,93 +23,58 @@ use std::{
 };
 
 use anabranch::{
-    Host, Order, Priority, Session, Stream, StreamFailure, StreamSpec,
+    Host, Order, Priority, Session, Stream, StreamSpec,
+    base::NodeId,
+    daemon::FlowReport,
     net::{
         Clock,
         tun::{ReadBatch, Tun},
     },
-    rights::CODE_NO_RIGHT,
 };
+use anabranch_gateway::{Connections, PacketRules, service::PACKET_LIFETIME};
 use bytes::Bytes;
 use tokio::{
     sync::{Notify, watch},
     time::timeout,
 };
 
-use self::machine::Machine;
-pub use self::machine::Settings;
+use self::{
+    dispatch::{Assigned, Dispatch},
+    error::lost,
+    machine::Machine,
+};
+pub use self::{error::ClientError, machine::Settings};
 use crate::{
     counters::{Counters, Dropped, Totals},
     entrance::{Answers, Entrance, READS_MAX, Way},
-    exit::{End, deliver},
+    exit::{End, Incoming, deliver},
     fq_codel,
     notice::{Notice, Notices},
     outlet::{Lanes, Outlet},
     own::Own,
     packet::{Cause, Header},
     server::report,
-    split::{Split, Splitting},
+    split::Split,
     system::{self, SetupError},
-    wire::{
-        CODE_ENDED, CODE_PROTOCOL, CODE_REPLACED, Code, HELLO, LABEL_CONTROL, LABEL_PACKETS,
-        Message, Terms, Wish,
-    },
+    wire::{CODE_ENDED, HELLO, LABEL_CONTROL, LABEL_PACKETS, Message, Terms, Wish},
 };
 
 /// Time in which the server must answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time after which the streams of packets are announced again.
 const GREET_EVERY: Duration = Duration::from_millis(250);
-/// Lifetime of a packet in a session. Until then, one that was lost is sent again: that costs less than the reaction of the inner
-/// connection to the loss. It is a little longer than that of latency-sensitive streams, of which copies would be sent.
-const LIFETIME: Duration = Duration::from_millis(1200);
+/// Time between two looks for flows that are over.
+const SWEEP_EVERY: Duration = Duration::from_secs(5);
 /// Memory of the packets that wait.
 const QUEUE_BYTES_MAX: usize = 4 << 20;
 
-/// This machine is not in the tunnel.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ClientError {
-    /// The server refuses.
-    #[error("the server refuses: {text}")]
-    Refused {
-        /// The reason.
-        code: Code,
-        /// The reason in its words.
-        text: String,
-    },
-    /// The peer serves no tunnel.
-    #[error(
-        "the peer serves no tunnel; there, run `anabranch tun --serve`, or give a node the section [tunnel.server]"
-    )]
-    NoTunnel,
-    /// The server took the right away.
-    #[error("the server took the right to its tunnel away")]
-    Withdrawn,
-    /// The same node has joined in another session.
-    #[error(
-        "another process with this key has joined the tunnel; give each machine a key of its own (`anabranch keygen`)"
-    )]
-    Replaced,
-    /// The server did not answer, or the session is over.
-    #[error("no answer from the server: {0}")]
-    Lost(String),
-    /// The server broke the rules.
-    #[error("the server sent what is no message of the tunnel")]
-    Protocol,
-    /// This machine cannot be set up.
-    #[error(transparent)]
-    Setup(#[from] SetupError),
-}
-
-impl ClientError {
-    /// True if trying again has no prospect before something is changed, here or at the server.
-    pub fn is_final(&self) -> bool {
-        matches!(
-            self,
-            Self::Refused { .. } | Self::NoTunnel | Self::Setup(_) | Self::Withdrawn
-        )
-    }
+/// The gateway and the server of a client.
+#[derive(Clone, Debug)]
+pub struct Joining {
+    /// The connections of the node, which those of the tunnel count with, and whose rules apply to packets.
+    pub connections: Connections,
+    /// The server of the tunnel.
+    pub server: NodeId,
 }
 
 /// Client of a tunnel, which is there as long as this value.
@@ -111,8 +84,11 @@ pub struct Client {
     own: Own,
     clock: Clock,
     outlet: Arc<Outlet>,
+    dispatch: Arc<Dispatch>,
     counters: Arc<Counters>,
     split: Option<Split>,
+    /// Kept until the tunnel ends.
+    _connections: Connections,
     machine: Mutex<Machine>,
     /// Addresses and largest packet; those of the last session while there is none.
     terms: watch::Sender<Option<Terms>>,
@@ -121,33 +97,46 @@ pub struct Client {
 }
 
 impl Client {
-    /// Sets up the device of the settings; TCP connections are split if it is stated between which ends. Must be called within a runtime; then [`Client::run`] has to be run, and [`Client::serve`] with
+    /// Sets up the device of the settings. Must be called within a runtime; then [`Client::run`] has to be run, and [`Client::serve`] with
     /// each session.
     ///
     /// # Errors
     /// The device cannot be set up, or what a killed process left cannot be taken back.
     pub fn start(
         host: Host,
-        (device, splitting): (Tun, Option<Splitting>),
+        (device, joining): (Tun, Joining),
         settings: Settings,
         notices: Notices,
     ) -> Result<Self, SetupError> {
-        let mtu = settings.mtu;
+        let (mtu, is_split) = (settings.mtu, settings.split_tcp);
         let machine = Machine::prepare(settings)?;
         let (device, clock) = (Arc::new(device), host.clock());
         let outlet = Arc::new(Outlet::new(QUEUE_BYTES_MAX));
         let counters = Arc::new(Counters::default());
-        let split = splitting.map(|splitting| {
-            let queues = (outlet.clone(), counters.clone());
-            Split::new(splitting, (device.clone(), clock), queues, notices.clone())
+        let Joining {
+            connections,
+            server,
+        } = joining;
+        let dispatch = Dispatch::new(
+            PacketRules::new(&connections),
+            server,
+            outlet.clone(),
+            (clock, notices.clone()),
+        );
+        let split = is_split.then(|| {
+            let queues = (dispatch.clone(), counters.clone());
+            let ends = (&connections, server);
+            Split::new(ends, (device.clone(), clock), queues, notices.clone())
         });
         Ok(Self {
             device,
             clock,
             own: Own::new(host),
             outlet,
+            dispatch,
             counters,
             split,
+            _connections: connections,
             machine: Mutex::new(machine),
             terms: watch::Sender::new(None),
             mtu,
@@ -182,6 +171,11 @@ impl Client {
         self.outlet.stats()
     }
 
+    /// Flows of packets, those with the latest packets first, 256 at most. Connections that are split are flows of the gateway.
+    pub fn flows(&self) -> Vec<FlowReport> {
+        self.dispatch.report(self.clock.now())
+    }
+
     /// Addresses and largest packet; `None` before the first session.
     pub fn terms(&self) -> Option<Terms> {
         *self.terms.borrow()
@@ -196,7 +190,14 @@ impl Client {
                 .mend()
         };
         let keeping = system::keep_masquerade(&self.notices, mend);
-        tokio::join!(self.read(), report(&self.counters, &self.notices), keeping);
+        let sweeping = async {
+            loop {
+                tokio::time::sleep(SWEEP_EVERY).await;
+                self.dispatch.sweep(self.clock.now());
+            }
+        };
+        let reporting = report(&self.counters, &self.notices);
+        tokio::join!(self.read(), reporting, keeping, sweeping);
     }
 
     async fn read(&self) {
@@ -257,8 +258,16 @@ impl Client {
             entrance.refuse(now, (ip, &header), Dropped::Source, Cause::Prohibited);
             return;
         };
+        let assigned = self.dispatch.assign(now, ip, &header);
+        let (outlet, bucket) = match &assigned {
+            Assigned::Rest(bucket) => (&*self.outlet, *bucket),
+            Assigned::Class(class, bucket) => (&class.queues, *bucket),
+            Assigned::Denied => return entrance.deny(now, (ip, &header)),
+            Assigned::Limited => return self.counters.note_dropped(Dropped::Limited),
+        };
         let way = Way {
-            outlet: &self.outlet,
+            outlet,
+            bucket,
             mtu: terms.mtu,
         };
         entrance.enter(now, (ip, &header), way);
@@ -296,7 +305,7 @@ impl Client {
         let open = |priority: Priority| {
             session.open_stream(StreamSpec {
                 order: Order::Unordered,
-                lifetime: Some(LIFETIME),
+                lifetime: Some(PACKET_LIFETIME),
                 priority,
                 duplex: true,
                 label: LABEL_PACKETS.to_owned(),
@@ -314,7 +323,7 @@ impl Client {
             }
         };
         greet();
-        let ready = Notify::new();
+        let (ready, joined) = (Notify::new(), Notify::new());
         let following = async {
             loop {
                 match next(&control).await? {
@@ -324,6 +333,7 @@ impl Client {
                             split.set_session(Some(session));
                         }
                         ready.notify_one();
+                        joined.notify_one();
                     }
                 }
             }
@@ -336,12 +346,18 @@ impl Client {
             std::future::pending::<()>().await;
         };
         let (ends, counters) = ((&*self.device, self.clock), [&*self.counters]);
-        let delivering = deliver(&lanes, ends, &counters, |_, header| self.check(header));
+        let both = (&lanes, self.dispatch.classes());
+        let delivering = deliver(both, ends, &counters, |packet| self.check(&packet));
+        let dispatching = async {
+            joined.notified().await;
+            self.dispatch.run(session).await
+        };
         let ended = tokio::select! {
             biased;
             // Which states the reason.
             ended = following => ended,
             () = greeting => unreachable!("it goes on until it is dropped"),
+            never = dispatching => match never {},
             failure = self.outlet.carry(session, &lanes, self.clock) => Err(lost(failure)),
             end = delivering => Err(match end {
                 End::Protocol => ClientError::Protocol,
@@ -362,13 +378,18 @@ impl Client {
     }
 
     /// Reason why a packet of the server is not handed on: it is for another machine, or comes back.
-    fn check(&self, header: &Header) -> Result<(), Dropped> {
+    fn check(&self, packet: &Incoming<'_>) -> Result<(), Dropped> {
+        let header = packet.header;
         let terms = self.terms();
         let is_own = |address: IpAddr| terms.iter().flat_map(addresses).any(|own| own == address);
         match (is_own(header.destination), is_own(header.source)) {
             (false, _) => Err(Dropped::Destination),
             (_, true) => Err(Dropped::Loop),
-            _ => Ok(()),
+            _ => {
+                let now = self.clock.now();
+                self.dispatch.note_received(now, packet.ip, header);
+                Ok(())
+            }
         }
     }
 
@@ -410,21 +431,6 @@ fn addresses(terms: &Terms) -> impl Iterator<Item = IpAddr> + use<> {
     let v4 = terms.v4.map(|v4| IpAddr::V4(v4.address));
     v4.into_iter()
         .chain(terms.v6.map(|v6| IpAddr::V6(v6.address)))
-}
-
-fn lost(failure: StreamFailure) -> ClientError {
-    match failure {
-        StreamFailure::Reset(CODE_NO_RIGHT) | StreamFailure::Stopped(CODE_NO_RIGHT) => {
-            ClientError::NoTunnel
-        }
-        StreamFailure::Reset(CODE_REPLACED) | StreamFailure::Stopped(CODE_REPLACED) => {
-            ClientError::Replaced
-        }
-        StreamFailure::Reset(CODE_PROTOCOL) | StreamFailure::Stopped(CODE_PROTOCOL) => {
-            ClientError::Protocol
-        }
-        failure => ClientError::Lost(failure.to_string()),
-    }
 }
 
 /// Message of the server about a membership.

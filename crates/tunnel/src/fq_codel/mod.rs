@@ -195,6 +195,38 @@ impl FqCodel {
         is_new
     }
 
+    /// Takes the packets of a bucket for which `is_wanted` out of it, each with the time at which it was queued.
+    pub fn extract(
+        &mut self,
+        bucket: u16,
+        is_wanted: impl Fn(&[u8]) -> bool,
+    ) -> Vec<(Instant, Packet)> {
+        let Some(queue) = self.queues.get_mut(&bucket) else {
+            return Vec::new();
+        };
+        let (taken, left): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut queue.packets)
+            .into_iter()
+            .partition(|waiting| is_wanted(waiting.packet.ip()));
+        queue.packets = left;
+        for waiting in &taken {
+            queue.bytes -= waiting.packet.ip().len();
+            self.memory -= memory_of(&waiting.packet);
+        }
+        let taken = taken.into_iter();
+        taken.map(|waiting| (waiting.at, waiting.packet)).collect()
+    }
+
+    /// Takes all packets, each with its bucket and the time at which it was queued; those of a bucket are in their order.
+    pub fn drain(&mut self) -> Vec<(u16, Instant, Packet)> {
+        let queues = std::mem::take(&mut self.queues);
+        (self.new, self.old, self.memory) = (VecDeque::new(), VecDeque::new(), 0);
+        let all = queues.into_iter().flat_map(|(bucket, queue)| {
+            let packets = queue.packets.into_iter();
+            packets.map(move |waiting| (bucket, waiting.at, waiting.packet))
+        });
+        all.collect()
+    }
+
     /// Takes the next packet if it is one of a flow that has become active a short time ago and `is_wanted`; `None` otherwise.
     pub fn pop_new(
         &mut self,

@@ -14,6 +14,15 @@ fn field(packet: &[u8]) -> u8 {
     }
 }
 
+/// Code point of a packet that has a header, 0 to 63 (RFC 2474 §3); 0 of others.
+pub fn dscp(packet: &[u8]) -> u8 {
+    match packet {
+        [first, second, ..] if first >> 4 == 4 => second >> 2,
+        [first, second, ..] if first >> 4 == 6 => (first & 0xf) << 2 | second >> 6,
+        _ => 0,
+    }
+}
+
 /// True if congestion can be marked on a packet instead of dropping it: its field is ECT(0), ECT(1) or CE.
 pub fn is_capable(packet: &[u8]) -> bool {
     field(packet) != 0
@@ -44,6 +53,17 @@ mod tests {
         checksum::sum,
         samples::{tcp4, udp6},
     };
+
+    #[test]
+    fn the_code_point_is_read() {
+        let (mut v4, mut v6) = (tcp4(1, b""), udp6(b""));
+        assert_eq!((dscp(&v4), dscp(&v6), dscp(&[])), (0, 0, 0));
+        // Expedited forwarding (46), with a mark.
+        v4[1] = 46 << 2 | 3;
+        v6[0] |= 46 >> 2;
+        v6[1] = (46 & 3) << 6 | 3 << 4;
+        assert_eq!((dscp(&v4), dscp(&v6)), (46, 46));
+    }
 
     #[test]
     fn a_mark_keeps_the_checksum_of_ipv4_right() {

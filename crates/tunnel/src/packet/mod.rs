@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `header` | [`Header`]: the fields of an IPv4 or IPv6 packet that the tunnel uses |
-//! | `flow` | [`bucket`]: the packets that share a queue and an order |
+//! | `flow` | [`FlowKey`], [`bucket`]: the packets of a flow, and those that share a queue and an order |
 //! | `checksum` | the Internet checksum, whole and incremental |
 //! | `ecn` | congestion marks |
 //! | `mss` | the segment sizes that TCP connections agree on |
@@ -18,8 +18,8 @@ mod icmp;
 mod mss;
 mod tcp;
 
-pub use ecn::{is_capable, mark};
-pub use flow::{BUCKETS, bucket, is_loss_sensitive};
+pub use ecn::{dscp, is_capable, mark};
+pub use flow::{BUCKETS, FlowKey, bucket, bucket_of, is_loss_sensitive};
 pub use header::{Header, Malformed, Transport};
 pub use icmp::{Cause, answer};
 pub use mss::clamp;

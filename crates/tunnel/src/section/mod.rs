@@ -10,7 +10,7 @@ use std::{
 use anabranch::{
     base::NodeId,
     config::{ConfigError, NodeConfig},
-    daemon::{Commit, Handle, Part},
+    daemon::{Commit, FlowReport, Handle, Part},
     net::tun::Tun,
     service::{Registration, TooManyServices},
 };
@@ -19,10 +19,9 @@ use tokio::task::AbortHandle;
 
 pub use self::setting::{MTU, Settings, of_client, of_server};
 use crate::{
-    client::Client,
+    client::{Client, Joining},
     notice::{Notice, Notices},
     server::{self, Server},
-    split::Splitting,
     system::SetupError,
 };
 
@@ -72,10 +71,11 @@ impl Drop for Tunnel {
     }
 }
 
-/// Part of the node that follows reloads. The node keeps it, and it does not keep the server.
+/// Part of the node that follows reloads and reports flows. The node keeps it, and it keeps neither the server nor the client.
 #[derive(Debug)]
 struct Reloading {
     server: Mutex<Weak<Server>>,
+    client: Weak<Client>,
     notices: Notices,
 }
 
@@ -90,16 +90,25 @@ impl Part for Reloading {
                 return;
             };
             server.set_destinations(settings.destinations);
+            server.set_promised_share(settings.promised_share);
             if let Err(error) = server.set_pools(settings.pools) {
                 notices.show(&Notice::Warning(error.to_string()));
             }
         }))
     }
+
+    fn flows(&self) -> Vec<FlowReport> {
+        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_server = server.upgrade().map(|server| server.flows());
+        let of_client = self.client.upgrade().map(|client| client.flows());
+        let both = of_client.into_iter().chain(of_server);
+        both.flatten().collect()
+    }
 }
 
 impl Tunnel {
     /// Starts the tunnel of a node, and makes it follow reloads of the configuration. TCP connections that are split count with
-    /// `connections`, those of the node's gateway if it has one. Must be called within a runtime.
+    /// `connections`, those of the node's gateway if it has one; its rules apply to packets, too. Must be called within a runtime.
     ///
     /// # Errors
     /// The configuration is refused, or a device cannot be created.
@@ -130,11 +139,11 @@ impl Tunnel {
         let mut client = None;
         if let Some((peer, settings)) = settings.client {
             let device = Tun::create(&settings.device).map_err(SetupError::from)?;
-            let splitting = settings.split_tcp.then(|| Splitting {
+            let joining = Joining {
                 connections: connections.clone(),
                 server: peer,
-            });
-            let ends = (device, splitting);
+            };
+            let ends = (device, joining);
             let started = Client::start(host.clone(), ends, settings, notices.clone())?;
             let started = Arc::new(started);
             let running = started.clone();
@@ -145,6 +154,7 @@ impl Tunnel {
         }
         let reloading = Arc::new(Reloading {
             server: Mutex::new(server.as_ref().map(Arc::downgrade).unwrap_or_default()),
+            client: client.as_ref().map(Arc::downgrade).unwrap_or_default(),
             notices,
         });
         node.attach(reloading.clone());

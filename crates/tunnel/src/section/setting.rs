@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use anabranch::{
+    Share,
     base::{NodeId, size},
     config::{
         CLIENT_DEVICE, ConfigError, NodeConfig, SERVER_DEVICE, TunnelClientLayer, TunnelLayer,
@@ -105,7 +106,24 @@ pub fn of_server(layer: &TunnelServerLayer) -> Result<server::Settings, ConfigEr
         mtu: mtu("tunnel.server.mtu", layer.mtu.as_ref())?,
         leases: leases.filter(|path| !path.as_os_str().is_empty()),
         split_tcp: layer.split_tcp.unwrap_or(true),
+        promised_share: promised_share(layer.promised_share_max.as_deref())?,
     })
+}
+
+/// Share of what can be promised that clients have, unless another one is named.
+const PROMISED_SHARE: &str = "50 %";
+
+/// Share of what can be promised that clients have; `None`: none.
+fn promised_share(text: Option<&str>) -> Result<Option<Share>, ConfigError> {
+    let text = text.unwrap_or(PROMISED_SHARE);
+    if text.trim() == "none" {
+        return Ok(None);
+    }
+    let share = text.parse::<Share>().map_err(|error| {
+        let reason = format!("{error}; or \"none\"");
+        refused("tunnel.server.promised_share_max", text, reason)
+    })?;
+    Ok(Some(share))
 }
 
 /// Settings of a client, whose node reaches the server at these addresses.
@@ -232,6 +250,18 @@ mod tests {
     }
 
     #[test]
+    fn clients_are_promised_a_share_at_most() {
+        let of = |more: &str| {
+            let text = format!("[tunnel.server]\npools = [\"10.77.0.0/24\"]\n{more}\n");
+            let server = read(&text).unwrap().server.unwrap();
+            server.promised_share.map(|share| share.to_string())
+        };
+        assert_eq!(of("").as_deref(), Some("50 %"));
+        assert_eq!(of("promised_share_max = \"20 %\"").as_deref(), Some("20 %"));
+        assert_eq!(of("promised_share_max = \"none\""), None);
+    }
+
+    #[test]
     fn values_that_do_not_fit_are_named() {
         let server = "[tunnel.server]\npools = [\"10.77.0.0/24\"]\n";
         for (text, expected) in [
@@ -245,6 +275,10 @@ mod tests {
                 "\"example.net\" is no destination",
             ),
             (&format!("{server}destinations = []\n"), "at least one"),
+            (
+                &format!("{server}promised_share_max = \"2\"\n"),
+                "or \"none\"",
+            ),
             (
                 "[tunnel.server]\npools = [\"10.77.0.0\"]\n",
                 "ADDRESS/LENGTH",

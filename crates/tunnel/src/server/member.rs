@@ -11,6 +11,7 @@ use anabranch::{
 };
 use tokio::sync::watch;
 
+use super::replies::Replies;
 use crate::{
     counters::Counters,
     outlet::{Lanes, Outlet},
@@ -38,6 +39,7 @@ pub(super) struct Member {
     pub(super) session: SessionId,
     pub(super) outlet: Outlet,
     pub(super) counters: Counters,
+    pub(super) replies: Replies,
     state: watch::Sender<State>,
     /// The first of its streams of packets, until the other one is there.
     first: Mutex<Option<Stream>>,
@@ -50,6 +52,7 @@ impl Member {
             session,
             outlet: Outlet::new(QUEUE_BYTES_MAX),
             counters: Counters::default(),
+            replies: Replies::new(),
             state: watch::Sender::new(State {
                 terms,
                 has_packets: [false; 2],
@@ -87,6 +90,12 @@ impl Member {
             }
             is_other
         });
+    }
+
+    /// True while it has both streams of packets.
+    pub(super) fn is_ready(&self) -> bool {
+        let state = *self.state.borrow();
+        state.over.is_none() && state.has_packets == [true; 2]
     }
 
     /// Ends it; later calls have no effect.

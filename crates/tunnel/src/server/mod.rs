@@ -5,15 +5,18 @@
 //! | `member` | one client |
 //! | `members` | clients by node, session and address |
 //! | `connections` | TCP connections that it makes for clients |
+//! | `classes`, `replies` | the streams of clients' classes, and the flows that are answered on them |
 //! | `keeper` | the file of the addresses |
 //! | `service` | the streams of clients |
 //! | `gate` | the destinations that packets of clients may have |
 
+mod classes;
 mod connections;
 mod gate;
 mod keeper;
 mod member;
 mod members;
+mod replies;
 mod service;
 
 use std::{
@@ -23,7 +26,8 @@ use std::{
 };
 
 use anabranch::{
-    Host,
+    Host, Share,
+    daemon::FlowReport,
     net::{
         Clock,
         tun::{ReadBatch, Tun},
@@ -46,6 +50,9 @@ use crate::{
     system::{self, Masquerade, SetupError},
 };
 
+/// Flows in a report.
+const FLOWS_SHOWN: usize = 256;
+
 /// Settings of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -61,6 +68,8 @@ pub struct Settings {
     pub split_tcp: bool,
     /// Destinations of clients' packets outside the tunnel; `None`: what the operating system forwards.
     pub destinations: Option<Destinations>,
+    /// Share of what can be promised that the classes of all clients have together; `None`: they get no promises.
+    pub promised_share: Option<Share>,
     /// True if clients' packets leave by other devices under an address of this machine, which forwards for it.
     pub masquerade: bool,
 }
@@ -82,8 +91,10 @@ pub enum StartError {
 pub struct Server {
     device: Tun,
     own: Own,
+    host: Host,
     clock: Clock,
     rights: Rights,
+    promised_share: Mutex<Option<Share>>,
     leases: Option<PathBuf>,
     gate: Gate,
     masquerade: Mutex<Option<Masquerade>>,
@@ -136,8 +147,10 @@ impl Server {
             device,
             making,
             clock: host.clock(),
-            own: Own::new(host),
+            own: Own::new(host.clone()),
+            host,
             rights,
+            promised_share: Mutex::default(),
             leases: settings.leases.clone(),
             gate: Gate::new(settings.pools, settings.destinations.clone()),
             masquerade: Mutex::new(masquerade),
@@ -146,6 +159,7 @@ impl Server {
             counters: Counters::default(),
             notices,
         };
+        server.set_promised_share(settings.promised_share);
         server.number(&settings.pools)?;
         Ok(server)
     }
@@ -169,6 +183,11 @@ impl Server {
 
     fn lock(&self) -> MutexGuard<'_, Members> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn promised_share(&self) -> MutexGuard<'_, Option<Share>> {
+        let share = self.promised_share.lock();
+        share.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the networks: all clients get other addresses at once.
@@ -225,6 +244,16 @@ impl Server {
             })
         };
         members.all().filter_map(client).collect()
+    }
+
+    /// Flows of clients that are in a class now, of each client those with the latest packets, 256 at most.
+    pub fn flows(&self) -> Vec<FlowReport> {
+        let now = self.clock.now();
+        let members: Vec<_> = self.lock().all().cloned().collect();
+        let rows = members
+            .iter()
+            .flat_map(|member| member.replies.report(now, member.node, FLOWS_SHOWN));
+        rows.take(FLOWS_SHOWN).collect()
     }
 
     /// Reads the device and keeps the file until dropped.
@@ -289,8 +318,11 @@ impl Server {
             return;
         };
         member.counters.note_sent(ip.len());
+        let packet = (ip, &header);
+        let (class, bucket) = member.replies.assign(now, packet, &member.outlet);
         let way = Way {
-            outlet: &member.outlet,
+            outlet: class.as_ref().map_or(&member.outlet, |class| &class.queues),
+            bucket,
             mtu: terms.mtu,
         };
         entrance.enter(now, (ip, &header), way);

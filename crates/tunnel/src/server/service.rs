@@ -1,4 +1,4 @@
-//! Streams of clients: the control stream of a membership, its streams of packets, and those of connections.
+//! Streams of clients: the control stream of a membership, its streams of packets, and those of classes and connections.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,13 +17,13 @@ use crate::{
     notice::Notice,
     outlet::Lanes,
     wire::{
-        CODE_ENDED, CODE_PROTOCOL, Code, LABEL_CONNECTIONS, LABEL_CONTROL, LABEL_PACKETS, Message,
-        WireError,
+        CODE_ENDED, CODE_PROTOCOL, Code, LABEL_CONNECTIONS, LABEL_CONTROL, LABEL_PACKETS,
+        LABEL_SERVICE, Message, WireError,
     },
 };
 
 /// Time in which the request must follow the opening of its stream.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A membership that is given up when this is dropped.
 struct Place<'s> {
@@ -180,7 +180,9 @@ impl Server {
             [&self.counters, &member.counters],
         );
         let mut answers = Answers::new();
-        let delivering = deliver(lanes, ends, &counters, |ip, header| {
+        let lanes_and_classes = (lanes, &member.replies.classes);
+        let delivering = deliver(lanes_and_classes, ends, &counters, |packet| {
+            let (ip, header) = (packet.ip, packet.header);
             if !member.has(header.source) {
                 return Err(Dropped::Source);
             }
@@ -191,6 +193,9 @@ impl Server {
                 }
                 return Err(Dropped::Prohibited);
             }
+            member
+                .replies
+                .note(self.clock.now(), &packet, &member.outlet);
             Ok(())
         });
         tokio::select! {
@@ -214,7 +219,7 @@ impl Server {
 impl Service for Server {
     fn takes(&self, label: &str) -> bool {
         let is_connection = label == LABEL_CONNECTIONS && self.making.is_some();
-        label == LABEL_CONTROL || label == LABEL_PACKETS || is_connection
+        matches!(label, LABEL_CONTROL | LABEL_PACKETS | LABEL_SERVICE) || is_connection
     }
 
     fn serve(self: Arc<Self>, session: Session, stream: Stream) -> Serving {
@@ -222,6 +227,7 @@ impl Service for Server {
         let is_connection = stream.spec().label == LABEL_CONNECTIONS && self.making.is_some();
         match stream.spec().label.as_str() {
             LABEL_CONTROL => Box::pin(async move { self.control(&session, &stream).await }),
+            LABEL_SERVICE => Box::pin(async move { self.class(&session, &stream).await }),
             _ if is_connection => Box::pin(async move {
                 if let Some(making) = &self.making {
                     making.serve(&session, &stream).await;

@@ -58,21 +58,12 @@ use self::{
     uplink::Joined,
 };
 use crate::{
+    client::dispatch::Dispatch,
     counters::Counters,
     notice::Notices,
-    outlet::Outlet,
     packet::{Ends, Header, Segment},
     wire::{LABEL_CONNECTIONS, MTU_MIN, Terms},
 };
-
-/// Settings of split TCP.
-#[derive(Clone, Debug)]
-pub struct Splitting {
-    /// The connections of the node, which those of the tunnel count with.
-    pub connections: Connections,
-    /// The server of the tunnel.
-    pub server: NodeId,
-}
 
 /// The connections of a client that are split. Clones share them.
 #[derive(Clone, Debug)]
@@ -87,7 +78,7 @@ struct Shared {
     _connections: Connections,
     /// True once the tunnel ends, and with it the connections.
     is_over: watch::Sender<bool>,
-    outlet: Arc<Outlet>,
+    dispatch: Arc<Dispatch>,
     counters: Arc<Counters>,
     joined: Arc<Joined>,
     table: Mutex<Table<oneshot::Sender<TcpStream>>>,
@@ -100,21 +91,21 @@ struct Shared {
 }
 
 impl Split {
-    /// The queues and their counters are for openings of connections that are not split after all.
+    /// Has the connections made by a server; they count with those of the node. The dispatch and its counters are for openings of connections that are not split after all.
     pub(crate) fn new(
-        splitting: Splitting,
+        (connections, server): (&Connections, NodeId),
         (device, clock): (Arc<Tun>, Clock),
-        (outlet, counters): (Arc<Outlet>, Arc<Counters>),
+        (dispatch, counters): (Arc<Dispatch>, Arc<Counters>),
         notices: Notices,
     ) -> Self {
-        let joined = Arc::new(Joined::new(splitting.server));
+        let joined = Arc::new(Joined::new(server));
         Self(Arc::new(Shared {
-            diverter: Diverter::new(&splitting.connections, joined.clone(), LABEL_CONNECTIONS),
-            _connections: splitting.connections,
+            diverter: Diverter::new(connections, joined.clone(), LABEL_CONNECTIONS),
+            _connections: connections.clone(),
             is_over: watch::Sender::new(false),
             device,
             clock,
-            outlet,
+            dispatch,
             counters,
             joined,
             table: Mutex::new(Table::new()),

@@ -15,6 +15,7 @@ use super::{
     table::{Number, Stage},
 };
 use crate::{
+    client::dispatch::Assigned,
     fq_codel::Packet,
     notice::Notice,
     packet::{Cause, Ends, Header, Segment, answer, clamp},
@@ -158,10 +159,19 @@ impl Split {
         let Ok(header) = Header::read(opening) else {
             return;
         };
+        let now = self.0.clock.now();
+        let dispatch = &self.0.dispatch;
+        let assigned = dispatch.assign(now, opening, &header);
+        let (outlet, bucket) = match &assigned {
+            Assigned::Rest(bucket) => (dispatch.rest(), *bucket),
+            Assigned::Class(class, bucket) => (&class.queues, *bucket),
+            // The rules let the connection pass before; the program sends its opening again.
+            Assigned::Denied | Assigned::Limited => return,
+        };
         let mut packet = Packet::new(opening);
         clamp(packet.ip_mut(), &header, self.0.mtu.load(Ordering::Relaxed));
         self.0.counters.note_sent(opening.len());
-        self.0.outlet.push(self.0.clock.now(), packet, &header);
+        outlet.push_into(now, bucket, packet);
     }
 }
 
