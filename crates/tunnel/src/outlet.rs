@@ -18,8 +18,9 @@ use tokio::sync::Notify;
 use crate::{
     fq_codel::{Config, FqCodel, Packet, Stats},
     meter::Meter,
-    pace::{Pace, limit},
+    pace::{Pace, limit, send_on_all},
     packet::{self, BUCKETS, Header},
+    spare::Spare,
     wire::PacketHeader,
 };
 
@@ -138,6 +139,11 @@ impl Outlet {
                 Ok(None) => {}
                 Err(failure) => return failure,
             }
+            if let Some(is_on) = taken.spare.follow(now, pace.bytes_per_s, pace.paths)
+                && let Err(failure) = send_on_all(&lanes.urgent, is_on)
+            {
+                return failure;
+            }
             self.take(now, lanes.rest.send_capacity(), &pace, &mut taken);
             if taken.is_empty() {
                 let waking = self.wake.notified();
@@ -220,6 +226,7 @@ struct Taken {
     rest: Lane,
     numbers: Numbers,
     meter: Meter,
+    spare: Spare,
 }
 
 impl Taken {
@@ -231,9 +238,12 @@ impl Taken {
         let sequence = self.numbers.next(bucket);
         let mut data = packet.into_data();
         PacketHeader { bucket, sequence }.write(&mut data);
-        self.meter.note(bucket, data.len());
+        self.meter.note(bucket, data.len(), is_urgent);
         let lane = match is_urgent {
-            true => &mut self.urgent,
+            true => {
+                self.spare.note(data.len());
+                &mut self.urgent
+            }
             false => &mut self.rest,
         };
         lane.bytes += data.len();
@@ -278,7 +288,8 @@ mod tests {
             unsent_bytes: 20_000,
             bytes_per_s: 1e6,
             is_busy,
-            looked_at: None,
+            paths: 2,
+            ..Pace::default()
         };
         outlet.take(Instant::from_millis(1000), capacity, &pace, taken);
     }
@@ -293,7 +304,7 @@ mod tests {
         // All flows send much.
         taken.meter.advance(Instant::from_millis(1000), 0.0);
         for bucket in 0..BUCKETS {
-            taken.meter.note(bucket, 1 << 20);
+            taken.meter.note(bucket, 1 << 20, false);
         }
         take(&outlet, 5_000, &mut taken);
         assert_eq!(taken.rest.adus.len(), 6, "five, and one more");
