@@ -20,6 +20,10 @@ class Case:
         self.outage = outage
         self.seconds = seconds
 
+    def links_of(self, _run):
+        """Links of a run."""
+        return self.links
+
 
 class Meter:
     """Mean capacity of all links while it runs; of a link that is down, none."""

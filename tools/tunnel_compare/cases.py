@@ -1,4 +1,4 @@
-"""Cases of the comparison of tunnels: those of `gateway-compare`, and a QUIC download; what each costs both sides."""
+"""Cases of the comparison of tunnels: those of `gateway-compare`, a QUIC download, and a call; what each costs both sides."""
 
 import copy
 import os
@@ -10,12 +10,16 @@ from gateway_compare.cases import CASES as GATEWAY_CASES
 from gateway_compare.cases import Meter, figures, load
 from gateway_compare.network import Failure
 
+from . import call
+
 # Bytes on their way that QUIC's windows allow, so that they hold no tunnel back.
 QUIC_WINDOW = 16 << 20
+# They take a minute for each set-up, and browsers.
+CALLS = ("call", "call-uncut")
 
 
-def cases(seconds):
-    """Cases by name; downloads end after so many seconds, so that a tunnel that stands still holds nobody up."""
+def cases(seconds, data):
+    """Cases by name; downloads end after so many seconds, so that a tunnel that stands still holds nobody up. `data` has recorded paths."""
     known = {}
     for case in GATEWAY_CASES:
         case = copy.copy(case)
@@ -24,7 +28,16 @@ def cases(seconds):
     quic = copy.copy(known["b"])
     quic.name, quic.size = "b-quic", 120_000_000
     order = ("b", "c", "three", "b-quic", "e", "f")
-    return {name: quic if name == "b-quic" else known[name] for name in order}
+    known = {name: quic if name == "b-quic" else known[name] for name in order}
+    return known | {name: call.Call(name, data, name == "call") for name in CALLS}
+
+
+def fits(case, setup):
+    """Whether a case can be run through a set-up."""
+    if case.name in CALLS:
+        return case.fits(setup)
+    # QUIC needs a way for packets from the host to the near end.
+    return not setup.is_plain and (case.name != "b-quic" or bool(setup.inner))
 
 
 def cpu_s(pid):
@@ -53,6 +66,8 @@ def measure(case, network, setup, work, bulk):
     before = costs()
     if case.name == "b-quic":
         row = quic(network, setup.inner, work, bulk, case)
+    elif case.name in CALLS:
+        row = call.measure(case, network, setup, work)
     else:
         row = load(case, network, setup.kinds, target)
     for side, after in costs().items():

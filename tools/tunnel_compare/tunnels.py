@@ -58,10 +58,29 @@ def run_outside(*words):
     return done.stdout
 
 
+class Plain:
+    """The kernel alone, on the first path."""
+
+    name = "kernel-path1"
+    kinds = {"download": "tcp", "messages": "udp", "keys": "tcp"}
+    inner = None
+    is_plain = True
+    processes = {}
+    settling_s = 1
+
+    def lacks(self):
+        return None
+
+    def start(self, network, _work):
+        start_server(network, "tcp", "cubic")
+        return network.address, {"tcp": PORT, "udp": PORT}
+
+
 class Kernel(Mptcp):
     """MPTCP of the kernel, end to end; no tunnel."""
 
     inner = None
+    is_plain = False
     processes = {}
     settling_s = 1
 
@@ -75,6 +94,10 @@ class Tunnel:
     kinds = {"download": "tcp", "messages": "udp", "keys": "tcp"}
     # Address of the near end in the tunnel, to which the host can open connections.
     inner = NEAR_INNER
+    # The kernel alone, on one path.
+    is_plain = False
+    # The rates of the paths belong to its configuration.
+    wants_rates = False
     programs = ()
     settling_s = 3
 
@@ -216,6 +239,7 @@ class Glorytun(Tunnel):
     """glorytun: packets over paths whose rates it is told."""
 
     programs = ("glorytun",)
+    wants_rates = True
 
     def join(self):
         program, key = self.tools.find("glorytun"), self.work / "key"
@@ -236,6 +260,7 @@ class Mlvpn(Tunnel):
     """MLVPN: packets over paths in proportion to their rates, without its reordering (off by default; slower here with it)."""
 
     programs = ("mlvpn",)
+    wants_rates = True
     settling_s = 5
 
     def join(self):
@@ -288,7 +313,8 @@ class Mqvpn(Tunnel):
         server = ("--mode", "server", "--listen", f"{SERVER}:4433", "--subnet", INNER_NETWORK)
         self.run("far", program, *server, "--cert", certificate, "--key", key, "--tun-name", self.device("far"), *common)
         self.until("the server's device appears", lambda: self.has("far", self.device("far")))
-        paths = [word for device, *_ in self.devices() for word in ("--path", device)]
+        count = len(self.network.near_addresses)
+        paths = [word for index in range(count) for word in ("--path", f"anab{index}a")]
         client = ("--mode", "client", "--server", f"{SERVER}:4433", "--insecure", "--no-manage-routes", *paths)
         self.run("near", program, *client, "--tun-name", self.device("near"), *common)
         self.inner = self.until("the client has an address", self.assigned)
@@ -377,6 +403,7 @@ def setups(binary, tools):
     made["anabranch-split"] = lambda: Anabranch("anabranch-split", binary, "--split-tcp")
     for controller in ("cubic", "bbr"):
         made[f"mptcp-{controller}"] = functools.partial(Kernel, controller)
+    made[Plain.name] = Plain
     for kind in (Glorytun, Mlvpn, Engarde, Aggligator):
         made[kind.__name__.lower()] = functools.partial(kind, kind.__name__.lower(), tools)
     made["mqvpn-hybrid"] = lambda: Mqvpn("mqvpn-hybrid", tools, "wlb", True)

@@ -429,6 +429,12 @@ impl Channel {
         self.tap.lock().control.set_queue_goal(goal);
     }
 
+    /// Tells the controller how long a queue this side's packets met lately, as the peer has measured it: the mean one-way delay above
+    /// the smallest. What their round trips show beyond that is the delay of acknowledgements.
+    pub fn note_queue(&mut self, queue: Duration) {
+        self.tap.lock().control.note_queue(queue);
+    }
+
     /// From now on, take this share of what one flow would take: 1 for a flow of its own, 1/n for each of n channels
     /// that share a bottleneck. Above 0, at most 1; the effect depends on the controller (`docs/congestion.md`).
     pub fn set_share(&mut self, share: f64) {

@@ -21,6 +21,8 @@ pub struct StreamParameters {
     /// For applications with queues of their own, which decide late what to send. `Some(None)` removes the limit; the send buffer
     /// bounds every stream in addition.
     pub unsent_max: Option<Option<NonZeroU32>>,
+    /// [`StreamSpec::redundant`]; not of a stream with a guarantee.
+    pub redundant: Option<bool>,
 }
 
 impl StreamParameters {
@@ -28,5 +30,6 @@ impl StreamParameters {
         spec.weight = self.weight.unwrap_or(spec.weight);
         spec.cap = self.cap.unwrap_or(spec.cap);
         spec.drop = self.drop.unwrap_or(spec.drop);
+        spec.redundant = self.redundant.unwrap_or(spec.redundant);
     }
 }

@@ -48,6 +48,7 @@ mod pace;
 pub mod packet;
 pub mod section;
 pub mod server;
+mod spare;
 pub mod split;
 pub mod system;
 pub mod wire;

@@ -8,8 +8,10 @@ use crate::packet::BUCKETS;
 
 /// Time in which the bytes of a flow are counted.
 const WINDOW: Duration = Duration::from_millis(100);
-/// A flow sends little up to this part of what the paths carry.
-const SHARE: f64 = 1.0 / 8.0;
+/// A flow sends little up to this part of what the paths carry: a call beside a download, on paths that just carry both,
+const SHARE: f64 = 1.0 / 4.0;
+/// as long as all such flows together send up to this part.
+const SHARE_OF_ALL: f64 = 1.0 / 2.0;
 /// Bytes in a window that are always little: 1.2 Mbit/s.
 const LITTLE_BYTES: f64 = 15_000.0;
 
@@ -22,15 +24,18 @@ fn place(bucket: u16) -> usize {
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     windows: [Vec<u32>; 2],
+    /// Bytes in each of them of flows that sent little.
+    little: [u32; 2],
     since: Instant,
-    /// Bytes in a window that are little.
-    little_bytes: f64,
+    /// Bytes in a window that are little, of a flow and of all.
+    limits: [f64; 2],
 }
 
 impl Meter {
     /// Begins a new window when it is time; `bytes_per_s`: what the paths carry.
     pub(crate) fn advance(&mut self, now: Instant, bytes_per_s: f64) {
-        self.little_bytes = (bytes_per_s * WINDOW.as_secs_f64() * SHARE).max(LITTLE_BYTES);
+        self.limits = [SHARE, SHARE_OF_ALL]
+            .map(|share| (bytes_per_s * WINDOW.as_secs_f64() * share).max(LITTLE_BYTES));
         let passed = now.since(self.since);
         if passed < WINDOW {
             return;
@@ -38,13 +43,15 @@ impl Meter {
         self.since = now;
         self.windows.swap(0, 1);
         self.windows[0].fill(0);
+        self.little = [0, self.little[0]];
         if passed >= 2 * WINDOW {
             self.windows[1].fill(0);
+            self.little[1] = 0;
         }
     }
 
-    /// Notes a packet of a flow.
-    pub(crate) fn note(&mut self, bucket: u16, bytes: usize) {
+    /// Notes a packet of a flow; `is_little`: it was taken for one that sends little.
+    pub(crate) fn note(&mut self, bucket: u16, bytes: usize, is_little: bool) {
         for window in &mut self.windows {
             if window.is_empty() {
                 *window = vec![0; BUCKETS.into()];
@@ -52,6 +59,9 @@ impl Meter {
         }
         let count = &mut self.windows[0][place(bucket)];
         *count = count.saturating_add(bytes as u32);
+        if is_little {
+            self.little[0] = self.little[0].saturating_add(bytes as u32);
+        }
     }
 
     /// True if the flow sends little.
@@ -59,7 +69,9 @@ impl Meter {
         let bytes = |window: &Vec<u32>| window.get(place(bucket)).copied().unwrap_or(0);
         // The windows before and now together are as long as one and a half, in the mean.
         let sum = self.windows.iter().map(bytes).max().unwrap_or(0);
-        f64::from(sum) <= self.little_bytes
+        let all = self.little[0].max(self.little[1]);
+        let [one_limit, all_limit] = self.limits;
+        f64::from(sum) <= one_limit && f64::from(all) <= all_limit
     }
 }
 
@@ -70,7 +82,7 @@ mod tests {
     #[test]
     fn flows_are_told_apart_by_their_rate() {
         let mut meter = Meter::default();
-        // 40 Mbit/s: little is an eighth, 62,500 bytes in a window.
+        // 40 Mbit/s: little is a quarter, 125,000 bytes in a window.
         let at = |meter: &mut Meter, millis: u64| {
             meter.advance(Instant::from_millis(millis), 5e6);
         };
@@ -78,8 +90,8 @@ mod tests {
         assert!(meter.is_sparse(1), "nothing is known");
         for millis in 1000..1400 {
             at(&mut meter, millis);
-            meter.note(1, 250);
-            meter.note(2, 4000);
+            meter.note(1, 500, true);
+            meter.note(2, 4000, false);
         }
         assert!(meter.is_sparse(1) && !meter.is_sparse(2));
         // It is quiet for a while.
@@ -90,16 +102,35 @@ mod tests {
     }
 
     #[test]
+    fn many_flows_do_not_send_little_together() {
+        let mut meter = Meter::default();
+        // 250,000 bytes in a window are half of what the paths carry.
+        meter.advance(Instant::from_millis(1000), 5e6);
+        for bucket in 0..5 {
+            assert!(meter.is_sparse(bucket));
+            meter.note(bucket, 50_000, true);
+        }
+        assert!(meter.is_sparse(5));
+        meter.note(5, 1, true);
+        assert!(!meter.is_sparse(6) && !meter.is_sparse(0));
+        // In the window after the next one, they begin again.
+        meter.advance(Instant::from_millis(1100), 5e6);
+        assert!(!meter.is_sparse(6));
+        meter.advance(Instant::from_millis(1200), 5e6);
+        assert!(meter.is_sparse(6));
+    }
+
+    #[test]
     fn a_little_is_allowed_on_slow_paths() {
         let mut meter = Meter::default();
         meter.advance(Instant::from_millis(1000), 1000.0);
-        meter.note(1, 15_000);
+        meter.note(1, 15_000, true);
         assert!(meter.is_sparse(1));
-        meter.note(1, 1);
+        meter.note(1, 1, false);
         assert!(!meter.is_sparse(1));
         // A flow that had a class.
         let classed = crate::numbers::BUCKETS_ALL - 1;
-        meter.note(classed, 15_001);
+        meter.note(classed, 15_001, false);
         assert!(!meter.is_sparse(classed));
     }
 }

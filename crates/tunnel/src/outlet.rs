@@ -19,8 +19,9 @@ use crate::{
     fq_codel::{Config, FqCodel, Packet, Stats},
     meter::Meter,
     numbers::Numbers,
-    pace::{Pace, limit},
+    pace::{Pace, limit, send_on_all},
     packet::{FlowKey, Header, bucket_of},
+    spare::Spare,
     wire::PacketHeader,
 };
 
@@ -169,6 +170,11 @@ impl Outlet {
                 Ok(None) => {}
                 Err(failure) => return failure,
             }
+            if let Some(is_on) = taken.spare.follow(now, pace.bytes_per_s, pace.paths)
+                && let Err(failure) = send_on_all(&lanes.urgent, is_on)
+            {
+                return failure;
+            }
             self.take(now, lanes.rest.send_capacity(), &pace, &mut taken);
             if taken.is_empty() {
                 let waking = self.wake.notified();
@@ -263,6 +269,7 @@ struct Taken {
     urgent: Lane,
     rest: Lane,
     meter: Meter,
+    spare: Spare,
 }
 
 impl Taken {
@@ -271,10 +278,13 @@ impl Taken {
     }
 
     fn add(&mut self, is_urgent: bool, place: (u16, u32), packet: Packet) {
-        self.meter
-            .note(place.0, Packet::HEADROOM + packet.ip().len());
+        let bytes = Packet::HEADROOM + packet.ip().len();
+        self.meter.note(place.0, bytes, is_urgent);
         let lane = match is_urgent {
-            true => &mut self.urgent,
+            true => {
+                self.spare.note(bytes);
+                &mut self.urgent
+            }
             false => &mut self.rest,
         };
         lane.add(place, packet);

@@ -10,6 +10,8 @@ use anabranch::{
 const LOOK: Duration = Duration::from_millis(100);
 /// Time for which what waits unsent lasts at the rate of the paths: several times as long as the session lets slots gather.
 const AHEAD: Duration = Duration::from_millis(12);
+/// Time for which a path counts as busy after it was: flows do not change their stream, and so their order, with each look.
+const BUSY: Duration = Duration::from_secs(2);
 /// Bytes that may always wait unsent: the first window of a path.
 const UNSENT_BYTES_MIN: f64 = 16_000.0;
 /// Bytes that may wait unsent at most.
@@ -26,8 +28,11 @@ pub(crate) struct Pace {
     pub(crate) unsent_bytes: u64,
     /// Rate of all paths.
     pub(crate) bytes_per_s: f64,
-    /// True if a path was half full, of whatever the session carries.
+    /// Number of paths.
+    pub(crate) paths: usize,
+    /// True if a path was half full lately, of whatever the session carries.
     pub(crate) is_busy: bool,
+    pub(crate) busy_at: Option<Instant>,
 }
 
 /// Target and interval of the queues.
@@ -46,11 +51,16 @@ impl Pace {
         }
         self.looked_at = Some(now);
         let channels = session.channels();
+        self.paths = channels.len();
         self.bytes_per_s = channels.iter().map(rate).sum();
-        self.is_busy = channels.iter().any(|channel| {
+        let is_half_full = channels.iter().any(|channel| {
             let stats = &channel.stats;
             2 * stats.in_flight_bytes > stats.window_bytes
         });
+        if is_half_full {
+            self.busy_at = Some(now);
+        }
+        self.is_busy = self.busy_at.is_some_and(|at| now.since(at) < BUSY);
         let bytes = unsent_bytes(self.bytes_per_s);
         // Small changes are not worth a command.
         if bytes * 4 > self.unsent_bytes * 5 || bytes * 5 < self.unsent_bytes * 4 {
@@ -66,6 +76,14 @@ impl Pace {
 pub(crate) fn limit(stream: &Stream, bytes: u64) -> Result<(), StreamFailure> {
     stream.adjust(StreamParameters {
         unsent_max: Some(NonZeroU32::new(bytes as u32)),
+        ..StreamParameters::default()
+    })
+}
+
+/// Has each packet of a stream sent on every path that has a slot, or on one.
+pub(crate) fn send_on_all(stream: &Stream, is_on: bool) -> Result<(), StreamFailure> {
+    stream.adjust(StreamParameters {
+        redundant: Some(is_on),
         ..StreamParameters::default()
     })
 }

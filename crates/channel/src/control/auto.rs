@@ -9,7 +9,7 @@
 //!   stops growing, or many packets are lost.
 //! - **Steady**: the window follows the model. The rate is the largest of the last [`RATE_LIFE_S`], the shortest round
 //!   trip that of the last [`RTT_MIN_LIFE`], refreshed by draining for one round, below the model's product, because
-//!   the rate may be less by then.
+//!   the rate may be less by then. Where acknowledgements wait on their way back, the window holds that, too (`returning.rs`).
 //! - **Loss**: losses below [`LOSS_TOLERATED`], judged over at least [`LOSS_SAMPLE`] packets, are taken for noise of
 //!   the path (radio), as BBR does with its 2 %; above it, or on an ECN mark, the window is reduced by [`BACKOFF`] and
 //!   the queue goal shrinks, because the queue is evidently shorter than assumed.
@@ -18,7 +18,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Ack, Congestion, Control, Lost, QueueGoal, filter::MaxFilter, train::Train};
+use super::{
+    Ack, Congestion, Control, Lost, QueueGoal, filter::MaxFilter, returning::Returning,
+    train::Train,
+};
 use crate::config::Config;
 
 /// Time over which the rate is the largest sample, in seconds: a rate that fell may return, and a window that followed
@@ -79,6 +82,7 @@ pub(super) struct Auto {
     rate: MaxFilter,
     rtt_min_s: f64,
     rtt_min_at: Option<Instant>,
+    returning: Returning,
     round: Round,
     /// Rounds that were not held back by the application: the age of rates. The path's rate is not forgotten while
     /// little is sent over it.
@@ -143,6 +147,7 @@ impl Auto {
             rate: MaxFilter::default(),
             rtt_min_s: f64::INFINITY,
             rtt_min_at: None,
+            returning: Returning::new(),
             round: Round {
                 rtt_s: f64::INFINITY,
                 samples: 0,
@@ -189,11 +194,12 @@ impl Auto {
         (self.packets_s() - from_one_packet_s).max(self.target_short_s)
     }
 
-    /// `rate × (rtt_min + queue)`, plus the data at the receiver that waits to be acknowledged.
+    /// `rate × (rtt_min + queue)`, plus the data that waits to be acknowledged, at the receiver and on the way back.
     fn model_window(&self) -> f64 {
         let rate = self.rate.get();
+        let rtt_s = self.rtt_min_s + self.returning.get_s();
         if self.draining && self.goal != QueueGoal::Short {
-            return (DRAIN * rate * self.rtt_min_s).max(4.0 * self.mtu);
+            return (DRAIN * rate * rtt_s).max(4.0 * self.mtu);
         }
         let queue = if self.draining {
             0.0
@@ -201,7 +207,7 @@ impl Auto {
             self.share * self.queue_goal_s()
         };
         let batch = (self.ack_packets * self.mtu).min(rate * self.ack_delay_s);
-        (rate * (self.rtt_min_s + queue) + batch).max(4.0 * self.mtu)
+        (rate * (rtt_s + queue) + batch).max(4.0 * self.mtu)
     }
 
     /// Window for data that only has to be in time: the model's, as far as what is in flight still arrives in time at the
@@ -320,6 +326,7 @@ impl Control for Auto {
         let rtt_s = ack.now.saturating_duration_since(ack.sent).as_secs_f64();
         self.round.rtt_s = self.round.rtt_s.min(rtt_s);
         self.round.samples += 1;
+        self.returning.on_ack(rtt_s);
         if rtt_s <= self.rtt_min_s {
             self.rtt_min_s = rtt_s;
             self.rtt_min_at = Some(ack.now);
@@ -414,6 +421,10 @@ impl Control for Auto {
 
     fn set_queue_goal(&mut self, goal: QueueGoal) {
         self.goal = goal;
+    }
+
+    fn note_queue(&mut self, queue: Duration) {
+        self.returning.on_report(queue, self.rtt_min_s);
     }
 
     fn set_share(&mut self, share: f64) {

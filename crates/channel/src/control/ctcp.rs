@@ -277,6 +277,10 @@ impl Control for Ctcp {
         self.inner.set_queue_goal(goal);
     }
 
+    fn note_queue(&mut self, queue: Duration) {
+        self.inner.note_queue(queue);
+    }
+
     fn set_share(&mut self, share: f64) {
         self.inner.set_share(share);
     }

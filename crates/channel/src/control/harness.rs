@@ -22,6 +22,10 @@ pub(super) struct Path {
     pub rate: fn(f64) -> f64,
     pub rtt_s: f64,
     pub queue_bytes: f64,
+    /// Delay of acknowledgements behind what the receiver sends, over time, in seconds; it falls no faster than time passes.
+    pub returning_s: fn(f64) -> f64,
+    /// The receiver reports the queue that packets met.
+    pub reports: bool,
     pub loss: f64,
     /// Nothing is sent between these times.
     pub pause: (f64, f64),
@@ -43,6 +47,8 @@ impl Path {
             rate: |_| 5e6,
             rtt_s: 0.05,
             queue_bytes: 250_000.0,
+            returning_s: |_| 0.0,
+            reports: false,
             loss: 0.0,
             pause: (0.0, 0.0),
             blackout: (0.0, 0.0),
@@ -148,6 +154,7 @@ impl Run<'_> {
         let (mut link_free_s, mut next_send_s, mut number) = (0.0_f64, 0.0_f64, 0);
         let (from, to) = self.path.pause;
         let mut change = self.path.change;
+        let mut report_s = 0.0;
         loop {
             if let Some((_, rate)) = change.take_if(|(at_s, _)| *at_s <= self.now_s) {
                 assert!(self.control.set_rate(rate), "holds no rate");
@@ -189,8 +196,13 @@ impl Run<'_> {
             let backlog = (link_free_s - self.now_s).max(0.0) * rate;
             let ack_s = (backlog <= self.path.queue_bytes).then(|| {
                 link_free_s = link_free_s.max(self.now_s) + PACKET as f64 / rate;
-                link_free_s + self.path.rtt_s
+                link_free_s + self.path.rtt_s + (self.path.returning_s)(link_free_s)
             });
+            if self.path.reports && self.now_s >= report_s {
+                let queue_s = (link_free_s - self.now_s - PACKET as f64 / rate).max(0.0);
+                self.control.note_queue(Duration::from_secs_f64(queue_s));
+                report_s = self.now_s + 0.1;
+            }
             let is_dark = (self.path.blackout.0..self.path.blackout.1).contains(&self.now_s);
             let ack_s = ack_s.filter(|_| !is_dark && !random.chance(self.path.loss));
             let mut pacing = self.control.pacing_rate(self.rtt_smoothed_s);

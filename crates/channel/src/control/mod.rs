@@ -13,6 +13,7 @@ mod filter;
 mod fixed;
 #[cfg(test)]
 mod harness;
+mod returning;
 #[cfg(test)]
 mod tests;
 mod train;
@@ -125,6 +126,8 @@ pub(crate) trait Control: Send + Sync + Debug {
     fn on_mtu(&mut self, mtu: u16);
     /// Sets the length of queue to aim for from now on.
     fn set_queue_goal(&mut self, _goal: QueueGoal) {}
+    /// Packets met this queue on their way, in the mean, in the last period of the peer's reports: their one-way delay above the smallest.
+    fn note_queue(&mut self, _queue: Duration) {}
     /// From now on, take this share of what one flow would take: 1 for a flow of its own, 1/n for each of
     /// n that share a bottleneck. Above 0, at most 1.
     fn set_share(&mut self, _share: f64) {}

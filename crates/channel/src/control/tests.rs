@@ -6,7 +6,10 @@ mod window;
 
 use proptest::prelude::*;
 
-use super::harness::{Path, run};
+use super::{
+    QueueGoal,
+    harness::{Path, run},
+};
 use crate::config::Controller;
 
 const OURS: [Controller; 2] = [Controller::Auto, Controller::Bbr3];
@@ -38,6 +41,30 @@ fn auto_fills_a_long_pipe_in_six_round_trips() {
     };
     let out = run(Controller::Auto, &long, 4.0, 1);
     assert!(out.rate(1.8, 3.0) > 0.9 * 12.5e6, "{}", out.rate(1.8, 3.0));
+}
+
+/// Beside what the other side sends, acknowledgements wait on their way back.
+#[test]
+fn auto_keeps_its_rate_while_acknowledgements_are_late() {
+    let slow = Path {
+        rate: |_| 0.25e6,
+        rtt_s: 0.07,
+        queue_bytes: 100_000.0,
+        returning_s: |at_s| if at_s > 3.0 { 0.15 } else { 0.0 },
+        reports: true,
+        goal: QueueGoal::Short,
+        ..path()
+    };
+    let out = run(Controller::Auto, &slow, 20.0, 1);
+    let rate = out.rate(8.0, 20.0);
+    assert!(rate > 0.9 * 0.25e6, "{rate}");
+    // And the queue on the way there stays short.
+    let mean = |from: usize, to: usize| {
+        let trips = &out.rtt_s[from..to];
+        trips.iter().sum::<f64>() / trips.len() as f64
+    };
+    let late = mean(out.rtt_s.len() / 2, out.rtt_s.len());
+    assert!(late < 0.07 + 0.15 + 0.04, "{late}");
 }
 
 /// A channel that has sent little since its handshake, a packet in a tenth of a second, fills its path as quickly as a

@@ -14,7 +14,10 @@
 //!   deadline there but not by waiting.
 //!
 //! A stream with path preferences uses the first class of channels, preferred, neutral, avoided, that has a free one; a redundant one
-//! uses all that are free. The order of streams is that of [`pick`](crate::pick): priority, fair share, earliest deadline.
+//! uses all that are free, and avoided ones only where there is no other; if it has a deadline, it waits a moment for the channel on which
+//! its packet arrives first. The order of streams is that of [`pick`](crate::pick): priority, fair share, earliest deadline.
+
+use std::time::Duration;
 
 use anabranch_base::StreamId;
 
@@ -26,6 +29,12 @@ use crate::{
     view::{Changes, StreamView, View},
 };
 use anabranch_spec::ChannelMask;
+
+/// Longest wait of a redundant packet for the channel on which it arrives first. Longer ones are those for a channel that has failed, which
+/// is not known at once.
+const REDUNDANT_WAIT: Duration = Duration::from_millis(15);
+/// Gain for which it waits.
+const REDUNDANT_GAIN: Duration = Duration::from_millis(5);
 
 /// Verdict on a stream before its channel is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +51,8 @@ pub(super) enum Turn {
 pub(super) struct EarliestArrival {
     queue: FairQueue,
     outlook: Outlook,
+    /// Longest time that packets of redundant streams had left when they were sent: that of a new one.
+    redundant_left: Duration,
 }
 
 impl EarliestArrival {
@@ -75,6 +86,7 @@ impl EarliestArrival {
         turn: impl Fn(&StreamView) -> Turn,
     ) -> Decision {
         let outlook = &self.outlook;
+        let new_left = self.redundant_left;
         let picked = self.queue.next(view, |place| {
             let stream = &view.streams[place];
             if !eligible(stream) {
@@ -83,8 +95,21 @@ impl EarliestArrival {
             if turn(stream) == Turn::Closed {
                 return Answer::NotYet;
             }
+            if let Some(deadline) = stream.deadline
+                && stream.redundant
+            {
+                let waited = new_left.saturating_sub(deadline.since(view.now));
+                let chosen = choose_redundant(view, outlook, stream, waited);
+                return chosen.map_or(Answer::NotNow, Answer::Take);
+            }
             choose(view, outlook, place, stream).map_or(Answer::NotNow, Answer::Take)
         });
+        if let Some((place, _)) = picked {
+            let stream = &view.streams[place];
+            let left = stream.deadline.filter(|_| stream.redundant);
+            let left = left.map(|deadline| deadline.since(view.now));
+            self.redundant_left = self.redundant_left.max(left.unwrap_or_default());
+        }
         decision(view, picked)
     }
 
@@ -114,10 +139,36 @@ fn decision(view: &View<'_>, picked: Option<(usize, usize)>) -> Decision {
     match picked {
         Some((stream, _)) if view.streams[stream].redundant => Decision::Send {
             stream,
-            channels: free_channels(view, stream).fold(ChannelMask::NONE, ChannelMask::with),
+            channels: for_copies(view, stream),
         },
         picked => one_channel(picked),
     }
+}
+
+/// The best of the free channels for a packet of a redundant stream that has waited for so long; `None`: it waits a moment for a full
+/// one on which it would arrive clearly earlier. O(channels).
+fn choose_redundant(
+    view: &View<'_>,
+    outlook: &Outlook,
+    stream: &StreamView,
+    waited: Duration,
+) -> Option<usize> {
+    let usable = || (0..view.channels.len()).filter(|&channel| stream.may_use(channel));
+    let free = usable().filter(|&channel| view.channels[channel].slots > 0);
+    let best = free.min_by_key(|&channel| outlook.one_way(channel))?;
+    let first = usable()
+        .map(|channel| outlook.next_arrival(channel))
+        .min()?;
+    let waits = waited < REDUNDANT_WAIT && first + REDUNDANT_GAIN < outlook.one_way(best);
+    (!waits).then_some(best)
+}
+
+/// Free channels for a packet of a redundant stream; those that it avoids only where there is no other.
+fn for_copies(view: &View<'_>, stream: usize) -> ChannelMask {
+    let free = free_channels(view, stream).fold(ChannelMask::NONE, ChannelMask::with);
+    let choice = &view.streams[stream].choice;
+    let liked = free.and(choice.preferred.or(choice.neutral));
+    if liked.is_empty() { free } else { liked }
 }
 
 /// The channel for the stream's next packet; `None`: it waits. O(channels).

@@ -1,5 +1,7 @@
 //! Duties of every policy, and the purpose of each.
 
+use std::time::Duration;
+
 use anabranch_base::Instant;
 use proptest::prelude::*;
 
@@ -249,7 +251,47 @@ fn a_redundant_stream_uses_every_free_channel_that_it_may_use() {
         all(&[0, 1, 3])
     );
     stream.choice.neutral = ChannelMask::only(0).with(2).with(3);
-    assert_eq!(decide(Policy::Default, &channels, &[stream]), all(&[0, 3]));
+    assert_eq!(
+        decide(Policy::Default, &channels, &[stream.clone()]),
+        all(&[0, 3])
+    );
+    stream.choice.avoided = ChannelMask::only(1);
+    assert_eq!(
+        decide(Policy::Default, &channels, &[stream.clone()]),
+        all(&[0, 3])
+    );
+    stream.choice.neutral = ChannelMask::only(2);
+    assert_eq!(decide(Policy::Default, &channels, &[stream]), all(&[1]));
+}
+
+#[test]
+fn a_redundant_packet_waits_a_moment_for_the_channel_on_which_it_arrives_first() {
+    let mut stream = stream(0, Priority::URGENT, 100, 1_000);
+    stream.redundant = true;
+    let (near, far) = (channel(0, 1, 20, 10.0), channel(1, 1, 200, 10.0));
+    let full = channel(0, 0, 20, 10.0);
+    let second = channel(2, 1, 24, 10.0);
+    let mut policy = Policy::Default.build(Seed(1));
+    let mut at = |millis: u64, left_ms: u64, channels: &[ChannelView]| {
+        let now = Instant::from_millis(millis);
+        stream.deadline = Some(now + Duration::from_millis(left_ms));
+        let view = View {
+            now,
+            channels,
+            streams: std::slice::from_ref(&stream),
+        };
+        policy.begin(&view, Changes::Any);
+        match policy.next(&view) {
+            Decision::Send { channels, .. } => channels.iter().collect(),
+            _ => Vec::new(),
+        }
+    };
+    assert_eq!(at(1_000, 1_200, &[near.clone(), far.clone()]), [0, 1]);
+    assert_eq!(at(1_010, 1_200, &[full.clone(), far.clone()]), [0; 0]);
+    assert_eq!(at(1_024, 1_186, &[full.clone(), far.clone()]), [0; 0]);
+    assert_eq!(at(1_025, 1_185, &[full.clone(), far.clone()]), [1]);
+    assert_eq!(at(1_030, 1_200, &[full, far.clone(), second]), [1, 2]);
+    assert_eq!(at(1_040, 1_200, &[near, far]), [0, 1]);
 }
 
 #[test]

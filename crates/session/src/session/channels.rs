@@ -63,6 +63,8 @@ pub(super) struct Given {
     pub(super) rate: Option<Rate>,
     /// Share of one flow at the bottleneck that it shares with coupled channels; 1 if it is not coupled.
     pub(super) share: f64,
+    /// Queue of its packets by the peer's latest report, until the channel has it.
+    reported_queue: Option<Duration>,
 }
 
 impl ChannelState {
@@ -78,6 +80,7 @@ impl ChannelState {
                 queue_goal: QueueGoal::default(),
                 rate: None,
                 share: 1.0,
+                reported_queue: None,
             },
             own_rate: None,
             congestion_reported: None,
@@ -300,6 +303,24 @@ impl Channels {
             if let Some(channel) = endpoint.channel(state.id) {
                 channel.set_queue_goal(goal);
                 state.given.queue_goal = goal;
+            }
+        }
+    }
+
+    /// Notes the mean queue of a report that arrived on a channel.
+    pub(super) fn note_queue(&mut self, channel: ChannelId, queue: Duration) {
+        if let Some(state) = self.get_mut(channel) {
+            state.given.reported_queue = Some(queue);
+        }
+    }
+
+    /// Passes reported queues to the channels.
+    pub(super) fn give_queues(&mut self, endpoint: &mut Endpoint) {
+        for state in &mut self.states {
+            if let Some(queue) = state.given.reported_queue.take()
+                && let Some(channel) = endpoint.channel(state.id)
+            {
+                channel.note_queue(queue);
             }
         }
     }

@@ -181,6 +181,7 @@ impl Session {
             Control::Report {
                 packets,
                 delay_min,
+                delay_mean,
                 delay_max,
                 ..
             } => {
@@ -188,6 +189,10 @@ impl Session {
                 self.note_report(now, channel, (packets, delays));
                 if let Some(state) = self.channels.get_mut(channel) {
                     state.peer_report = Some(control);
+                }
+                // Zero says that none of its packets was stamped.
+                if delay_max > Duration::ZERO {
+                    self.channels.note_queue(channel, delay_mean);
                 }
             }
             Control::Neighbours => self.establishment.is_asked = true,

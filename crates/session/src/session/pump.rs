@@ -149,6 +149,7 @@ impl Session {
             promises.is_on(id) || neighbours.are_promised_beside(id)
         });
         channels.give_rates(run.endpoint);
+        channels.give_queues(run.endpoint);
         let part_of = |id: ChannelId, bps: f64| neighbours.part_of(id, bps);
         let coupling = self.config.coupling;
         channels.couple(run.now, run.endpoint, coupling, (is_new, part_of));

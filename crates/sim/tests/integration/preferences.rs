@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anabranch_base::{Instant, Rate, StreamId};
 use anabranch_session::{
-    Guarantee, LocalDescription, Preferences, Profile, StreamSpec,
+    Guarantee, LocalDescription, Preferences, Profile, StreamParameters, StreamSpec,
     metering::{Meter, Model, Period},
 };
 use anabranch_sim::{
@@ -161,6 +161,43 @@ fn every_packet_of_a_redundant_stream_goes_over_both_paths() {
     let latest = record.delay_quantile(1.0);
     assert!(latest <= Duration::from_millis(35), "{latest:?}");
     assert_whole(&mut world, "messages", 300);
+}
+
+#[test]
+fn a_stream_becomes_redundant_and_ceases_to_be() {
+    let messages = Load::messages(1_000, Duration::from_millis(20), 450);
+    let mut world = named(6, vec![messages]);
+    let adjust = |world: &mut World, redundant: bool| {
+        let id = world.app::<Sender>(SENDER).session().expect("it is up");
+        let changed = StreamParameters {
+            redundant: Some(redundant),
+            ..StreamParameters::default()
+        };
+        world.with_node(SENDER, |context| {
+            let engine = context.engine();
+            engine
+                .session(id)
+                .expect("it is open")
+                .stream(StreamId(0))
+                .adjust(changed)
+                .expect("in range");
+        });
+    };
+    // Bytes on the far path in each of three spans.
+    let mut far = [0; 3];
+    let mut before = 0;
+    for (index, redundant) in [false, true, false].into_iter().enumerate() {
+        world.run_until(Instant::from_millis(500 + 2_500 * index as u64));
+        adjust(&mut world, redundant);
+        world.run_until(Instant::from_millis(3_000 + 2_500 * index as u64));
+        let carried = carried(&mut world, 1);
+        far[index] = carried - before;
+        before = carried;
+    }
+    assert!(far[1] > 110_000, "125 messages: {far:?}");
+    assert!(far[0] < 40_000 && far[2] < 40_000, "{far:?}");
+    assert!(run(&mut world, 30));
+    assert_whole(&mut world, "messages", 450);
 }
 
 #[test]

@@ -20,7 +20,8 @@ fn take_beside(outlet: &Outlet, capacity: usize, taken: &mut Taken, is_busy: boo
         unsent_bytes: 20_000,
         bytes_per_s: 1e6,
         is_busy,
-        looked_at: None,
+        paths: 2,
+        ..Pace::default()
     };
     outlet.take(Instant::from_millis(1000), capacity, &pace, taken);
 }
@@ -35,7 +36,7 @@ fn packets_are_taken_with_numbers_as_far_as_there_is_space() {
     // All flows send much.
     taken.meter.advance(Instant::from_millis(1000), 0.0);
     for bucket in 0..BUCKETS {
-        taken.meter.note(bucket, 1 << 20);
+        taken.meter.note(bucket, 1 << 20, false);
     }
     take(&outlet, 5_000, &mut taken);
     assert_eq!(taken.rest.adus.len(), 6, "five, and one more");
@@ -93,7 +94,7 @@ fn a_flow_keeps_its_order_in_other_queues() {
     let busy = || {
         let mut taken = Taken::default();
         taken.meter.advance(Instant::from_millis(1000), 0.0);
-        taken.meter.note(bucket, 1 << 20);
+        taken.meter.note(bucket, 1 << 20, false);
         taken
     };
     let (mut taken, mut moved) = (busy(), busy());
