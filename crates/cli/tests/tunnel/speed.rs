@@ -114,7 +114,6 @@ fn idle_kb(clients: usize, is_joining: bool) -> Option<usize> {
     crate::hostile::idle_clients(&stage, &ticket, (keys, is_joining), || {
         each = (resident() - before) / clients;
     });
-    println!("in the tunnel: {is_joining}; {each} kB for each of {clients}");
     Some(each)
 }
 
@@ -130,6 +129,7 @@ fn an_idle_client_holds_no_batch() {
 #[ignore = "prints figures"]
 fn memory_of_idle_clients() {
     for is_joining in [false, true] {
-        idle_kb(200, is_joining);
+        let each = idle_kb(200, is_joining);
+        println!("in the tunnel: {is_joining}; {each:?} kB for each of 200");
     }
 }
