@@ -13,13 +13,13 @@ fn given<const N: usize>(arguments: [(&'static str, bool); N]) -> String {
 /// Checks that each argument has an effect.
 pub(super) fn check(arguments: &Arguments) -> Result<(), Failure> {
     let of_server = given([
-        ("--allow", !arguments.allow.is_empty()),
-        ("--pool", !arguments.pools.is_empty()),
-        ("--masquerade", arguments.masquerade),
-        ("--to", !arguments.to.is_empty()),
-        ("--listen", !arguments.listen.is_empty()),
-        ("--port", arguments.port.is_some()),
-        ("--leases", arguments.leases.is_some()),
+        ("--allow", !arguments.server.allow.is_empty()),
+        ("--pool", !arguments.server.pools.is_empty()),
+        ("--masquerade", arguments.server.masquerade),
+        ("--to", !arguments.server.to.is_empty()),
+        ("--listen", !arguments.server.listen.is_empty()),
+        ("--port", arguments.server.port.is_some()),
+        ("--leases", arguments.server.leases.is_some()),
     ]);
     let of_client = given([
         ("the ticket or peer", arguments.peer.is_given()),

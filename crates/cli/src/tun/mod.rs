@@ -38,29 +38,8 @@ pub(crate) struct Arguments {
     /// Serve a tunnel that other nodes join.
     #[arg(long)]
     serve: bool,
-    /// Node that may join; may be repeated.
-    #[arg(help_heading = SERVER, long, value_name = "NODE")]
-    allow: Vec<NodeId>,
-    /// Network of the addresses, one of each family at most [default: 10.77.0.0/24 and fd77:616e::/64].
-    #[arg(help_heading = SERVER, long = "pool", value_name = "NETWORK")]
-    pools: Vec<String>,
-    /// Let packets of clients leave under an address of this machine, which forwards for it until the end. Needs `nft` (package
-    /// nftables).
-    #[arg(help_heading = SERVER, long)]
-    masquerade: bool,
-    /// Destination that clients may reach beyond the tunnel: a network, an address, `internet` (all that is reachable from everywhere) or
-    /// `any`; may be repeated [default: with --masquerade internet, otherwise any].
-    #[arg(help_heading = SERVER, long, value_name = "DESTINATION")]
-    to: Vec<String>,
-    /// Address to listen on, IP:PORT; may be repeated [default: every interface].
-    #[arg(help_heading = SERVER, long, value_name = "ADDRESS")]
-    listen: Vec<String>,
-    /// Port to listen on, at every interface [default: 4433].
-    #[arg(help_heading = SERVER, long)]
-    port: Option<u16>,
-    /// File of the addresses by node [default: ~/.local/state/anabranch/leases].
-    #[arg(help_heading = SERVER, long, value_name = "FILE")]
-    leases: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerArguments,
     /// Name of the device [default: anabranch0, with --serve anabranch1].
     #[arg(long, value_name = "DEVICE")]
     name: Option<String>,
@@ -101,6 +80,34 @@ pub(crate) struct Arguments {
     /// Print nothing but errors.
     #[arg(short, long, conflicts_with = "json")]
     quiet: bool,
+}
+
+/// Options of `--serve` alone.
+#[derive(Debug, clap::Args)]
+struct ServerArguments {
+    /// Node that may join; may be repeated.
+    #[arg(help_heading = SERVER, long, value_name = "NODE")]
+    allow: Vec<NodeId>,
+    /// Network of the addresses, one of each family at most [default: 10.77.0.0/24 and fd77:616e::/64].
+    #[arg(help_heading = SERVER, long = "pool", value_name = "NETWORK")]
+    pools: Vec<String>,
+    /// Let packets of clients leave under an address of this machine, which forwards for it until the end. Needs `nft` (package
+    /// nftables).
+    #[arg(help_heading = SERVER, long)]
+    masquerade: bool,
+    /// Destination that clients may reach beyond the tunnel: a network, an address, `internet` (all that is reachable from everywhere) or
+    /// `any`; may be repeated [default: with --masquerade internet, otherwise any].
+    #[arg(help_heading = SERVER, long, value_name = "DESTINATION")]
+    to: Vec<String>,
+    /// Address to listen on, IP:PORT; may be repeated [default: every interface].
+    #[arg(help_heading = SERVER, long, value_name = "ADDRESS")]
+    listen: Vec<String>,
+    /// Port to listen on, at every interface [default: 4433].
+    #[arg(help_heading = SERVER, long)]
+    port: Option<u16>,
+    /// File of the addresses by node [default: ~/.local/state/anabranch/leases].
+    #[arg(help_heading = SERVER, long, value_name = "FILE")]
+    leases: Option<PathBuf>,
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {

@@ -34,15 +34,23 @@ fn layer(arguments: &Arguments, control: PathBuf) -> Layer {
         ),
         ..PeerLayer::default()
     };
-    let pools = match arguments.pools.is_empty() {
+    let pools = match arguments.server.pools.is_empty() {
         true => POOLS.map(str::to_owned).into(),
-        false => arguments.pools.clone(),
+        false => arguments.server.pools.clone(),
     };
     Layer {
         key: Some(key_path(arguments.key.as_ref())),
-        listen: (!arguments.listen.is_empty()).then(|| arguments.listen.clone()),
-        port: Some(arguments.port.unwrap_or(PORT)),
-        peer: Some(arguments.allow.iter().enumerate().map(peer).collect()),
+        listen: (!arguments.server.listen.is_empty()).then(|| arguments.server.listen.clone()),
+        port: Some(arguments.server.port.unwrap_or(PORT)),
+        peer: Some(
+            arguments
+                .server
+                .allow
+                .iter()
+                .enumerate()
+                .map(peer)
+                .collect(),
+        ),
         control: Some(control),
         local: Some("".into()),
         promise_record: Some("".into()),
@@ -52,11 +60,12 @@ fn layer(arguments: &Arguments, control: PathBuf) -> Layer {
                 pools,
                 device: arguments.name.clone(),
                 mtu: arguments.mtu.clone(),
-                leases: arguments.leases.clone(),
+                leases: arguments.server.leases.clone(),
                 split_tcp: None,
                 promised_share_max: None,
-                masquerade: arguments.masquerade,
-                destinations: (!arguments.to.is_empty()).then(|| arguments.to.clone()),
+                masquerade: arguments.server.masquerade,
+                destinations: (!arguments.server.to.is_empty())
+                    .then(|| arguments.server.to.clone()),
             }),
             client: None,
         },
@@ -67,7 +76,7 @@ fn layer(arguments: &Arguments, control: PathBuf) -> Layer {
 pub(super) async fn run(arguments: Arguments) -> Outcome {
     // Before the first output: a script that reads it may send a signal at once.
     let stopped = stopped();
-    if arguments.allow.is_empty() {
+    if arguments.server.allow.is_empty() {
         return Err(Failure::usage(
             "name the nodes that may join with --allow NODE; `anabranch keygen` prints the ID of a node there",
         ));

@@ -14,7 +14,7 @@ const RATE: u8 = 1;
 const PACKETS: u8 = 2;
 const LATE: u8 = 3;
 
-/// What a class asks of the other side, for the packets of the way back.
+/// Request of a class to the other side, for the packets of the way back.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ask {
     /// Rate at which the packets of the class are sent at most.
