@@ -62,7 +62,6 @@ pub(crate) async fn deliver(
 ) -> End {
     let mut order = Order::new();
     let (mut arrived, mut ready) = (Arrived::default(), Vec::new());
-    let mut writes: Option<WriteBatch> = None;
     let note_dropped = |reason| counters.iter().for_each(|all| all.note_dropped(reason));
     loop {
         let now = clock.now();
@@ -95,7 +94,6 @@ pub(crate) async fn deliver(
             None if order.next_at().is_none() => {
                 order.rest(now);
                 (arrived, ready) = (Arrived::default(), Vec::new());
-                writes = None;
                 continue;
             }
             None => {}
@@ -146,14 +144,14 @@ pub(crate) async fn deliver(
         }
         order.expire(now, &mut ready);
         if ready.is_empty() {
-            // As after the first words of a session that then is idle: a batch takes a megabyte.
             continue;
         }
-        let writes = writes.get_or_insert_default();
+        // Of the device, for all its clients: one for each would be a megabyte.
+        let mut writes = device.batch();
         let (at_once, is_burst) = burst(count, ready.len());
         for packet in ready.drain(..).filter(|packet| !packet.is_empty()) {
             if writes.len() == at_once {
-                write(device, writes, &note_dropped).await;
+                write(device, &mut writes, &note_dropped).await;
                 if is_burst {
                     tokio::time::sleep(BURST_PAUSE).await;
                 }
@@ -163,7 +161,8 @@ pub(crate) async fn deliver(
                 all.note_received(packet.len());
             }
         }
-        write(device, writes, &note_dropped).await;
+        write(device, &mut writes, &note_dropped).await;
+        device.put_back(writes);
     }
 }
 

@@ -3,7 +3,10 @@
 //!
 //! A large packet has the header of one packet, as if that were as long, and a checksum that covers the addresses and the length only.
 
-use std::io;
+use std::{
+    io,
+    sync::{MutexGuard, PoisonError},
+};
 
 use tun_rs::{
     ExpandBuffer, GROTable, VIRTIO_NET_HDR_GSO_TCPV4, VIRTIO_NET_HDR_GSO_TCPV6,
@@ -24,6 +27,8 @@ pub const WRITES_MAX: usize = 64;
 const SEGMENTS_MAX: usize = 128;
 /// Buffers that keep the memory of a large packet.
 const LARGE_KEPT: usize = 4;
+/// Batches that a device keeps: each takes a megabyte.
+const BATCHES_KEPT: usize = 4;
 /// Bytes of a segment: those of the largest MTU of a tunnel.
 const SEGMENT_BYTES_MAX: usize = 9216;
 
@@ -232,6 +237,24 @@ impl Tun {
             true => self.device.try_send(&batch.raw[..end]),
             false => self.device.try_send(&batch.raw[VIRTIO_NET_HDR_LEN..end]),
         }
+    }
+
+    /// An empty batch: one that was [put back](Tun::put_back), or a new one.
+    pub fn batch(&self) -> WriteBatch {
+        self.batches().pop().unwrap_or_default()
+    }
+
+    /// Takes a batch that is not needed now, so that its memory serves the next one. Packets that it has are lost.
+    pub fn put_back(&self, mut batch: WriteBatch) {
+        batch.used = 0;
+        let mut batches = self.batches();
+        if batches.len() < BATCHES_KEPT {
+            batches.push(batch);
+        }
+    }
+
+    fn batches(&self) -> MutexGuard<'_, Vec<WriteBatch>> {
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hands the packets of a batch to the kernel, and empties it. Those that the kernel refuses are lost.

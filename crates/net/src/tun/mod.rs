@@ -5,7 +5,7 @@
 
 mod batch;
 
-use std::{fs::File, io, process::Command};
+use std::{fs::File, io, process::Command, sync::Mutex};
 
 use tun_rs::{AsyncDevice, DeviceBuilder, SyncDevice};
 
@@ -125,6 +125,8 @@ pub struct Tun {
     device: AsyncDevice,
     /// True if a read or a write has a header, and may be of a large packet.
     offloads: bool,
+    /// Empty batches whose memory is used again.
+    batches: Mutex<Vec<WriteBatch>>,
 }
 
 impl std::fmt::Debug for Tun {
@@ -153,6 +155,7 @@ impl Tun {
             name: name.to_owned(),
             device,
             offloads,
+            batches: Mutex::default(),
         })
     }
 

@@ -17,7 +17,7 @@
 //! uses all that are free, and avoided ones only where there is no other; if it has a deadline, it waits a moment for the channel on which
 //! its packet arrives first. The order of streams is that of [`pick`](crate::pick): priority, fair share, earliest deadline.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use anabranch_base::StreamId;
 
@@ -51,8 +51,8 @@ pub(super) enum Turn {
 pub(super) struct EarliestArrival {
     queue: FairQueue,
     outlook: Outlook,
-    /// Longest time that packets of redundant streams had left when they were sent: that of a new one.
-    redundant_left: Duration,
+    /// Longest time that packets of each redundant stream had left when they were sent: that of a new one.
+    redundant_left: BTreeMap<StreamId, Duration>,
 }
 
 impl EarliestArrival {
@@ -86,7 +86,7 @@ impl EarliestArrival {
         turn: impl Fn(&StreamView) -> Turn,
     ) -> Decision {
         let outlook = &self.outlook;
-        let new_left = self.redundant_left;
+        let new_left = &self.redundant_left;
         let picked = self.queue.next(view, |place| {
             let stream = &view.streams[place];
             if !eligible(stream) {
@@ -98,6 +98,7 @@ impl EarliestArrival {
             if let Some(deadline) = stream.deadline
                 && stream.redundant
             {
+                let new_left = new_left.get(&stream.id).copied().unwrap_or_default();
                 let waited = new_left.saturating_sub(deadline.since(view.now));
                 let chosen = choose_redundant(view, outlook, stream, waited);
                 return chosen.map_or(Answer::NotNow, Answer::Take);
@@ -106,9 +107,10 @@ impl EarliestArrival {
         });
         if let Some((place, _)) = picked {
             let stream = &view.streams[place];
-            let left = stream.deadline.filter(|_| stream.redundant);
-            let left = left.map(|deadline| deadline.since(view.now));
-            self.redundant_left = self.redundant_left.max(left.unwrap_or_default());
+            if let Some(deadline) = stream.deadline.filter(|_| stream.redundant) {
+                let longest = self.redundant_left.entry(stream.id).or_default();
+                *longest = (*longest).max(deadline.since(view.now));
+            }
         }
         decision(view, picked)
     }
@@ -131,6 +133,7 @@ impl EarliestArrival {
     }
 
     pub(super) fn forget(&mut self, stream: StreamId) {
+        self.redundant_left.remove(&stream);
         self.queue.forget(stream);
     }
 }

@@ -13,6 +13,7 @@ use std::{
 };
 
 use anabranch::base::Instant;
+use anabranch_gateway::service::PACKET_LIFETIME;
 
 use self::codel::{Codel, Parameters};
 use crate::packet;
@@ -29,6 +30,9 @@ pub struct Config {
     pub target: Duration,
     /// Time in which the target must be met once.
     pub interval: Duration,
+    /// Waiting time after which a packet is dropped if others of its flow wait behind it. CoDel alone takes many seconds to
+    /// hold back a flow that does not slow down.
+    pub longest: Duration,
     /// Bytes that a flow may send in its turn, at least one packet.
     pub quantum_bytes: usize,
     /// Memory of all waiting packets, at least one packet.
@@ -41,6 +45,7 @@ impl Default for Config {
         Self {
             target: Duration::from_millis(5),
             interval: Duration::from_millis(100),
+            longest: PACKET_LIFETIME,
             quantum_bytes: 1514,
             memory_bytes: 4 << 20,
         }
@@ -315,6 +320,10 @@ impl FqCodel {
             };
             self.memory -= memory_of(&packet);
             let sojourn = now.since(at);
+            if sojourn > self.config.longest && !queue.packets.is_empty() {
+                self.stats.dropped_late += 1;
+                continue;
+            }
             if queue
                 .codel
                 .must_drop(now, sojourn, queue.bytes, &parameters)

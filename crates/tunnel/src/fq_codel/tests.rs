@@ -177,6 +177,44 @@ fn the_memory_is_bounded_and_the_longest_queue_pays() {
     assert_eq!((tiny.memory_bytes(), tiny.pop(Instant::EPOCH)), (0, None));
 }
 
+/// CoDel drops ever more of it, but takes half a minute until it is down to the rate of the bottleneck.
+#[test]
+fn a_flow_that_does_not_slow_down_waits_no_longer_than_the_limit() {
+    let longest_wait = |longest: Duration| {
+        let config = Config {
+            longest,
+            ..Config::default()
+        };
+        let (mut queues, mut worst) = (FqCodel::new(config), 0);
+        let arriving = |at: u64, queues: &mut FqCodel, now: Instant| {
+            for _ in 0..2 {
+                let mut packet = packet(1000, false);
+                packet.ip_mut()[40..48].copy_from_slice(&at.to_be_bytes());
+                queues.push(now, 0, packet);
+            }
+        };
+        run(&mut queues, 0..10_000, arriving, |at, _, packet| {
+            let sent = u64::from_be_bytes(packet.ip()[40..48].try_into().unwrap());
+            worst = worst.max(at - sent);
+        });
+        worst
+    };
+    assert!(longest_wait(Duration::MAX) > 1800);
+    assert!(longest_wait(PACKET_LIFETIME) <= 1200);
+}
+
+/// The only packet of a flow is sent however slow the paths are.
+#[test]
+fn a_packet_with_none_behind_it_is_sent() {
+    let mut queues = FqCodel::new(Config::default());
+    for _ in 0..3 {
+        queues.push(Instant::EPOCH, 0, packet(1000, false));
+    }
+    let late = Instant::from_secs(5);
+    assert!(queues.pop(late).is_some() && queues.pop(late).is_none());
+    assert_eq!(queues.stats().dropped_late, 2);
+}
+
 #[test]
 fn idle_queues_take_no_memory() {
     let mut queues = FqCodel::new(Config::default());
