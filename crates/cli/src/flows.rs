@@ -6,9 +6,10 @@ use anabranch::{base::duration, control::Request};
 use serde_json::Value;
 
 use crate::{
-    control,
+    bytes, control,
     exit::{Outcome, print_line},
-    overlay::table::{table, text},
+    overlay::table::text,
+    table::{Column, Table},
 };
 
 #[derive(Debug, clap::Args)]
@@ -49,35 +50,10 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-fn bytes(row: &Value, key: &str) -> String {
-    bytes_text(row[key].as_u64().unwrap_or_default())
-}
-
-/// A number of bytes with three digits, such as `1.23 MB`.
-fn bytes_text(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    let mut units = ["B", "kB", "MB", "GB", "TB"].into_iter();
-    let mut unit = units.next().unwrap_or_default();
-    // Rounded, 999.5 has four digits.
-    while value >= 999.5
-        && let Some(next) = units.next()
-    {
-        value /= 1e3;
-        unit = next;
-    }
-    let decimals = match value {
-        _ if unit == "B" => 0,
-        value if value < 9.995 => 2,
-        value if value < 99.95 => 1,
-        _ => 0,
-    };
-    format!("{value:.decimals$} {unit}")
-}
-
-fn with_heading(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Vec<String> {
-    let head = head.iter().map(|&word| word.to_owned()).collect();
-    let all: Vec<Vec<String>> = [head].into_iter().chain(rows).collect();
-    table(&all)
+fn with_heading(head: &[&'static str], rows: impl Iterator<Item = Vec<String>>) -> Vec<String> {
+    let columns = head.iter().map(|&head| Column::text(head)).collect();
+    // Addresses are not shortened: they are what one looks for.
+    Table::new(columns, rows).lines(usize::MAX)
 }
 
 /// State of the promise, and of the peer's for the way back if there is one.
@@ -105,8 +81,8 @@ fn flows(rows: &[Value]) -> Vec<String> {
             text(row, "rule").to_owned(),
             text(row, "service").to_owned(),
             promise(row),
-            bytes(row, "sent_bytes"),
-            bytes(row, "received_bytes"),
+            bytes::of(row, "sent_bytes"),
+            bytes::of(row, "received_bytes"),
             duration::format(Duration::from_secs((age / 1e3) as u64)),
         ]
     };
@@ -125,8 +101,8 @@ fn rules(rows: &[Value]) -> Vec<String> {
             row["flows"].to_string(),
             row["denied"].to_string(),
             row["open"].to_string(),
-            bytes(row, "sent_bytes"),
-            bytes(row, "received_bytes"),
+            bytes::of(row, "sent_bytes"),
+            bytes::of(row, "received_bytes"),
         ]
     };
     let head = [
@@ -140,22 +116,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn numbers_of_bytes_have_three_digits() {
-        for (bytes, expected) in [
-            (0, "0 B"),
-            (999, "999 B"),
-            (1_000, "1.00 kB"),
-            (9_996, "10.0 kB"),
-            (999_499, "999 kB"),
-            (999_500, "1.00 MB"),
-            (12_345_678, "12.3 MB"),
-            (u64::MAX, "18446744 TB"),
-        ] {
-            assert_eq!(bytes_text(bytes), expected);
-        }
-    }
 
     #[test]
     fn flows_are_a_table() {

@@ -6,6 +6,7 @@
 
 mod admit;
 mod attach;
+mod bytes;
 mod control;
 mod costs;
 mod demo;
@@ -28,7 +29,9 @@ mod panics;
 mod prompt;
 mod recv;
 mod send;
+mod show;
 mod stream;
+mod table;
 mod ticket;
 #[cfg(target_os = "linux")]
 mod tun;
@@ -38,7 +41,10 @@ mod watch;
 use anabranch::control::Request;
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::exit::{Failure, Outcome};
+use crate::{
+    exit::{Failure, Outcome},
+    show::Subject,
+};
 
 /// Send data over several networks at once.
 #[derive(Debug, Parser)]
@@ -69,11 +75,11 @@ enum Command {
     /// Run a node from a configuration file.
     Node(node::Arguments),
     /// Show node status.
-    Status(control::Asking),
+    Status(show::Arguments),
     /// List the paths of a running node.
-    Paths(control::Asking),
+    Paths(show::Arguments),
     /// List the streams of a running node.
-    Streams(control::Asking),
+    Streams(show::Arguments),
     /// List the rights that a running node grants to each peer.
     Rights(control::Asking),
     /// List the open flows of a running node, or its rules for flows with their counters.
@@ -149,9 +155,9 @@ async fn run(command: Command) -> Outcome {
         #[cfg(target_os = "linux")]
         Command::Tun(arguments) => tun::run(*arguments).await,
         Command::Node(arguments) => node::run(arguments).await,
-        Command::Status(arguments) => control::run(&Request::Status {}, &arguments).await,
-        Command::Paths(arguments) => control::run(&Request::Paths {}, &arguments).await,
-        Command::Streams(arguments) => control::run(&Request::Streams {}, &arguments).await,
+        Command::Status(arguments) => show::run(Subject::Status, &arguments).await,
+        Command::Paths(arguments) => show::run(Subject::Paths, &arguments).await,
+        Command::Streams(arguments) => show::run(Subject::Streams, &arguments).await,
         Command::Rights(arguments) => control::run(&Request::Rights {}, &arguments).await,
         Command::Flows(arguments) => flows::run(&arguments).await,
         Command::Reload(arguments) => control::run(&Request::Reload {}, &arguments).await,

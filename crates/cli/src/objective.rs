@@ -7,8 +7,7 @@ use serde_json::Value;
 use crate::{
     control,
     exit::{Failure, Outcome, print_error, print_line},
-    hose,
-    overlay::table::table,
+    hose, table,
 };
 
 /// Characters of an objective's text that a table shows.
@@ -132,7 +131,7 @@ fn list(rows: &[Value]) -> Vec<String> {
             short(&words.join(" ")),
         ]
     }));
-    let mut lines = table(&cells);
+    let mut lines = table::headed(&cells);
     for row in rows {
         let which = || format!("{} objective {}", text(&row["session"]), row["objective"]);
         let faults = row["faults"].as_str().unwrap_or_default();

@@ -41,7 +41,7 @@ mod socket;
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use anabranch_base::text::printable;
+use anabranch_base::{NodeId, text::printable};
 use anabranch_net::Host;
 use serde_json::{Value, json};
 use tokio::{
@@ -115,10 +115,14 @@ async fn answer(context: &Context, line: &str) -> Value {
 
 async fn answer_rows(context: &Context, request: &Request) -> Result<Vec<Value>, String> {
     let host = &context.host;
+    let names = |id: &NodeId| match &context.node {
+        Some(node) => node.name(id),
+        None => id.to_string(),
+    };
     match request {
-        Request::Status {} => Ok(rows::status(host)),
-        Request::Paths {} => Ok(rows::paths(host)),
-        Request::Streams {} => Ok(rows::streams(host)),
+        Request::Status {} => Ok(rows::status(host, &names)),
+        Request::Paths {} => Ok(rows::paths(host, &names)),
+        Request::Streams {} => Ok(rows::streams(host, &names)),
         Request::Rights {} => rights::list(context.node.as_deref()),
         Request::Flows {} => flows::list(context),
         Request::FlowRules {} => flows::rules(context),

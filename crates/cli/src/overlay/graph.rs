@@ -3,7 +3,8 @@
 use anabranch::base::text::printable;
 use serde_json::Value;
 
-use super::table::{of, rate, text};
+use super::table::{of, text};
+use crate::table::rate;
 
 /// Quotes a name as a string of the DOT language.
 fn quoted(name: &str) -> String {

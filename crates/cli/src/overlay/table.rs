@@ -1,7 +1,8 @@
 //! Tables of an overlay's members, links, paths and circuits.
 
-use anabranch::base::{Rate, text::printable};
 use serde_json::Value;
+
+use crate::table::{COLUMNS_MAX, Column, Table, rate};
 
 /// Rows of one kind.
 pub(crate) fn of<'a>(rows: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
@@ -12,13 +13,6 @@ pub(crate) fn text<'a>(row: &'a Value, key: &str) -> &'a str {
     row[key].as_str().unwrap_or("-")
 }
 
-pub(crate) fn rate(row: &Value, key: &str) -> String {
-    match row[key].as_u64() {
-        Some(bps) => Rate::from_bps(bps).to_string(),
-        None => "-".to_owned(),
-    }
-}
-
 fn number(row: &Value, key: &str, unit: &str) -> String {
     match row[key].as_f64() {
         Some(value) => format!("{value:.1} {unit}"),
@@ -26,38 +20,15 @@ fn number(row: &Value, key: &str, unit: &str) -> String {
     }
 }
 
-/// Formats rows as lines, with every column padded to its widest cell.
-pub(crate) fn table(rows: &[Vec<String>]) -> Vec<String> {
-    let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| {
-        let cells = rows
-            .iter()
-            .map(|row| printable(&row[column], usize::MAX).chars().count());
-        cells.max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths);
-        let padded: Vec<String> = cells
-            .map(|(cell, &width)| format!("{:<width$}", printable(cell, usize::MAX)))
-            .collect();
-        padded.join("  ").trim_end().to_owned()
-    };
-    rows.iter().map(line).collect()
-}
-
-fn heading(words: &[&str]) -> Vec<String> {
-    words.iter().map(|&word| word.to_owned()).collect()
-}
-
-fn section(title: &str, head: &[&str], rows: Vec<Vec<String>>) -> Vec<String> {
+fn section(title: &str, head: &[&'static str], rows: Vec<Vec<String>>) -> Vec<String> {
     if rows.is_empty() {
         return Vec::new();
     }
-    let mut all = vec![heading(head)];
-    all.extend(rows);
+    let columns = head.iter().map(|&head| Column::text(head)).collect();
+    let table = Table::new(columns, rows.into_iter());
     let mut lines = vec![title.to_owned()];
-    lines.extend(table(&all).into_iter().map(|line| format!("  {line}")));
+    let indented = table.lines(COLUMNS_MAX - 2).into_iter();
+    lines.extend(indented.map(|line| format!("  {line}")));
     lines
 }
 

@@ -390,10 +390,10 @@ mod tests {
             let error = explain(&a, stream, None).unwrap_err();
             assert!(error.contains(word), "{error}");
         }
-        let listed = crate::control::rows::streams(&a);
+        let listed = crate::control::rows::streams(&a, &ToString::to_string);
         assert_eq!(listed[0]["promise"], "waiting");
         assert!(listed[1]["promise"].is_null());
-        let paths = crate::control::rows::paths(&a);
+        let paths = crate::control::rows::paths(&a, &ToString::to_string);
         assert_eq!(paths[0]["streams_promised_bps"], 0);
     }
 }

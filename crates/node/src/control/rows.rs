@@ -1,13 +1,16 @@
 //! Rows of a node, its paths and its streams.
 
-use anabranch_base::{Rate, text::printable};
+use anabranch_base::{NodeId, Rate, text::printable};
 use anabranch_net::Host;
 use anabranch_session::PathReport;
 use serde_json::{Map, Value, json};
 
 use super::{NAME_CHARS, ROWS_MAX, budgets, ms, promises};
 
-pub(super) fn status(host: &Host) -> Vec<Value> {
+/// Names of nodes in the configuration; the id of one that has none.
+pub(super) type Names<'a> = dyn Fn(&NodeId) -> String + 'a;
+
+pub(super) fn status(host: &Host, names: &Names<'_>) -> Vec<Value> {
     let own = host.node_id().to_string();
     let mut rows = vec![json!({
         "kind": "node",
@@ -34,6 +37,7 @@ pub(super) fn status(host: &Host) -> Vec<Value> {
             "kind": "session",
             "session": session.stats.session.to_string(),
             "peer": session.stats.peer.to_string(),
+            "peer_name": printable(&names(&session.stats.peer), NAME_CHARS),
             "is_incoming": session.stats.incoming,
             "policy": session.stats.policy.to_string(),
             "channels_active": session.stats.channels_active,
@@ -45,7 +49,7 @@ pub(super) fn status(host: &Host) -> Vec<Value> {
     rows
 }
 
-pub(super) fn paths(host: &Host) -> Vec<Value> {
+pub(super) fn paths(host: &Host, names: &Names<'_>) -> Vec<Value> {
     let mut rows = Vec::new();
     for session in host.sessions() {
         let carried = |channel: &anabranch_session::ChannelReport| {
@@ -57,6 +61,7 @@ pub(super) fn paths(host: &Host) -> Vec<Value> {
             let mut row = json!({
                 "session": session.stats.session.to_string(),
                 "peer": session.stats.peer.to_string(),
+            "peer_name": printable(&names(&session.stats.peer), NAME_CHARS),
                 "channel": channel.channel.to_string(),
                 "socket": channel.socket.to_string(),
                 "remote": channel.remote.to_string(),
@@ -118,7 +123,7 @@ fn add_measured(row: &mut Map<String, Value>, path: Option<&PathReport>) {
     row.insert("shares_bottleneck_with".into(), json!(names.join(" ")));
 }
 
-pub(super) fn streams(host: &Host) -> Vec<Value> {
+pub(super) fn streams(host: &Host, names: &Names<'_>) -> Vec<Value> {
     let mut rows = Vec::new();
     for session in host.sessions() {
         for stream in &session.streams {
@@ -129,6 +134,8 @@ pub(super) fn streams(host: &Host) -> Vec<Value> {
             }
             let mut row = json!({
                 "session": session.stats.session.to_string(),
+                "peer": session.stats.peer.to_string(),
+                "peer_name": printable(&names(&session.stats.peer), NAME_CHARS),
                 "stream": stream.stream.to_string(),
                 "label": printable(&stream.spec.label, NAME_CHARS),
                 "is_reliable": stream.spec.reliable,
