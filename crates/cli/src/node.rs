@@ -1,6 +1,6 @@
 //! `anabranch node`: a node that runs as a service.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anabranch::{
     config::{ChannelLayer, Layer, NodeConfig, SessionLayer},
@@ -91,20 +91,22 @@ fn flags(arguments: Arguments) -> Layer {
 /// Reads the node's configuration; flags take precedence over the environment, and both over the file.
 fn read(arguments: &Arguments) -> Result<NodeConfig, Failure> {
     let variable = |name: &str| std::env::var(name).ok();
-    let file = match &arguments.config {
-        None => Layer::default(),
-        Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(|error| {
-                Failure::file(format!("cannot read {}: {error}", path.display()))
-            })?;
-            Layer::from_toml(&text)
-                .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?
-        }
+    let text = match &arguments.config {
+        None => String::new(),
+        Some(path) => std::fs::read_to_string(path)
+            .map_err(|error| Failure::file(format!("cannot read {}: {error}", path.display())))?,
     };
+    let place = arguments.config.as_deref().unwrap_or(Path::new(""));
+    let file = Layer::from_toml(&text)
+        .map_err(|error| Failure::usage(format!("{}: {error}", place.display())))?;
     let environment = Layer::from_environment(variable).map_err(Failure::usage)?;
     let costs = arguments.costs.clone().layer().map_err(Failure::usage)?;
     let layer = flags(arguments.clone()).over(costs).over(environment);
-    layer.over(file).resolve(variable).map_err(Failure::usage)
+    let resolved = layer.over(file).resolve(variable);
+    resolved.map_err(|error| match error.line_in(&text) {
+        Some(line) => Failure::usage(format!("{}: line {line}: {error}", place.display())),
+        None => Failure::usage(error),
+    })
 }
 
 /// Reloads the configuration at each SIGHUP; does not return.

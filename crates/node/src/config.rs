@@ -18,6 +18,7 @@ mod gateway;
 mod interfaces;
 mod local;
 mod local_users;
+pub(crate) mod mistake;
 mod overlay;
 mod peers;
 mod rule;
@@ -237,13 +238,25 @@ pub enum ConfigError {
     },
 }
 
+impl ConfigError {
+    /// Number of the line of a file `text` in which the value that is refused probably is; `None` if it is not there, or the message
+    /// names the line.
+    pub fn line_in(&self, text: &str) -> Option<usize> {
+        match self {
+            Self::Syntax(_) => None,
+            Self::Value { key, value, .. } => mistake::line_of(text, key, value),
+            Self::Missing { key, .. } => mistake::line_of(text, key, ""),
+        }
+    }
+}
+
 impl Layer {
     /// Parses the text of a file.
     ///
     /// # Errors
     /// It is not TOML, has an unknown key or a value of the wrong type; the message shows the line.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        toml::from_str(text).map_err(|error| ConfigError::Syntax(error.to_string()))
+        toml::from_str(text).map_err(|error| mistake::syntax(text, &error))
     }
 
     /// Reads the variables `ANABRANCH_KEY`, `_LISTEN`, `_PORT`, `_INTERFACES` (lists with

@@ -116,7 +116,7 @@ impl SpecText {
     /// # Errors
     /// It is not TOML, has an unknown key or a value of the wrong type; the message shows the line.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        toml::from_str(text).map_err(|error| ConfigError::Syntax(error.to_string()))
+        toml::from_str(text).map_err(|error| crate::config::mistake::syntax(text, &error))
     }
 
     /// The texts of a specification, which resolve to the same one.

@@ -167,7 +167,7 @@ mod tests {
             ("match = { port = 70000 }", "65535"),
             ("match = { port = true }", "65535"),
             ("match = { address = 7 }", "list of texts"),
-            ("match = { dscp = 300 }", "u8"),
+            ("match = { dscp = 300 }", "0 to 255"),
             ("match = { adress = \"10.0.0.0/8\" }", "adress"),
             ("services = \"bulk\"", "services"),
         ] {
