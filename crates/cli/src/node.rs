@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anabranch::{
-    config::{ChannelLayer, Layer, NodeConfig, SessionLayer},
+    config::{ChannelLayer, Finding, Layer, NodeConfig, SessionLayer},
     daemon::{Daemon, DaemonError},
     objectives::Objectives,
 };
@@ -21,7 +21,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
     costs,
-    exit::{Failure, Outcome, print_line, stopped},
+    exit::{Failure, Outcome, note, print_line, stopped},
 };
 
 #[derive(Clone, Debug, clap::Args)]
@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     model: Option<String>,
     #[command(flatten)]
     costs: costs::Costing,
-    /// Check the configuration and exit.
+    /// Check the configuration, open the files and addresses that it names, and exit; nothing is created.
     #[arg(long)]
     check: bool,
 }
@@ -129,6 +129,21 @@ async fn reload_on_hangup(daemon: &Daemon, mut hangups: Signal) {
     std::future::pending::<()>().await;
 }
 
+/// Reports what the configuration names and is not usable.
+fn check(config: &NodeConfig) -> Outcome {
+    let mut faults = Vec::new();
+    for finding in config.check() {
+        match finding {
+            Finding::Note(text) => note(&text),
+            Finding::Fault(text) => faults.push(text),
+        }
+    }
+    match faults.is_empty() {
+        true => print_line("configuration OK"),
+        false => Err(Failure::file(faults.join("\n"))),
+    }
+}
+
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let config = read(&arguments)?;
     if arguments.check {
@@ -136,7 +151,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         Settings::read(&config).map_err(Failure::usage)?;
         #[cfg(target_os = "linux")]
         TunnelSettings::read(&config).map_err(Failure::usage)?;
-        return print_line("the configuration is valid");
+        return check(&config);
     }
     raise_file_limit();
     let daemon = Daemon::start(config.clone())
@@ -170,6 +185,9 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     // Before the first output: a script that reads it may send a signal at once, which ends the process if it is not handled.
     let stopped = stopped();
     let hangups = signal(SignalKind::hangup()).map_err(Failure::other)?;
+    if let Some(warning) = config.callers() {
+        note(&warning);
+    }
     print_line(&format!("node {}", daemon.host().node_id()))?;
     print_line(&format!(
         "nodes with the rights to call and to send files can run: anabranch send FILE {}",

@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use crate::{keys, rights::Table, spec::preferences};
 
+mod check;
 mod costs;
 mod forward;
 mod gateway;
@@ -25,6 +26,7 @@ mod rule;
 mod streams;
 mod tunnel;
 
+pub use check::Finding;
 pub use costs::{CostLayer, Costs, default_ledger};
 pub use forward::{FORWARDS_MAX, ForwardLayer};
 pub use gateway::{GatewayConfig, GatewayLayer, SOCKS_MAX, SocksLayer};
