@@ -2,7 +2,7 @@
 //!
 //! A name, a label or a reason that a peer chose may contain control characters, which a terminal obeys, or direction
 //! marks, which make one text read as another. [`printable`] is the one function that such text passes through before
-//! it is displayed or put into an error.
+//! it is displayed or put into an error. [`nearest`] finds the name that was meant by a misspelt one.
 
 /// Number of characters shown of a peer's reason.
 pub const REASON_CHARS: usize = 300;
@@ -39,6 +39,26 @@ pub fn printable(text: &str, chars_max: usize) -> String {
         push(&mut shown, c);
     }
     shown
+}
+
+/// Similarity above which a name was probably meant.
+const SIMILAR: f64 = 0.8;
+
+/// The one of the `known` names that was probably meant by a wrong one; `None` if none is similar. O(names).
+///
+/// ```
+/// use anabranch_base::text::nearest;
+///
+/// let policies = ["default", "round_robin"];
+/// assert_eq!(nearest("defualt", policies), Some("default"));
+/// assert_eq!(nearest("x", policies), None);
+/// ```
+pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let scored = known
+        .into_iter()
+        .map(|name| (strsim::jaro_winkler(wrong, name), name));
+    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best.0 >= SIMILAR).then_some(best.1)
 }
 
 /// The same for text of several lines and any length, as a command prints it: line ends and tabs are kept.

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anabranch_base::Seed;
+use anabranch_base::{Seed, text::nearest};
 use anabranch_lab::{
     EXPERIMENTS, Experiment, Options, Outcome as Results, Row,
     experiments::{promises_live, telemedicine},
@@ -172,11 +172,11 @@ impl Run {
     async fn go(&self) -> Outcome {
         let experiment = Experiment::find(&self.name).ok_or_else(|| {
             let names: Vec<&str> = EXPERIMENTS.iter().map(|known| known.name).collect();
-            Failure::usage(format!(
-                "there is no experiment '{}'; choose one of {}",
-                self.name,
-                names.join(", ")
-            ))
+            let choice = match nearest(&self.name, names.iter().copied()) {
+                Some(near) => format!("did you mean '{near}'? `lab list` has all"),
+                None => format!("choose one of {}", names.join(", ")),
+            };
+            Failure::usage(format!("there is no experiment '{}'; {choice}", self.name))
         })?;
         if !experiment.takes_traces() && !self.traces.traces.is_empty() {
             return Err(Failure::usage(format!(

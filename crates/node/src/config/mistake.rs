@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
+use anabranch_base::text::nearest;
+
 use super::ConfigError;
 
-/// Similarity above which another key was probably meant.
-const SIMILAR: f64 = 0.8;
 /// Keys that are listed where none is similar.
 const KEYS_MAX: usize = 30;
 /// All keys, each in its table; those that are comments there, too.
@@ -148,7 +148,7 @@ fn unknown(wrong: &str, known: &[&str], table: Option<&str>) -> String {
         None => String::new(),
     };
     let start = format!("there is no key '{wrong}'{place}");
-    if nearest(wrong, known).is_some() {
+    if nearest(wrong, known.iter().copied()).is_some() {
         return format!("{start}{}", meant(wrong, known));
     }
     // It may be one of another table.
@@ -175,15 +175,9 @@ fn unknown(wrong: &str, known: &[&str], table: Option<&str>) -> String {
     format!("{start}{}", meant(wrong, known))
 }
 
-fn nearest<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {
-    let score = |name: &str| strsim::jaro_winkler(wrong, name);
-    let best = known.iter().max_by(|a, b| score(a).total_cmp(&score(b)))?;
-    (score(best) >= SIMILAR).then_some(*best)
-}
-
 /// The one that was probably meant, or all that there are.
 fn meant(wrong: &str, known: &[&str]) -> String {
-    match (nearest(wrong, known), known.len()) {
+    match (nearest(wrong, known.iter().copied()), known.len()) {
         (Some(near), _) => format!("; did you mean '{near}'?"),
         (None, 0) => String::new(),
         (None, 1..=KEYS_MAX) => format!("; there are {}", known.join(", ")),

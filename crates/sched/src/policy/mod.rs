@@ -25,7 +25,7 @@ mod wfq;
 
 use std::{fmt, str::FromStr};
 
-use anabranch_base::Seed;
+use anabranch_base::{Seed, text::nearest};
 
 pub use callback::{Callback, by_callback};
 pub use opt::{Opt, Oracle};
@@ -78,11 +78,17 @@ pub enum Policy {
 /// The text names no policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is not a scheduling policy; choose one of {names}; random_walk may be followed by such as \
+    "'{0}' is not a scheduling policy; {meant}choose one of {names}; random_walk may be followed by such as \
      ':length=25,look_ahead_ms=300,period_ms=100'",
+    meant = meant(.0),
     names = Policy::names()
 )]
 pub struct ParsePolicyError(String);
+
+fn meant(wrong: &str) -> String {
+    let near = nearest(wrong, Policy::ALL.map(Policy::name));
+    near.map_or(String::new(), |near| format!("did you mean '{near}'? or "))
+}
 
 impl Policy {
     /// All policies.
