@@ -1,7 +1,7 @@
 //! Rules for packets: decisions about flows that another part of the node carries packet by packet, as a tunnel does, and the streams of
 //! the rules that have a service.
 //!
-//! A flow is decided with its first packet, and again after other rules were put into force ([`PacketRules::generation`]). All flows of a
+//! A flow is decided with its first packet, and again after other rules were applied ([`PacketRules::generation`]). All flows of a
 //! rule share one stream, and with it one promise.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
@@ -115,7 +115,7 @@ impl PacketRules {
         Self(connections.means().clone())
     }
 
-    /// Number of times that other rules were put into force.
+    /// Number of times that other rules were applied.
     pub fn generation(&self) -> u64 {
         self.0.rules.generation()
     }

@@ -153,7 +153,7 @@ pub trait AduSession: Clone + Send + Sync + 'static {
     fn closed(&self) -> impl Future<Output = Result<SessionCloseReason, Self::Error>> + Send;
     /// Decision that [`AduSession::open_stream`] would make on the spec's guarantee now.
     fn admit(&self, spec: &StreamSpec) -> impl Future<Output = Result<Grant, Self::Error>> + Send;
-    /// Puts the objectives of a HOSE text into force for what this node sends.
+    /// Applies the objectives of a HOSE text for what this node sends.
     fn inject_objectives(
         &self,
         text: &str,

@@ -1,4 +1,4 @@
-//! `anabranch status`, `paths` and `streams`: what a running node does, a line for each thing.
+//! `anabranch status`, `paths` and `streams`: state of a running node, a line for each thing.
 
 mod paths;
 mod rates;

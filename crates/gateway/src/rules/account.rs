@@ -98,7 +98,7 @@ impl Account {
         self.lock().1
     }
 
-    /// Puts other limits into force: the rate at once, the others for flows that begin from now on.
+    /// Applies other limits: the rate at once, the others for flows that begin from now on.
     pub(crate) fn set_limits(&self, limits: Limits) {
         self.lock().0 = limits;
     }

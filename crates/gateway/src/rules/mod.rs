@@ -203,12 +203,12 @@ impl Rules {
         table.clone()
     }
 
-    /// Number of times that other rules were put into force; for those who keep decisions.
+    /// Number of times that other rules were applied; for those who keep decisions.
     pub(crate) fn generation(&self) -> u64 {
         self.0.generation.load(Ordering::Acquire)
     }
 
-    /// Puts other rules into force, for flows that begin from now on. A rule that was in force before keeps its counters, and one of
+    /// Applies other rules, for flows that begin from now on. A rule that was in force before keeps its counters, and one of
     /// the same name what its open flows have.
     pub fn replace(&self, mut table: Table) {
         let mut current = self.0.table.lock().unwrap_or_else(PoisonError::into_inner);

@@ -206,7 +206,7 @@ impl Listeners {
         }
     }
 
-    /// Opens the endpoints that are not open yet, and returns what puts these settings into force. Connections that are open
+    /// Opens the endpoints that are not open yet, and returns what applies these settings. Connections that are open
     /// go on, and so does an endpoint whose target changes.
     pub(super) fn change(&self, settings: Settings) -> Result<Commit, OpenError> {
         let (mut forwards, mut servers) = (Vec::new(), Vec::new());

@@ -94,7 +94,7 @@ async fn flows_have_the_service_of_their_rule_until_they_end_and_a_reload_is_who
         let third = open(ruled).await;
         assert_eq!(rule(&pair.near, 0).flows, 2, "the old rule is in force");
 
-        // Put into force: open flows go on with their service.
+        // Applied: open flows go on with their service.
         let deny =
             "[[rule]]\nname = \"none\"\nmatch = { address = \"127.0.0.0/8\" }\ndeny = true\n";
         pair.near.reload(&format!("{base}{deny}")).await.unwrap();

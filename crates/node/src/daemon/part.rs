@@ -12,7 +12,7 @@ use anabranch_session::Explanation;
 use super::{Core, Handle};
 use crate::config::NodeConfig;
 
-/// Puts prepared settings into force.
+/// Applies prepared settings.
 pub type Commit = Box<dyn FnOnce() + Send>;
 
 /// A part of a program that takes its settings from the node's configuration.

@@ -232,14 +232,14 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         within: Option<String>,
     },
-    /// Puts objectives into force for what this node sends in a session.
+    /// Applies objectives for what this node sends in a session.
     Inject {
         /// The session.
         session: u32,
         /// The objectives, in HOSE.
         text: String,
     },
-    /// Takes an objective out of force.
+    /// Removes an objective.
     Remove {
         /// The session.
         session: u32,

@@ -119,7 +119,7 @@ impl Session {
             .map_err(|error| ClientError::Protocol(error.to_string()))
     }
 
-    /// Puts the objectives of a HOSE text into force for everything that the node sends in this session: all of them, or none
+    /// Applies the objectives of a HOSE text for everything that the node sends in this session: all of them, or none
     /// if there is an error. They have an effect under the policies `assign` and `random_walk`.
     ///
     /// # Errors

@@ -41,7 +41,7 @@ impl Policy {
         })
     }
 
-    /// Puts another table into force. What is open stays.
+    /// Applies another table. What is open stays.
     fn replace(&self, table: Table) {
         self.table.send_replace(Arc::new(table));
     }

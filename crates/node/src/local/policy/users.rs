@@ -40,7 +40,7 @@ pub(in crate::local) fn mode(config: &LocalConfig) -> u32 {
     }
 }
 
-/// The part of the node that puts the users of a reloaded configuration into force.
+/// The part of the node that applies the users of a reloaded configuration.
 #[derive(Debug)]
 pub(in crate::local) struct LocalPart {
     policy: Arc<Policy>,
