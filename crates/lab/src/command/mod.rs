@@ -1,5 +1,6 @@
 //! Subcommands: list, run, report.
 
+mod beat;
 mod live;
 mod promises;
 
@@ -22,6 +23,7 @@ use anabranch_lab::{
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
+use self::beat::Beat;
 use crate::failure::{self, Failure, Outcome};
 
 /// Recordings that were left out and are named; the others are only counted.
@@ -52,7 +54,7 @@ pub(crate) struct Run {
     only: Option<String>,
     #[command(flatten)]
     traces: Traces,
-    /// Write JSON, to FILE; without one, or with -, to standard output.
+    /// Write JSON, a list with an object for each run, to FILE; without one, or with -, to standard output.
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     json: Option<Option<PathBuf>>,
     /// Write NAME.json, NAME.csv and the plots to this folder, which is made.
@@ -163,7 +165,7 @@ pub(crate) async fn run(command: &Command) -> Outcome {
 fn progress(quiet: bool) -> impl Fn(&str) + Sync {
     move |line| {
         if !quiet {
-            eprintln!("{line}");
+            beat::line(line);
         }
     }
 }
@@ -222,12 +224,7 @@ impl Run {
                 ),
             }));
         }
-        // One run is one object, as every tool expects; several are a list of them.
-        let text = match results.as_slice() {
-            [one] => serde_json::to_string_pretty(one),
-            many => serde_json::to_string_pretty(many),
-        }
-        .map_err(Failure::other)?;
+        let text = serde_json::to_string_pretty(&results).map_err(Failure::other)?;
         if let Some(folder) = &self.out {
             make_folder(folder)?;
             write(
@@ -258,6 +255,7 @@ impl Run {
         corpus: &Corpus,
     ) -> Result<Vec<Results>, Failure> {
         let progress = progress(self.quiet);
+        let _beat = Beat::start(experiment.name, self.quiet);
         let seeds: Vec<u64> = (self.seed..self.seed.saturating_add(self.seeds)).collect();
         if experiment.name == promises_live::EXPERIMENT.name {
             let mut results = Vec::new();
@@ -317,15 +315,17 @@ impl Report {
         let mut page = Page::default();
         for experiment in wanted {
             let corpus = self.traces.read(experiment, self.quiet)?;
+            let beat = Beat::start(experiment.name, self.quiet);
             let outcome = experiment.run(&Options {
                 seed: Seed(self.seed),
                 only: None,
                 corpus: &corpus,
                 progress: &progress(self.quiet),
             });
+            drop(beat);
             let rows_file = format!("{}.csv", experiment.name);
             write(&self.out.join(&rows_file), &to_csv(&outcome.rows))?;
-            let json = serde_json::to_string_pretty(&outcome).map_err(Failure::other)?;
+            let json = serde_json::to_string_pretty(&[&outcome]).map_err(Failure::other)?;
             write(
                 &self.out.join(format!("{}.json", experiment.name)),
                 &(json + "\n"),
