@@ -5,7 +5,7 @@
 
 use std::{
     collections::HashMap,
-    io::Write,
+    io::{IsTerminal, Write},
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -31,7 +31,12 @@ pub(crate) fn to_stderr(verbose: u8) {
         _ => "trace",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    // Colours are for people: a file or a journal has none.
+    let has_colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(has_colours)
+        .with_target(verbose >= 2);
     let lines = if verbose < 2 {
         lines.with_filter(Limit::default()).boxed()
     } else {
