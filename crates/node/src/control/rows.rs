@@ -35,6 +35,7 @@ pub(super) fn status(host: &Host) -> Vec<Value> {
             "session": session.stats.session.to_string(),
             "peer": session.stats.peer.to_string(),
             "is_incoming": session.stats.incoming,
+            "wire_version": session.stats.wire_version,
             "policy": session.stats.policy.to_string(),
             "channels_active": session.stats.channels_active,
             "streams": session.stats.streams,
