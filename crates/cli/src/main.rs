@@ -8,7 +8,9 @@ mod admit;
 mod attach;
 mod control;
 mod costs;
+#[cfg(feature = "demo")]
 mod demo;
+#[cfg(feature = "demo")]
 mod emulate;
 mod exit;
 mod explain;
@@ -22,6 +24,7 @@ mod log;
 mod man;
 mod meter;
 mod node;
+mod notify;
 mod objective;
 mod overlay;
 mod panics;
@@ -32,6 +35,8 @@ mod stream;
 mod ticket;
 #[cfg(target_os = "linux")]
 mod tun;
+mod version;
+#[cfg(feature = "video")]
 mod video;
 mod watch;
 
@@ -42,7 +47,7 @@ use crate::exit::{Failure, Outcome};
 
 /// Send data over several networks at once.
 #[derive(Debug, Parser)]
-#[command(name = "anabranch", version, after_long_help = exit::HELP)]
+#[command(name = "anabranch", version, long_version = version::long(), after_long_help = exit::HELP)]
 struct Arguments {
     /// More verbose; may be repeated. RUST_LOG takes precedence.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
@@ -93,19 +98,25 @@ enum Command {
     /// Use standard input and output as streams of a running node.
     Stream(stream::Arguments),
     /// Emulate links between UDP ports or between network namespaces.
+    #[cfg(feature = "demo")]
     Emulate(emulate::Arguments),
     /// Demonstrate multipath transport on this machine, over three emulated paths.
+    #[cfg(feature = "demo")]
     Demo(demo::paths::Arguments),
     /// Demonstrate forwards on this machine: a download and database queries over three emulated paths, one of which is cut.
+    #[cfg(feature = "demo")]
     DemoGateway(demo::gateway::Arguments),
     /// Demonstrate an overlay on this machine: four nodes, a transfer over two paths, and a relay that is killed.
+    #[cfg(feature = "demo")]
     DemoOverlay(demo::overlay::Arguments),
     /// Demonstrate the tunnel on this machine: unchanged traffic on three emulated paths, one of which is cut (Linux, root).
-    #[cfg(target_os = "linux")]
+    #[cfg(all(feature = "demo", target_os = "linux"))]
     DemoTunnel(demo::tunnel::Arguments),
     /// Serve stored video: an origin, and a proxy with plain HTTP for players.
+    #[cfg(feature = "video")]
     Video(Box<video::Arguments>),
     /// Demonstrate video on this machine: an origin, a link that loses packets, a proxy and a player.
+    #[cfg(all(feature = "demo", feature = "video"))]
     DemoVideo(demo::video::Arguments),
     /// Check, format and evaluate files of objectives.
     Hose(hose::Arguments),
@@ -160,14 +171,20 @@ async fn run(command: Command) -> Outcome {
         Command::Watch(arguments) => watch::run(arguments).await,
         Command::Objective(arguments) => objective::run(arguments).await,
         Command::Overlay(arguments) => overlay::run(&arguments).await,
+        #[cfg(feature = "demo")]
         Command::DemoOverlay(arguments) => demo::overlay::run(arguments).await,
         Command::Stream(arguments) => stream::run(arguments).await,
+        #[cfg(feature = "demo")]
         Command::Emulate(arguments) => emulate::run(arguments).await,
+        #[cfg(feature = "demo")]
         Command::Demo(arguments) => demo::paths::run(arguments).await,
+        #[cfg(feature = "video")]
         Command::Video(arguments) => video::run(*arguments).await,
+        #[cfg(feature = "demo")]
         Command::DemoGateway(arguments) => demo::gateway::run(arguments).await,
-        #[cfg(target_os = "linux")]
+        #[cfg(all(feature = "demo", target_os = "linux"))]
         Command::DemoTunnel(arguments) => demo::tunnel::run(arguments).await,
+        #[cfg(all(feature = "demo", feature = "video"))]
         Command::DemoVideo(arguments) => demo::video::run(arguments).await,
         Command::Hose(arguments) => hose::run(&arguments).await,
         Command::Lab(arguments) => lab::run(&arguments),

@@ -22,6 +22,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::{
     costs,
     exit::{Failure, Outcome, print_line, stopped},
+    notify::Manager,
 };
 
 #[derive(Clone, Debug, clap::Args)]
@@ -108,8 +109,9 @@ fn read(arguments: &Arguments) -> Result<NodeConfig, Failure> {
 }
 
 /// Reloads the configuration at each SIGHUP; does not return.
-async fn reload_on_hangup(daemon: &Daemon, mut hangups: Signal) {
+async fn reload_on_hangup(daemon: &Daemon, mut hangups: Signal, manager: &Manager) {
     while hangups.recv().await.is_some() {
+        manager.reloading();
         match daemon.reload().await {
             Ok(reloaded) if reloaded.restart.is_empty() => tracing::info!("reloaded"),
             Ok(reloaded) => {
@@ -123,6 +125,7 @@ async fn reload_on_hangup(daemon: &Daemon, mut hangups: Signal) {
                 tracing::error!(%error, "not reloaded; the previous configuration stays in force");
             }
         }
+        manager.ready();
     }
     std::future::pending::<()>().await;
 }
@@ -173,11 +176,14 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         "nodes with the rights to call and to send files can run: anabranch send FILE {}",
         daemon.ticket()
     ))?;
+    let manager = Manager::of_environment();
+    manager.ready();
     tokio::select! {
         () = daemon.run() => {}
         stopped = stopped => stopped?,
-        () = reload_on_hangup(&daemon, hangups) => {}
+        () = reload_on_hangup(&daemon, hangups, &manager) => {}
     }
+    manager.stopping();
     daemon.shutdown().await?;
     Ok(())
 }
