@@ -21,7 +21,7 @@ help: ## list the tasks
 test: setup format layers clippy doc tests fuzz-smoke tools deny ## everything that the stock toolchain can check
 
 .PHONY: test-all
-test-all: setup-all tests-all package-test ## what needs more, after `make test`: root, network namespaces, a browser, servers of others
+test-all: setup-all tests-all package-test portable ## what needs more, after `make test`: root, network namespaces, a browser, servers of others
 
 .PHONY: setup
 setup: ## add what the stock toolchain may lack (clippy, rustfmt), and what makes films for the video tests
@@ -75,6 +75,10 @@ tests-all: ## tests between network namespaces (root), with programs of others, 
 .PHONY: package-test
 package-test: ## check the archive, the Debian package (in a clean root, as root), and the bill of materials
 	tools/package-test
+
+.PHONY: portable
+portable: ## check that what is portable compiles for macOS and Windows
+	tools/portable
 
 # The fuzz targets as plain functions: compiled, their regressions replayed, and each fed for a second. Third-party
 # crates are those that `clippy` and `tests` have built.

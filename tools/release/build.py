@@ -162,7 +162,10 @@ def environment(source, target):
     flags = [f"--remap-path-prefix={one}={other}" for one, other in replaced]
     if linker(sysroot).exists():
         # Equal functions are kept once.
-        flags += [f"-Clink-arg={word}" for word in (f"-B{linker(sysroot).parent}", "-fuse-ld=lld", "-Wl,--icf=all")]
+        words = [f"-B{linker(sysroot).parent}", "-fuse-ld=lld", "-Wl,--icf=all"]
+        # Relocations in their short form, which glibc has understood since 2.36 only.
+        words += ["-Wl,--pack-dyn-relocs=relr"] if target.endswith("-musl") else []
+        flags += [f"-Clink-arg={word}" for word in words]
     own = dict(os.environ)
     own.pop("RUSTFLAGS", None)
     own["CARGO_ENCODED_RUSTFLAGS"] = "\x1f".join(flags)
@@ -179,7 +182,7 @@ def build(source, target, part, out):
     words += ["--target-dir", str(source.target_folder)]
     subprocess.run(words, check=True, cwd=source.root, env=environment(source, target))
     path = out / f"anabranch-{part}"
-    shutil.copyfile(source.target_folder / target / "dist" / "anabranch", path)
+    subprocess.run(["objcopy", "--strip-all", str(source.target_folder / target / "dist" / "anabranch"), str(path)], check=True)
     path.chmod(0o755)
     floor = glibc_floor(path)
     if target.endswith("-musl") and b"ld-musl" in path.read_bytes():

@@ -20,6 +20,8 @@ mod guarantee;
 mod hose;
 mod keygen;
 mod lab;
+#[cfg(not(target_os = "linux"))]
+mod linux_only;
 mod log;
 mod man;
 mod meter;
@@ -71,6 +73,9 @@ enum Command {
     /// Put the whole traffic of this machine, or networks, on all paths to a server: an IP tunnel (Linux, root).
     #[cfg(target_os = "linux")]
     Tun(Box<tun::Arguments>),
+    /// Put the traffic of this machine on all paths to a server (Linux only).
+    #[cfg(not(target_os = "linux"))]
+    Tun(linux_only::Arguments),
     /// Run a node from a configuration file.
     Node(node::Arguments),
     /// Show node status.
@@ -112,6 +117,9 @@ enum Command {
     /// Demonstrate the tunnel on this machine: unchanged traffic on three emulated paths, one of which is cut (Linux, root).
     #[cfg(all(feature = "demo", target_os = "linux"))]
     DemoTunnel(demo::tunnel::Arguments),
+    /// Demonstrate the tunnel on this machine (Linux only).
+    #[cfg(all(feature = "demo", not(target_os = "linux")))]
+    DemoTunnel(linux_only::Arguments),
     /// Serve stored video: an origin, and a proxy with plain HTTP for players.
     #[cfg(feature = "video")]
     Video(Box<video::Arguments>),
@@ -159,6 +167,8 @@ async fn run(command: Command) -> Outcome {
         Command::Socks(arguments) => gateway::socks::run(*arguments).await,
         #[cfg(target_os = "linux")]
         Command::Tun(arguments) => tun::run(*arguments).await,
+        #[cfg(not(target_os = "linux"))]
+        Command::Tun(arguments) => linux_only::run(&arguments),
         Command::Node(arguments) => node::run(arguments).await,
         Command::Status(arguments) => control::run(&Request::Status {}, &arguments).await,
         Command::Paths(arguments) => control::run(&Request::Paths {}, &arguments).await,
@@ -184,6 +194,8 @@ async fn run(command: Command) -> Outcome {
         Command::DemoGateway(arguments) => demo::gateway::run(arguments).await,
         #[cfg(all(feature = "demo", target_os = "linux"))]
         Command::DemoTunnel(arguments) => demo::tunnel::run(arguments).await,
+        #[cfg(all(feature = "demo", not(target_os = "linux")))]
+        Command::DemoTunnel(arguments) => linux_only::run(&arguments),
         #[cfg(all(feature = "demo", feature = "video"))]
         Command::DemoVideo(arguments) => demo::video::run(arguments).await,
         Command::Hose(arguments) => hose::run(&arguments).await,

@@ -19,6 +19,8 @@ use anabranch_tunnel::{
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+#[cfg(not(target_os = "linux"))]
+use crate::linux_only;
 use crate::{
     costs,
     exit::{Failure, Outcome, print_line, stopped},
@@ -132,6 +134,8 @@ async fn reload_on_hangup(daemon: &Daemon, mut hangups: Signal, manager: &Manage
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let config = read(&arguments)?;
+    #[cfg(not(target_os = "linux"))]
+    linux_only::refuse_tunnel(&config)?;
     if arguments.check {
         Objectives::read(&config)?;
         Settings::read(&config).map_err(Failure::usage)?;
@@ -157,6 +161,9 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         GatewayError::Setting(error) => Failure::usage(error),
         _ => Failure::other(error),
     })?;
+    // It runs until it is dropped.
+    #[cfg(not(target_os = "linux"))]
+    let _gateway = gateway;
     #[cfg(target_os = "linux")]
     let _tunnel = Tunnel::start(
         &daemon.handle(),
