@@ -18,7 +18,7 @@ help: ## list the tasks
 # ── what a merge needs ──────────────────────────────────────────────────────────────────────────
 
 .PHONY: test
-test: setup format layers clippy doc tests fuzz-smoke tools deny ## everything that the stock toolchain can check
+test: setup format layers clippy doc tests fuzz-smoke tools package deny ## everything that the stock toolchain can check
 
 .PHONY: test-all
 test-all: setup-all tests-all package-test portable ## what needs more, after `make test`: root, network namespaces, a browser, servers of others
@@ -94,6 +94,11 @@ tools: export CARGO_TARGET_DIR ?= $(CURDIR)/target
 tools: ## check that what stands apart of the workspace compiles
 	$(CARGO) check --manifest-path tools/bulk/Cargo.toml --locked
 	$(CARGO) clippy --manifest-path tools/abuse/Cargo.toml --locked -- -D warnings
+
+# All but the lab and the simulator, which nothing that is published depends on. What `cargo package` builds of it, `clippy` has.
+.PHONY: package
+package: ## check that the public crates can be packaged: their files, versions and dependencies
+	$(CARGO) package --quiet --workspace --exclude anabranch-lab --exclude anabranch-sim --no-verify --locked --allow-dirty
 
 .PHONY: deny
 deny: ## licences, bans, sources, advisories of dependencies, where cargo-deny is installed
