@@ -95,7 +95,7 @@ tools: ## check that what stands apart of the workspace compiles
 	$(CARGO) check --manifest-path tools/bulk/Cargo.toml --locked
 	$(CARGO) clippy --manifest-path tools/abuse/Cargo.toml --locked -- -D warnings
 
-# All but the lab and the simulator, which nothing that is published depends on. What `cargo package` builds of it, `clippy` has.
+# All but the lab and the simulator, which nothing that is published depends on. Nothing is built here: `clippy` has compiled it.
 .PHONY: package
 package: ## check that the public crates can be packaged: their files, versions and dependencies
 	$(CARGO) package --quiet --workspace --exclude anabranch-lab --exclude anabranch-sim --no-verify --locked --allow-dirty
