@@ -47,6 +47,11 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::exit::{Failure, Outcome};
 
+/// In place of musl's, which asks the kernel for each buffer of a packet, under one lock for all threads.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Send data over several networks at once.
 #[derive(Debug, Parser)]
 #[command(name = "anabranch", version, long_version = version::long(), after_long_help = exit::HELP)]
