@@ -20,8 +20,9 @@ def third_parties(source, program):
         authors = ", ".join(package["authors"])
         list_.append(f"{crate.name} {crate.version}: {package['license'] or 'see its text'}{f' ({authors})' if authors else ''}")
         folder = pathlib.Path(package["manifest_path"]).parent
-        for path in sorted(folder.iterdir()):
-            if path.is_file() and FILES.match(path.name):
+        # Sources in C that a crate contains may have their own.
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path.suffix in ("", ".md", ".txt") and FILES.match(path.name):
                 text = path.read_text(errors="replace").replace("\r\n", "\n").strip()
                 texts.setdefault(text, []).append(f"{crate.name} {crate.version}")
     if program.glibc is None:
