@@ -18,10 +18,10 @@ help: ## list the tasks
 # ── what a merge needs ──────────────────────────────────────────────────────────────────────────
 
 .PHONY: test
-test: setup format layers clippy doc tests fuzz-smoke tools deny ## everything that the stock toolchain can check
+test: setup format layers clippy doc tests fuzz-smoke tools package deny ## everything that the stock toolchain can check
 
 .PHONY: test-all
-test-all: setup-all tests-all ## what needs more, after `make test`: root, network namespaces, a browser, servers of others
+test-all: setup-all tests-all package-test portable ## what needs more, after `make test`: root, network namespaces, a browser, servers of others
 
 .PHONY: setup
 setup: ## add what the stock toolchain may lack (clippy, rustfmt), and what makes films for the video tests
@@ -30,8 +30,8 @@ setup: ## add what the stock toolchain may lack (clippy, rustfmt), and what make
 	@tools/players ffmpeg
 
 .PHONY: setup-all
-setup-all: ## add what `make test-all` needs: a browser, an ssh server, rsync, PostgreSQL, nft
-	@tools/players chromium sshd rsync postgresql nft
+setup-all: ## add what `make test-all` needs: a browser, an ssh server, rsync, PostgreSQL, nft, tools for Debian packages
+	@tools/players chromium sshd rsync postgresql nft debootstrap lintian
 
 .PHONY: format
 format: ## check the format (`cargo fmt --all` repairs it)
@@ -71,6 +71,15 @@ tests-all: ## tests between network namespaces (root), with programs of others, 
 	$(CARGO) test --workspace --locked --test netns --test recipes --test tunnel
 	$(CARGO) test --workspace --locked --test live browser::
 
+# Packages the program that the tests have built: what is built of `make dist` differs in the compiler's settings only.
+.PHONY: package-test
+package-test: ## check the archive, the Debian package (in a clean root, as root), and the bill of materials
+	tools/package-test
+
+.PHONY: portable
+portable: ## check that what is portable compiles for macOS and Windows
+	tools/portable
+
 # The fuzz targets as plain functions: compiled, their regressions replayed, and each fed for a second. Third-party
 # crates are those that `clippy` and `tests` have built.
 .PHONY: fuzz-smoke
@@ -86,9 +95,27 @@ tools: ## check that what stands apart of the workspace compiles
 	$(CARGO) check --manifest-path tools/bulk/Cargo.toml --locked
 	$(CARGO) clippy --manifest-path tools/abuse/Cargo.toml --locked -- -D warnings
 
+# All but the lab and the simulator, which nothing that is published depends on. Nothing is built here: `clippy` has compiled it.
+.PHONY: package
+package: ## check that the public crates can be packaged: their files, versions and dependencies
+	$(CARGO) package --quiet --workspace --exclude anabranch-lab --exclude anabranch-sim --no-verify --locked --allow-dirty
+
 .PHONY: deny
 deny: ## licences, bans, sources, advisories of dependencies, where cargo-deny is installed
 	@tools/deny
+
+# ── releases ────────────────────────────────────────────────────────────────────────────────────
+
+.PHONY: dist
+dist: ## what is released, in target/artifacts: archives, Debian package, bills of materials, sums (several minutes)
+	@tools/players musl
+	tools/dist
+
+.PHONY: dist-check
+dist-check: ## as `make dist`, twice in two folders: fails unless the bytes are the same, and checks the files
+	@tools/players musl
+	tools/dist --check
+	tools/package-test --from target/artifacts
 
 # ── what it can do ──────────────────────────────────────────────────────────────────────────────
 

@@ -67,6 +67,11 @@ pub enum CloseReason {
     /// The handshake failed because one side refused the other's key.
     #[error("the peer's key was refused, or it refused ours; check both allow-lists")]
     Unauthorized,
+    /// The handshake failed because the nodes have no wire format in common.
+    #[error(
+        "the peer has no wire format in common with this node, which has anabranch/1; upgrade the older of the two programs"
+    )]
+    WireFormat,
     /// Any other error that QUIC detected.
     #[error("protocol error: {}", text::printable(.0, text::REASON_CHARS))]
     Protocol(String),
@@ -86,6 +91,18 @@ const FAREWELLS_MAX: u32 = 3;
 /// TLS alerts carried in QUIC's transport error codes (RFC 9001 §4.8) that mean "not this key".
 const REFUSED_KEY_CODES: [u64; 5] = [0x128, 0x12a, 0x12e, 0x131, 0x174];
 
+/// The alert no_application_protocol.
+const NO_APPLICATION_PROTOCOL_CODE: u64 = 0x178;
+
+/// Meaning of a code with which QUIC ended a connection, if it has one here.
+fn meaning(code: u64) -> Option<CloseReason> {
+    match code {
+        NO_APPLICATION_PROTOCOL_CODE => Some(CloseReason::WireFormat),
+        _ if REFUSED_KEY_CODES.contains(&code) => Some(CloseReason::Unauthorized),
+        _ => None,
+    }
+}
+
 impl From<ConnectionError> for CloseReason {
     fn from(error: ConnectionError) -> Self {
         match error {
@@ -96,17 +113,15 @@ impl From<ConnectionError> for CloseReason {
             ConnectionError::TimedOut => Self::TimedOut,
             ConnectionError::Reset => Self::Reset,
             ConnectionError::LocallyClosed => Self::Local,
-            ConnectionError::TransportError(error)
-                if REFUSED_KEY_CODES.contains(&u64::from(error.code)) =>
-            {
-                Self::Unauthorized
+            other => {
+                let code = match &other {
+                    ConnectionError::TransportError(error) => Some(error.code),
+                    ConnectionError::ConnectionClosed(close) => Some(close.error_code),
+                    _ => None,
+                };
+                let meaning = code.and_then(|code| meaning(u64::from(code)));
+                meaning.unwrap_or_else(|| Self::Protocol(other.to_string()))
             }
-            ConnectionError::ConnectionClosed(close)
-                if REFUSED_KEY_CODES.contains(&u64::from(close.error_code)) =>
-            {
-                Self::Unauthorized
-            }
-            other => Self::Protocol(other.to_string()),
         }
     }
 }

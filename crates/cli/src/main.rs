@@ -9,7 +9,9 @@ mod attach;
 mod bytes;
 mod control;
 mod costs;
+#[cfg(feature = "demo")]
 mod demo;
+#[cfg(feature = "demo")]
 mod emulate;
 mod exit;
 mod explain;
@@ -19,10 +21,13 @@ mod guarantee;
 mod hose;
 mod keygen;
 mod lab;
+#[cfg(not(target_os = "linux"))]
+mod linux_only;
 mod log;
 mod man;
 mod meter;
 mod node;
+mod notify;
 mod objective;
 mod overlay;
 mod panics;
@@ -35,6 +40,8 @@ mod table;
 mod ticket;
 #[cfg(target_os = "linux")]
 mod tun;
+mod version;
+#[cfg(feature = "video")]
 mod video;
 mod watch;
 
@@ -46,9 +53,14 @@ use crate::{
     show::Subject,
 };
 
+/// In place of musl's, which asks the kernel for each buffer of a packet, under one lock for all threads.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Send data over several networks at once.
 #[derive(Debug, Parser)]
-#[command(name = "anabranch", version, after_long_help = exit::HELP)]
+#[command(name = "anabranch", version, long_version = version::long(), after_long_help = exit::HELP)]
 struct Arguments {
     /// More verbose; may be repeated. RUST_LOG takes precedence.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
@@ -72,6 +84,9 @@ enum Command {
     /// Put the whole traffic of this machine, or networks, on all paths to a server: an IP tunnel (Linux, root).
     #[cfg(target_os = "linux")]
     Tun(Box<tun::Arguments>),
+    /// Put the traffic of this machine on all paths to a server (Linux only).
+    #[cfg(not(target_os = "linux"))]
+    Tun(linux_only::Arguments),
     /// Run a node from a configuration file.
     Node(node::Arguments),
     /// Show node status.
@@ -99,19 +114,28 @@ enum Command {
     /// Use standard input and output as streams of a running node.
     Stream(stream::Arguments),
     /// Emulate links between UDP ports or between network namespaces.
+    #[cfg(feature = "demo")]
     Emulate(emulate::Arguments),
     /// Demonstrate multipath transport on this machine, over three emulated paths.
+    #[cfg(feature = "demo")]
     Demo(demo::paths::Arguments),
     /// Demonstrate forwards on this machine: a download and database queries over three emulated paths, one of which is cut.
+    #[cfg(feature = "demo")]
     DemoGateway(demo::gateway::Arguments),
     /// Demonstrate an overlay on this machine: four nodes, a transfer over two paths, and a relay that is killed.
+    #[cfg(feature = "demo")]
     DemoOverlay(demo::overlay::Arguments),
     /// Demonstrate the tunnel on this machine: unchanged traffic on three emulated paths, one of which is cut (Linux, root).
-    #[cfg(target_os = "linux")]
+    #[cfg(all(feature = "demo", target_os = "linux"))]
     DemoTunnel(demo::tunnel::Arguments),
+    /// Demonstrate the tunnel on this machine (Linux only).
+    #[cfg(all(feature = "demo", not(target_os = "linux")))]
+    DemoTunnel(linux_only::Arguments),
     /// Serve stored video: an origin, and a proxy with plain HTTP for players.
+    #[cfg(feature = "video")]
     Video(Box<video::Arguments>),
     /// Demonstrate video on this machine: an origin, a link that loses packets, a proxy and a player.
+    #[cfg(all(feature = "demo", feature = "video"))]
     DemoVideo(demo::video::Arguments),
     /// Check, format and evaluate files of objectives.
     Hose(hose::Arguments),
@@ -154,6 +178,8 @@ async fn run(command: Command) -> Outcome {
         Command::Socks(arguments) => gateway::socks::run(*arguments).await,
         #[cfg(target_os = "linux")]
         Command::Tun(arguments) => tun::run(*arguments).await,
+        #[cfg(not(target_os = "linux"))]
+        Command::Tun(arguments) => linux_only::run(&arguments),
         Command::Node(arguments) => node::run(arguments).await,
         Command::Status(arguments) => show::run(Subject::Status, &arguments).await,
         Command::Paths(arguments) => show::run(Subject::Paths, &arguments).await,
@@ -166,14 +192,22 @@ async fn run(command: Command) -> Outcome {
         Command::Watch(arguments) => watch::run(arguments).await,
         Command::Objective(arguments) => objective::run(arguments).await,
         Command::Overlay(arguments) => overlay::run(&arguments).await,
+        #[cfg(feature = "demo")]
         Command::DemoOverlay(arguments) => demo::overlay::run(arguments).await,
         Command::Stream(arguments) => stream::run(arguments).await,
+        #[cfg(feature = "demo")]
         Command::Emulate(arguments) => emulate::run(arguments).await,
+        #[cfg(feature = "demo")]
         Command::Demo(arguments) => demo::paths::run(arguments).await,
+        #[cfg(feature = "video")]
         Command::Video(arguments) => video::run(*arguments).await,
+        #[cfg(feature = "demo")]
         Command::DemoGateway(arguments) => demo::gateway::run(arguments).await,
-        #[cfg(target_os = "linux")]
+        #[cfg(all(feature = "demo", target_os = "linux"))]
         Command::DemoTunnel(arguments) => demo::tunnel::run(arguments).await,
+        #[cfg(all(feature = "demo", not(target_os = "linux")))]
+        Command::DemoTunnel(arguments) => linux_only::run(&arguments),
+        #[cfg(all(feature = "demo", feature = "video"))]
         Command::DemoVideo(arguments) => demo::video::run(arguments).await,
         Command::Hose(arguments) => hose::run(&arguments).await,
         Command::Lab(arguments) => lab::run(&arguments),

@@ -19,9 +19,12 @@ use anabranch_tunnel::{
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+#[cfg(not(target_os = "linux"))]
+use crate::linux_only;
 use crate::{
     costs,
     exit::{Failure, Outcome, note, print_line, stopped},
+    notify::Manager,
 };
 
 #[derive(Clone, Debug, clap::Args)]
@@ -110,8 +113,9 @@ fn read(arguments: &Arguments) -> Result<NodeConfig, Failure> {
 }
 
 /// Reloads the configuration at each SIGHUP; does not return.
-async fn reload_on_hangup(daemon: &Daemon, mut hangups: Signal) {
+async fn reload_on_hangup(daemon: &Daemon, mut hangups: Signal, manager: &Manager) {
     while hangups.recv().await.is_some() {
+        manager.reloading();
         match daemon.reload().await {
             Ok(reloaded) if reloaded.restart.is_empty() => tracing::info!("reloaded"),
             Ok(reloaded) => {
@@ -125,6 +129,7 @@ async fn reload_on_hangup(daemon: &Daemon, mut hangups: Signal) {
                 tracing::error!(%error, "not reloaded; the previous configuration stays in force");
             }
         }
+        manager.ready();
     }
     std::future::pending::<()>().await;
 }
@@ -146,6 +151,8 @@ fn check(config: &NodeConfig) -> Outcome {
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let config = read(&arguments)?;
+    #[cfg(not(target_os = "linux"))]
+    linux_only::refuse_tunnel(&config)?;
     if arguments.check {
         Objectives::read(&config)?;
         Settings::read(&config).map_err(Failure::usage)?;
@@ -171,6 +178,9 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         GatewayError::Setting(error) => Failure::usage(error),
         _ => Failure::other(error),
     })?;
+    // It runs until it is dropped.
+    #[cfg(not(target_os = "linux"))]
+    let _gateway = gateway;
     #[cfg(target_os = "linux")]
     let _tunnel = Tunnel::start(
         &daemon.handle(),
@@ -193,11 +203,14 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         "nodes with the rights to call and to send files can run: anabranch send FILE {}",
         daemon.ticket()
     ))?;
+    let manager = Manager::of_environment();
+    manager.ready();
     tokio::select! {
         () = daemon.run() => {}
         stopped = stopped => stopped?,
-        () = reload_on_hangup(&daemon, hangups) => {}
+        () = reload_on_hangup(&daemon, hangups, &manager) => {}
     }
+    manager.stopping();
     daemon.shutdown().await?;
     Ok(())
 }

@@ -1,16 +1,11 @@
 //! UDP socket of the host, with segmentation offload, ECN and large buffers.
 
-use std::{
-    collections::VecDeque,
-    io,
-    net::SocketAddr,
-    num::NonZeroUsize,
-    os::fd::{AsFd, BorrowedFd},
-};
+use std::{collections::VecDeque, io, net::SocketAddr, num::NonZeroUsize};
 
 use anabranch_base::SocketId;
 use anabranch_session::Transmit;
 use noq_udp::{EcnCodepoint, UdpSocketState};
+use rustix::fd::{AsFd, BorrowedFd};
 
 use crate::waker::Interest;
 

@@ -4,17 +4,15 @@
 //! task: half a dozen system calls each time. A thread that serves only a few sockets needs one, which
 //! specifies the events and the time-out, to the nanosecond.
 
-use std::{
-    io,
-    os::{
-        fd::{AsFd, BorrowedFd},
-        unix::net::UnixDatagram,
-    },
-    time::Duration,
-};
+#[cfg(not(unix))]
+use std::net::UdpSocket as Button;
+#[cfg(unix)]
+use std::os::unix::net::UnixDatagram as Button;
+use std::{io, time::Duration};
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    fd::{AsFd, BorrowedFd},
     io::Errno,
 };
 
@@ -24,8 +22,8 @@ const LONG_SLEEP: Duration = Duration::from_millis(100);
 /// Wakes a thread that sleeps in [`Waker::sleep`]. Any thread may ring.
 #[derive(Debug)]
 pub(crate) struct Waker {
-    button: UnixDatagram,
-    bell: UnixDatagram,
+    button: Button,
+    bell: Button,
     alarm: alarm::Alarm,
 }
 
@@ -49,7 +47,7 @@ impl Waker {
     /// # Errors
     /// The process has no file descriptors left.
     pub(crate) fn new() -> io::Result<Self> {
-        let (button, bell) = UnixDatagram::pair()?;
+        let (button, bell) = pair()?;
         button.set_nonblocking(true)?;
         bell.set_nonblocking(true)?;
         let alarm = alarm::Alarm::new()?;
@@ -83,10 +81,8 @@ impl Waker {
                 watched.push(PollFd::from_borrowed_fd(socket, flags));
             }
         }
-        let most = most.map(|most| Timespec {
-            tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: most.subsec_nanos().into(),
-        });
+        // A time that does not fit is no limit.
+        let most = most.and_then(|most| Timespec::try_from(most).ok());
         match poll(&mut watched, most.as_ref()) {
             Ok(0) | Err(Errno::INTR) => return Woken::default(),
             Ok(_) => {}
@@ -110,6 +106,21 @@ impl Waker {
         let mut rings = [0; 8];
         while self.bell.recv(&mut rings).is_ok() {}
     }
+}
+
+#[cfg(unix)]
+fn pair() -> io::Result<(Button, Button)> {
+    Button::pair()
+}
+
+/// Two sockets of the loopback interface that take packets of each other only.
+#[cfg(not(unix))]
+fn pair() -> io::Result<(Button, Button)> {
+    let any = (std::net::Ipv4Addr::LOCALHOST, 0);
+    let (button, bell) = (Button::bind(any)?, Button::bind(any)?);
+    button.connect(bell.local_addr()?)?;
+    bell.connect(button.local_addr()?)?;
+    Ok((button, bell))
 }
 
 /// Sets the alarm that ends a long sleep. Returns the number of descriptors to watch for it.
@@ -157,7 +168,9 @@ mod alarm {
 
 #[cfg(not(target_os = "linux"))]
 mod alarm {
-    use std::{io, os::fd::BorrowedFd, time::Duration};
+    use std::{io, time::Duration};
+
+    use rustix::fd::BorrowedFd;
 
     #[derive(Debug)]
     pub(super) struct Alarm;

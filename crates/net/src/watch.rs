@@ -127,10 +127,29 @@ pub(crate) fn start(shared: &Arc<Shared>, port: u16, only: Vec<String>) -> io::R
     Ok(())
 }
 
-/// Does nothing on other systems: addresses are read once, at the start.
+/// Interval at which the addresses are read where the system does not report changes here.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn start(_shared: &Arc<Shared>, _port: u16, _only: Vec<String>) -> io::Result<()> {
-    tracing::info!("interface changes are followed on Linux only");
+const LOOK: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// Follows the interfaces until the host closes: reads the addresses every two seconds.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn start(shared: &Arc<Shared>, port: u16, only: Vec<String>) -> io::Result<()> {
+    let shared = Arc::downgrade(shared);
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let Some(shared) = shared.upgrade() else {
+                return;
+            };
+            if shared.lock().is_closing {
+                return;
+            }
+            if let Err(error) = shared.follow_interfaces(port, &only) {
+                tracing::warn!(%error, "changes of the interfaces cannot be followed");
+                return;
+            }
+        }
+    });
     Ok(())
 }
 

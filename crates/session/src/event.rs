@@ -8,6 +8,8 @@ use anabranch_hose::VocabularyError;
 use anabranch_spec::{SpecError, StreamSpec};
 use bytes::Bytes;
 
+use crate::wire::VERSION;
+
 mod session;
 mod stream;
 
@@ -212,6 +214,11 @@ pub enum SessionCloseReason {
         "the peer uses wire version {0}, which this node does not understand; upgrade the older one"
     )]
     Version(u64),
+    /// The peer does not understand the version of this node.
+    #[error(
+        "the peer does not understand wire version {VERSION} of this node; upgrade the program of the peer"
+    )]
+    VersionRefused,
     /// The peer violated the protocol.
     #[error("the peer violated the protocol: {}", text::printable(.0, text::REASON_CHARS))]
     Protocol(String),

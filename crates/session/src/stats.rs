@@ -17,6 +17,8 @@ pub struct SessionStats {
     pub peer: NodeId,
     /// True if the peer opened it.
     pub incoming: bool,
+    /// Version of the wire format in use: the older one of both ends; 1 until the peer has stated its own.
+    pub wire_version: u64,
     /// Its scheduling policy.
     pub policy: Policy,
     /// Channels that carry data now.

@@ -22,6 +22,7 @@ const PING: u8 = 0x01;
 const ACK: u8 = 0x02;
 const ACK_ECN: u8 = 0x03;
 const CRYPTO: u8 = 0x06;
+const CONNECTION_CLOSE: u8 = 0x1c;
 
 /// Encryption level of a packet [RFC 9001 §4]; also an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,16 +45,23 @@ pub(crate) struct Bare {
     received: [u64; 3],
     /// Bytes that TLS has written and no frame has taken, by level.
     written: [Vec<u8>; 3],
+    /// Code of the peer's CONNECTION_CLOSE.
+    close_code: Option<u64>,
 }
 
 impl Bare {
     /// A dialler, whose TLS has written its first message.
     pub(crate) fn dialler() -> Self {
+        Self::dialler_of(tls::ALPN)
+    }
+
+    /// One of another application protocol.
+    pub(crate) fn dialler_of(alpn: &[u8]) -> Self {
         let mut parameters = vec![0x0f, ID.len() as u8];
         parameters.extend(ID);
         let name = rustls::pki_types::ServerName::try_from("anabranch").expect("a name");
         let tls = rustls::quic::ClientConnection::new(
-            tls::dialler().into(),
+            tls::dialler(alpn).into(),
             Version::V1,
             name,
             parameters,
@@ -87,6 +95,7 @@ impl Bare {
             level: Level::Initial,
             received: [0; 3],
             written: Default::default(),
+            close_code: None,
         }
     }
 
@@ -200,10 +209,25 @@ impl Bare {
                     }
                     at += length;
                 }
-                // Such as CONNECTION_CLOSE, after which nothing follows.
+                // Nothing follows it.
+                CONNECTION_CLOSE => {
+                    self.close_code = Some(varint(frames, &mut at));
+                    return;
+                }
                 _ => return,
             }
         }
+    }
+
+    /// Code with which the peer closed the connection.
+    pub(crate) fn close_code(&self) -> Option<u64> {
+        self.close_code
+    }
+
+    /// CONNECTION_CLOSE of QUIC itself, with a code below 2¹⁴ and no reason.
+    pub(crate) fn close_frame(code: u16) -> Vec<u8> {
+        let [high, low] = (0x4000 | code).to_be_bytes();
+        vec![CONNECTION_CLOSE, high, low, PADDING, PADDING]
     }
 
     /// True once it can protect packets of this level.

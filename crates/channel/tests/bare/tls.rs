@@ -18,7 +18,8 @@ use rustls::{
     version::TLS13,
 };
 
-const ALPN: &[u8] = b"anabranch/1";
+/// Application protocol of the wire format.
+pub(super) const ALPN: &[u8] = b"anabranch/1";
 /// PKCS #8 of an Ed25519 key [RFC 8410 §7], before its 32 bytes.
 const PKCS8_HEAD: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
@@ -35,7 +36,7 @@ fn key() -> Arc<CertifiedKey> {
     Arc::new(CertifiedKey::new(vec![CertificateDer::from(public)], key))
 }
 
-pub(super) fn dialler() -> rustls::ClientConfig {
+pub(super) fn dialler(alpn: &[u8]) -> rustls::ClientConfig {
     let keys = AlwaysResolvesClientRawPublicKeys::new(key());
     let mut config = rustls::ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])
@@ -43,7 +44,7 @@ pub(super) fn dialler() -> rustls::ClientConfig {
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Anybody))
         .with_client_cert_resolver(Arc::new(keys));
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = vec![alpn.to_vec()];
     config.enable_sni = false;
     config
 }

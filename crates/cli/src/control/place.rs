@@ -15,6 +15,7 @@ const TUNNEL: &str = "anabranch-tun-";
 /// End of the name.
 const SOCKET: &str = ".sock";
 /// Tunnels of this user at devices of one name, each in a network namespace of its own.
+#[cfg(target_os = "linux")]
 const SAME_NAME_MAX: usize = 64;
 
 /// Control socket of a tunnel that runs.
@@ -32,6 +33,7 @@ pub(crate) fn of_node() -> Result<PathBuf, Failure> {
 }
 
 /// Socket for a tunnel at this device: the first one of its names at which nobody answers.
+#[cfg(target_os = "linux")]
 pub(crate) async fn for_tunnel(device: &str) -> Result<PathBuf, Failure> {
     free(&of_node()?, device).await.ok_or_else(|| {
         Failure::other(format!(
@@ -40,6 +42,7 @@ pub(crate) async fn for_tunnel(device: &str) -> Result<PathBuf, Failure> {
     })
 }
 
+#[cfg(target_os = "linux")]
 async fn free(node: &Path, device: &str) -> Option<PathBuf> {
     for count in 1..=SAME_NAME_MAX {
         let name = match count {

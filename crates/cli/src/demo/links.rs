@@ -2,7 +2,6 @@
 
 use std::{
     net::SocketAddr,
-    path::Path as FilePath,
     time::{Duration, Instant},
 };
 
@@ -13,11 +12,8 @@ use anabranch::{
 use anabranch_link::describe::parse_both;
 use serde_json::{Value, json};
 
-use super::stage::Narrator;
-use crate::{
-    emulate::load_trace,
-    exit::{Failure, Outcome},
-};
+use super::{data::Data, stage::Narrator};
+use crate::exit::{Failure, Outcome};
 
 /// Paths: name, trace of the rate in both directions, and the other properties of the link.
 pub(super) const PATHS: [(&str, &str, &str); 3] = [
@@ -38,23 +34,16 @@ pub(super) const CUT: usize = 1;
 /// Shares of a download after which a path is cut, and is back.
 const CUT_AT: (f64, f64) = (0.3, 0.6);
 
-/// Starts the paths to a target, with the traces of a folder.
+/// Starts the paths to a target.
 ///
 /// # Errors
 /// A trace is missing, or no socket can be opened.
-pub(super) fn emulate(
-    data: &FilePath,
-    target: SocketAddr,
-    seed: Seed,
-) -> Result<Emulator, Failure> {
+pub(super) fn emulate(data: &Data, target: SocketAddr, seed: Seed) -> Result<Emulator, Failure> {
     let mut specs = Vec::new();
     for (name, trace, rest) in PATHS {
-        let text = format!("rate=trace \"{}\", {rest}", data.join(trace).display());
-        let links = parse_both(&text, &mut load_trace).map_err(|error| {
-            Failure::file(format!(
-                "path {name}: {error}; run this in the repository, or give its data directory with --data"
-            ))
-        })?;
+        let text = format!("rate=trace {trace}, {rest}");
+        let links = parse_both(&text, &mut |file: &str| data.trace(file))
+            .map_err(|error| Failure::file(format!("path {name}: {error}")))?;
         specs.push(PathSpec {
             name: name.to_owned(),
             listen: ([127, 0, 0, 1], 0).into(),

@@ -1,5 +1,6 @@
 //! `anabranch demo`, `demo-gateway`, `demo-overlay`, `demo-tunnel` and `demo-video`: demonstrations on one machine.
 
+mod data;
 pub(crate) mod gateway;
 mod links;
 pub(crate) mod overlay;
@@ -7,5 +8,6 @@ pub(crate) mod paths;
 mod stage;
 #[cfg(target_os = "linux")]
 pub(crate) mod tunnel;
+#[cfg(feature = "video")]
 pub(crate) mod video;
 mod web;

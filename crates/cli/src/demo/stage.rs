@@ -88,10 +88,15 @@ impl Place<'_> {
 /// Time that a process has to print a line.
 const STARTED: Duration = Duration::from_secs(30);
 /// Time that a process has to end.
+#[cfg(target_os = "linux")]
 const ENDED: Duration = Duration::from_secs(10);
 
 /// A process of this program that prints lines; killed when dropped.
 pub(super) struct Running {
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "kills the process when dropped")
+    )]
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }

@@ -23,7 +23,10 @@ use tokio::{
     process::{Child, Command},
 };
 
-use super::stage::{Narrator, program, until_ctrl_c};
+use super::{
+    data::{FILM, inside},
+    stage::{Narrator, program, until_ctrl_c},
+};
 use crate::{
     emulate::load_trace,
     exit::{Failure, Outcome, print_line},
@@ -31,9 +34,9 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Video to serve: any MP4 file with H.264, H.265 or AV1.
-    #[arg(long, value_name = "FILE", default_value = "data/bikes.mp4")]
-    film: PathBuf,
+    /// Video to serve: any MP4 file with H.264, H.265 or AV1 [default: a short one inside this program].
+    #[arg(long, value_name = "FILE")]
+    film: Option<PathBuf>,
     /// Link between origin and proxy, in the format of `anabranch emulate`.
     #[arg(
         long,
@@ -71,13 +74,16 @@ async fn show(arguments: &Arguments) -> Outcome {
     let folder = tempfile::tempdir().map_err(Failure::file)?;
     let library = folder.path().join("library");
     std::fs::create_dir(&library).map_err(Failure::file)?;
-    let copied = std::fs::copy(&arguments.film, library.join("film.mp4"));
-    copied.map_err(|error| {
-        Failure::file(format!(
-            "cannot read {}: {error}; run this in the repository, or give a video with --film",
-            arguments.film.display()
-        ))
-    })?;
+    let served = library.join("film.mp4");
+    match &arguments.film {
+        Some(film) => {
+            let copied = std::fs::copy(film, &served);
+            copied.map_err(|error| {
+                Failure::file(format!("cannot read {}: {error}", film.display()))
+            })?;
+        }
+        None => std::fs::write(&served, inside(FILM)?).map_err(Failure::file)?,
+    }
 
     let (_origin, ticket) = origin(folder.path(), &library).await?;
     let mut ticket: Ticket = ticket.parse().map_err(Failure::other)?;

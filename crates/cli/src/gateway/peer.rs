@@ -74,11 +74,13 @@ impl Settings {
 
 impl PeerArguments {
     /// True if a peer or a file with one is given.
+    #[cfg(target_os = "linux")]
     pub(crate) fn is_given(&self) -> bool {
         self.peer.is_some() || self.ticket_file.is_some()
     }
 
     /// True if a configuration file is given.
+    #[cfg(target_os = "linux")]
     pub(crate) fn has_file(&self) -> bool {
         self.config.is_some()
     }

@@ -865,8 +865,16 @@ fn completions_and_the_manual_are_printed() {
         assert!(printed.status.success() && text(&printed.stdout).contains("recv"));
     }
     assert!(text(&run(folder, &["man"]).stdout).contains(".TH"));
-    assert!(text(&run(folder, &["man", "send"]).stdout).contains("send"));
+    let nested = text(&run(folder, &["man", "video", "origin"]).stdout);
+    assert!(nested.contains("anabranch video origin"), "{nested}");
+    fails(folder, &["man", "video", "sing"], 2, &["video", "'sing'"]);
+    assert!(run(folder, &["man", "--out", "pages"]).status.success());
+    let page = |name: &str| fs::read_to_string(folder.join("pages").join(name)).unwrap();
+    assert_eq!(page("anabranch-video-origin.1"), nested);
+    assert_eq!(page("anabranch.1"), text(&run(folder, &["man"]).stdout));
     assert!(text(&run(folder, &["--help"]).stdout).contains("Exit codes"));
+    let version = text(&run(folder, &["--version"]).stdout);
+    assert!(version.contains("wire format: version "), "{version}");
 }
 
 /// Likely mistakes of a user: each gets a message that names the error, and the right exit code.

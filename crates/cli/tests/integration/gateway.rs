@@ -297,8 +297,7 @@ fn failures_are_reported_by_their_causes() {
 #[test]
 fn the_demonstration_downloads_and_queries_over_a_path_that_is_cut() {
     let folder = private_folder();
-    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data");
-    let arguments = ["demo-gateway", "--json", "--megabytes", "5", "--data", data];
+    let arguments = ["demo-gateway", "--json", "--megabytes", "5"];
     let output = command(folder.path()).args(arguments).output().unwrap();
     let seen = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{seen}");

@@ -9,6 +9,7 @@ mod gateway;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hose;
+mod service;
 mod stream;
 mod tun;
 mod video;

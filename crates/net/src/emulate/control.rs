@@ -128,6 +128,7 @@ impl Shared {
     }
 
     /// Ready when something has changed since the last time.
+    #[cfg(target_os = "linux")]
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }

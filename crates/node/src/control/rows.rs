@@ -39,6 +39,7 @@ pub(super) fn status(host: &Host, names: &Names<'_>) -> Vec<Value> {
             "peer": session.stats.peer.to_string(),
             "peer_name": printable(&names(&session.stats.peer), NAME_CHARS),
             "is_incoming": session.stats.incoming,
+            "wire_version": session.stats.wire_version,
             "policy": session.stats.policy.to_string(),
             "channels_active": session.stats.channels_active,
             "streams": session.stats.streams,

@@ -99,7 +99,7 @@ impl Folder {
     }
 
     /// Opens a regular file in it for writing, and creates it with these permission bits if it does not exist.
-    pub(super) fn write(&self, name: &str, mode: u32) -> io::Result<File> {
+    pub(super) fn write(&self, name: &str, mode: sys::RawMode) -> io::Result<File> {
         let mode = Mode::from_raw_mode(mode);
         self.open_file(name, OFlags::WRONLY | OFlags::CREATE, mode)
     }

@@ -409,7 +409,8 @@ impl Engine {
                 Ok(CODE_NOT_ADMITTED) => Some(SessionCloseReason::NotAdmitted),
                 Ok(CODE_SUPERSEDED) => Some(SessionCloseReason::Superseded),
                 Ok(CODE_FORGOTTEN) => Some(SessionCloseReason::Forgotten),
-                Ok(CODE_PROTOCOL | CODE_VERSION) => Some(SessionCloseReason::Protocol(format!(
+                Ok(CODE_VERSION) => Some(SessionCloseReason::VersionRefused),
+                Ok(CODE_PROTOCOL) => Some(SessionCloseReason::Protocol(format!(
                     "the peer says: {reason}"
                 ))),
                 _ => Some(SessionCloseReason::Peer {
@@ -417,7 +418,9 @@ impl Engine {
                     reason: reason.clone(),
                 }),
             },
-            CloseReason::Unauthorized if alone && last_hope && is_initiator => {
+            CloseReason::Unauthorized | CloseReason::WireFormat
+                if alone && last_hope && is_initiator =>
+            {
                 Some(SessionCloseReason::Unreachable(reason))
             }
             _ => None,

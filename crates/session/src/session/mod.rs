@@ -452,6 +452,7 @@ impl Session {
             session: self.id,
             peer: self.peer,
             incoming: !self.is_initiator,
+            wire_version: self.establishment.version(),
             policy: self.scheduling.policy,
             channels_active: self.channels.usable().count(),
             streams: streams.count(),

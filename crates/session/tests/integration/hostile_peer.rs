@@ -311,7 +311,12 @@ fn statements_of_promises_replace_each_other() {
 
 #[test]
 fn a_newer_peer_is_understood_and_one_without_a_version_is_not() {
-    for (version, is_understood) in [(1, true), (VERSION + 1, true), (0, false)] {
+    for (version, in_use) in [
+        (1, Some(1)),
+        (VERSION, Some(VERSION)),
+        (VERSION + 1, Some(VERSION)),
+        (0, None),
+    ] {
         let mut pair = Pair::new(WINDOW);
         let mut container = vec![0];
         Control::Hello {
@@ -321,8 +326,32 @@ fn a_newer_peer_is_understood_and_one_without_a_version_is_not() {
         }
         .write(&mut container);
         pair.send_container(container);
-        assert_eq!(pair.closed.is_none(), is_understood, "version {version}");
+        let session = pair.engine.session(pair.session).ok();
+        let used = session.map(|mut session| session.stats().wire_version);
+        assert_eq!(used, in_use, "version {version}");
+        let refused = in_use.is_none().then_some(SessionCloseReason::Version(0));
+        assert_eq!(pair.closed, refused);
     }
+}
+
+/// The first implementations of version 1 close sessions with others.
+#[test]
+fn a_peer_that_refuses_the_version_is_reported_as_older() {
+    const CODE_VERSION: u32 = 4;
+    let mut pair = Pair::new(WINDOW);
+    let now = pair.now;
+    let channel = pair.endpoint.channel(pair.channel).expect("connected");
+    channel.close(now, CODE_VERSION, "wire version 2");
+    for _ in 0..4 {
+        pair.exchange();
+    }
+    assert_eq!(pair.closed, Some(SessionCloseReason::VersionRefused));
+    let words = SessionCloseReason::VersionRefused.to_string();
+    let version = format!("wire version {VERSION} ");
+    assert!(
+        words.contains(&version) && words.contains("upgrade"),
+        "{words}"
+    );
 }
 
 /// The exchange of four containers that took 32 MB, and sixty such pairs in one packet, which took a gigabyte.

@@ -7,7 +7,7 @@ mod database;
 
 use std::{
     net::SocketAddr,
-    path::{Path as FilePath, PathBuf},
+    path::Path as FilePath,
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
@@ -18,6 +18,7 @@ use tokio::net::TcpListener;
 
 use self::database::Database;
 use super::{
+    data::Data,
     links::{CUT, emulate, rows, table, watch},
     stage::{Narrator, Place, Running, percentile, until_ctrl_c},
     web::{self, Download},
@@ -26,9 +27,8 @@ use crate::exit::{Failure, Outcome, print_line};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Directory with the recorded traces.
-    #[arg(long, value_name = "DIR", default_value = "data")]
-    data: PathBuf,
+    #[command(flatten)]
+    data: Data,
     /// Size of the download, in megabytes.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(5..=1000))]
     megabytes: u64,

@@ -3,7 +3,7 @@
 mod report;
 mod streams;
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use anabranch::{
     AllowList, Host, HostConfig, Session, SessionEvent,
@@ -21,6 +21,7 @@ use self::{
     streams::Tally,
 };
 use super::{
+    data::{Data, FILM},
     links::{CUT, PATHS, emulate},
     stage::{Narrator, until_ctrl_c},
 };
@@ -28,9 +29,8 @@ use crate::exit::{Failure, Outcome, print_line};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Directory with the recorded traces and the film.
-    #[arg(long, value_name = "DIR", default_value = "data")]
-    data: PathBuf,
+    #[command(flatten)]
+    data: Data,
     /// Approximate duration of the transmission, in seconds.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(5..=600))]
     seconds: u64,
@@ -52,13 +52,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
 }
 
 async fn show(arguments: &Arguments) -> Outcome {
-    let film = arguments.data.join("bikes.mp4");
-    let film = std::fs::read(&film).map_err(|error| {
-        Failure::file(format!(
-            "cannot read {}: {error}; run this in the repository, or give its data directory with --data",
-            film.display()
-        ))
-    })?;
+    let film = arguments.data.read(FILM)?;
     let narrator = Narrator::new(arguments.json);
 
     let (sender_key, receiver_key) = (keys::generate()?, keys::generate()?);
@@ -104,7 +98,7 @@ async fn show(arguments: &Arguments) -> Outcome {
     let time = Duration::from_secs(arguments.seconds);
     let tally = Tally::default();
     let plan = streams::Plan {
-        film: film.into(),
+        film: film.into_owned().into(),
         file_bytes: FILE_BYTES_PER_S * arguments.seconds,
         time,
         clock,

@@ -57,6 +57,7 @@ impl CauseBody {
             CloseReason::TimedOut => new("timed_out"),
             CloseReason::Reset => new("reset"),
             CloseReason::Unauthorized => new("unauthorized"),
+            CloseReason::WireFormat => new("wire_format"),
             CloseReason::Protocol(reason) => Self {
                 reason: Some(reason.clone()),
                 ..new("protocol")
@@ -92,6 +93,7 @@ impl CauseBody {
                 version: Some(*version),
                 ..new("version")
             },
+            SessionCloseReason::VersionRefused => new("version_refused"),
             SessionCloseReason::Protocol(reason) => Self {
                 reason: Some(reason.clone()),
                 ..new("protocol")
@@ -122,6 +124,7 @@ impl CauseBody {
             "timed_out" => CloseReason::TimedOut,
             "reset" => CloseReason::Reset,
             "unauthorized" => CloseReason::Unauthorized,
+            "wire_format" => CloseReason::WireFormat,
             "fault" => CloseReason::Fault(self.explanation()),
             _ => CloseReason::Protocol(self.explanation()),
         }
@@ -148,6 +151,7 @@ impl CauseBody {
             "superseded" => SessionCloseReason::Superseded,
             "forgotten" => SessionCloseReason::Forgotten,
             "version" => SessionCloseReason::Version(self.version.unwrap_or(0)),
+            "version_refused" => SessionCloseReason::VersionRefused,
             "not_admitted" => SessionCloseReason::NotAdmitted,
             "not_allowed" => SessionCloseReason::NotAllowed,
             _ => SessionCloseReason::Protocol(self.explanation()),
@@ -274,6 +278,7 @@ mod tests {
             CloseReason::TimedOut,
             CloseReason::Reset,
             CloseReason::Unauthorized,
+            CloseReason::WireFormat,
             CloseReason::Protocol("p".to_owned()),
             CloseReason::Fault("f".to_owned()),
         ]
@@ -299,6 +304,7 @@ mod tests {
             SessionCloseReason::Superseded,
             SessionCloseReason::Forgotten,
             SessionCloseReason::Version(3),
+            SessionCloseReason::VersionRefused,
             SessionCloseReason::Protocol("p".to_owned()),
             SessionCloseReason::NotAdmitted,
             SessionCloseReason::NotAllowed,
