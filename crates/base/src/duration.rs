@@ -63,6 +63,11 @@ pub fn format(duration: Duration) -> String {
     format!("{value:.digits$} {unit}")
 }
 
+/// Writes a duration in whole seconds, e.g. `30 s`; fractions are rounded.
+pub fn format_seconds(duration: Duration) -> String {
+    format!("{:.0} s", duration.as_secs_f64())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use anabranch_base::{ChannelId, Instant, NodeId, Rate, SocketId, text};
+use anabranch_base::{ChannelId, Instant, NodeId, Rate, SocketId, duration, text};
 use bytes::Bytes;
 use noq_proto::{ConnectionError, ConnectionEvent, PathId, VarInt};
 
@@ -19,7 +19,7 @@ use crate::{
     pacer::Pacer,
     stats::Stats,
     tap::{PacketOutcome, Shared},
-    tls,
+    tls::{self, Refused},
 };
 
 /// Limit on containers that QUIC has not put into packets yet.
@@ -64,7 +64,22 @@ pub enum CloseReason {
     /// The peer has no such connection any more; it was restarted.
     #[error("the peer no longer has this channel; it may have been restarted")]
     Reset,
-    /// The handshake failed because one side refused the other's key.
+    /// Nothing answered the handshake for this time.
+    #[error("no reply in {}", duration::format_seconds(*.0))]
+    NoReply(Duration),
+    /// The network reported that nothing can be delivered to the address.
+    #[error("{0}")]
+    Undeliverable(Undeliverable),
+    /// Another node than the one that was dialled answered the handshake.
+    #[error("another node answers there: {0}")]
+    OtherNode(NodeId),
+    /// The peer proved its identity, and does not accept the key of this node.
+    #[error("the peer does not accept the key of this node; it has to list it")]
+    NotListed,
+    /// The node that opened the channel is not on the allow-list of this node. It has not proved that it has the key.
+    #[error("the node {0} is not on the allow-list")]
+    Stranger(NodeId),
+    /// The handshake failed because one side refused the other's key; it is not known which.
     #[error("the peer's key was refused, or it refused ours; check both allow-lists")]
     Unauthorized,
     /// The handshake failed because the nodes have no wire format in common.
@@ -101,6 +116,24 @@ fn meaning(code: u64) -> Option<CloseReason> {
         _ if REFUSED_KEY_CODES.contains(&code) => Some(CloseReason::Unauthorized),
         _ => None,
     }
+}
+
+/// Report of the network, or of this machine's kernel, that packets to an address cannot be delivered. Reports are not
+/// authenticated: anyone who knows both addresses and ports can forge one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Undeliverable {
+    /// Nothing listens on the port (ICMP port unreachable).
+    #[error("refused, nothing listens on this port")]
+    Port,
+    /// No such host there, or no answer from it on the last link (ICMP host unreachable).
+    #[error("the host is unreachable")]
+    Host,
+    /// No route leads there.
+    #[error("the network is unreachable")]
+    Network,
+    /// A firewall rejects the packets.
+    #[error("a firewall rejects packets to it")]
+    Prohibited,
 }
 
 impl From<ConnectionError> for CloseReason {
@@ -200,14 +233,30 @@ struct End {
 }
 
 /// Progress of the handshake, and what it permits to leave.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug)]
 struct Handshake {
+    /// This node opened the channel.
+    is_dialled: bool,
+    /// The peer's key, if it was refused.
+    refused: Refused,
     /// The handshake is confirmed [RFC 9001 §4.1.2]: all packets that leave are of one kind.
     is_confirmed: bool,
     /// Time since which packets may be probes, and leave one by one.
     probing_since: Option<std::time::Instant>,
     /// Packets sent to close a handshake since a packet last arrived or a timer fired.
     farewells: u32,
+}
+
+impl Handshake {
+    fn new(is_dialled: bool, refused: Refused) -> Self {
+        Self {
+            is_dialled,
+            refused,
+            is_confirmed: false,
+            probing_since: None,
+            farewells: 0,
+        }
+    }
 }
 
 /// Components of a new channel.
@@ -219,6 +268,10 @@ pub(crate) struct Parts {
     pub epoch: Epoch,
     pub connection: noq_proto::Connection,
     pub tap: Shared,
+    /// This node opens it.
+    pub is_dialled: bool,
+    /// Place where the verifier of its handshake leaves a key that it refuses.
+    pub refused: Refused,
 }
 
 impl Channel {
@@ -235,7 +288,7 @@ impl Channel {
             liveness: Liveness::Active,
             queue_goal: QueueGoal::default(),
             connected: false,
-            handshake: Handshake::default(),
+            handshake: Handshake::new(parts.is_dialled, parts.refused),
             end: End::default(),
             next_container: 0,
             queued_bytes: 0,
@@ -638,6 +691,11 @@ impl Channel {
 
     /// Closes the channel; the peer receives `code` and `reason`.
     pub fn close(&mut self, now: Instant, code: u32, reason: &str) {
+        self.close_because(now, code, reason, CloseReason::Local);
+    }
+
+    /// As [`Channel::close`]; this node reports `because` instead of [`CloseReason::Local`].
+    pub fn close_because(&mut self, now: Instant, code: u32, reason: &str, because: CloseReason) {
         if self.end.is_closed {
             return;
         }
@@ -645,7 +703,7 @@ impl Channel {
         let code = VarInt::from_u32(code);
         let reason = Bytes::copy_from_slice(reason.as_bytes());
         self.contain(|connection| connection.close(std_now, code, reason));
-        self.finish(CloseReason::Local);
+        self.finish(because);
     }
 
     /// True if the channel has nothing left to send or to wait for.
@@ -731,11 +789,29 @@ impl Channel {
                     self.events.push_back(Event::Connected);
                 }
                 noq_proto::Event::HandshakeConfirmed => self.handshake.is_confirmed = true,
-                noq_proto::Event::ConnectionLost { reason } => self.finish(reason.into()),
+                noq_proto::Event::ConnectionLost { reason } => {
+                    let reason = self.reason_of(reason);
+                    self.finish(reason);
+                }
                 _ => {}
             }
         }
         self.note_acknowledgements(now);
+    }
+
+    /// Reason for which QUIC gave the connection up, with the node that was refused.
+    fn reason_of(&self, error: ConnectionError) -> CloseReason {
+        let is_ours = matches!(error, ConnectionError::TransportError(_));
+        match CloseReason::from(error) {
+            CloseReason::Unauthorized if is_ours => match self.handshake.refused.take() {
+                Some(node) if self.handshake.is_dialled => CloseReason::OtherNode(node),
+                Some(node) => CloseReason::Stranger(node),
+                None => CloseReason::Unauthorized,
+            },
+            // Protected by the keys of a handshake in which the peer has proved its identity.
+            CloseReason::Unauthorized if self.connected => CloseReason::NotListed,
+            reason => reason,
+        }
     }
 
     /// Takes the handshake's round trip as the estimate until data is acknowledged.

@@ -26,7 +26,7 @@ use crate::{
     resets::{self, Resets, is_reset},
     retry::{self, TokenKey},
     tap::{Factory, Shared},
-    tls,
+    tls::{self, Refused},
 };
 
 /// Length of our connection IDs: enough for billions of channels, and short because every packet carries one.
@@ -90,6 +90,8 @@ pub struct Endpoint {
     key: SecretKey,
     inner: noq_proto::Endpoint,
     server: Arc<noq_proto::ServerConfig>,
+    /// Keys that the server refuses.
+    refused: Refused,
     ids: Arc<Mutex<StdRng>>,
     config: Config,
     /// Seed of the channels' congestion controllers.
@@ -134,8 +136,9 @@ impl Endpoint {
             .expect("at least 1200 bytes");
 
         let time = retry::Time::default();
+        let refused = Refused::default();
         let mut server = noq_proto::ServerConfig::new(
-            tls::server_config(&key, allowed),
+            tls::server_config(&key, allowed, refused.clone()),
             Arc::new(TokenKey::new(&entropy)),
         );
         server.migration(false);
@@ -150,6 +153,7 @@ impl Endpoint {
             key,
             inner,
             server,
+            refused,
             ids,
             config,
             control_seed,
@@ -204,7 +208,9 @@ impl Endpoint {
         let config = config.unwrap_or_else(|| self.config.clone());
         let std_now = self.epoch.to_std(now);
         let tap = self.tap(&config, std_now);
-        let mut client = noq_proto::ClientConfig::new(tls::client_config(&self.key, peer));
+        let refused = Refused::default();
+        let mut client =
+            noq_proto::ClientConfig::new(tls::client_config(&self.key, peer, refused.clone()));
         client.transport_config(Arc::new(transport_config(&config, &tap)));
         client.token_store(Arc::new(NoneTokenStore));
         let ids = self.ids.clone();
@@ -218,7 +224,18 @@ impl Endpoint {
                 }
                 other => ConnectError::Other(other.to_string()),
             })?;
-        Ok(self.insert(now, handle, connection, tap, config, socket, remote))
+        let parts = Parts {
+            id: self.take_id(),
+            socket,
+            remote,
+            config,
+            epoch: self.epoch,
+            connection,
+            tap,
+            is_dialled: true,
+            refused,
+        };
+        Ok(self.insert(now, handle, parts))
     }
 
     /// Handles a packet. An answer that belongs to no channel is written to `response`.
@@ -345,7 +362,18 @@ impl Endpoint {
             .accept(incoming, std_now, response, Some(Arc::new(server)))
         {
             Ok((handle, connection)) => {
-                let id = self.insert(now, handle, connection, tap, config, socket, remote);
+                let parts = Parts {
+                    id: self.take_id(),
+                    socket,
+                    remote,
+                    config,
+                    epoch: self.epoch,
+                    connection,
+                    tap,
+                    is_dialled: false,
+                    refused: self.refused.clone(),
+                };
+                let id = self.insert(now, handle, parts);
                 if let Some(channel) = self.channel(id) {
                     channel.limit_input(Some(gate::INPUT_BEFORE_TRUST_BYTES));
                     channel.drain(now);
@@ -356,31 +384,15 @@ impl Endpoint {
         }
     }
 
-    #[allow(clippy::too_many_arguments)] // The parts of one new channel, from two callers.
-    fn insert(
-        &mut self,
-        now: Instant,
-        handle: ConnectionHandle,
-        connection: noq_proto::Connection,
-        tap: Shared,
-        config: Config,
-        socket: SocketId,
-        remote: SocketAddr,
-    ) -> ChannelId {
+    fn take_id(&mut self) -> ChannelId {
         let id = ChannelId(self.next_id);
         self.next_id += 1;
-        let channel = Channel::new(
-            now,
-            Parts {
-                id,
-                socket,
-                remote,
-                config,
-                epoch: self.epoch,
-                connection,
-                tap,
-            },
-        );
+        id
+    }
+
+    fn insert(&mut self, now: Instant, handle: ConnectionHandle, parts: Parts) -> ChannelId {
+        let id = parts.id;
+        let channel = Channel::new(now, parts);
         if self.channels.len() <= handle.0 {
             self.channels.resize_with(handle.0 + 1, || None);
         }

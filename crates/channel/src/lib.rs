@@ -53,7 +53,7 @@ mod tap;
 mod tls;
 
 pub use allow::{Access, AllowList};
-pub use channel::{Channel, CloseReason, Event, Transmit};
+pub use channel::{Channel, CloseReason, Event, Transmit, Undeliverable};
 pub use config::{Config, Controller, Ctcp};
 pub use contained::{faults, is_contained};
 pub use control::QueueGoal;

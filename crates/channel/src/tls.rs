@@ -3,7 +3,7 @@
 //! A node answers only to keys on its allow-list, and a dialler only to the key that it expects. No certificates, no
 //! names, no plaintext.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anabranch_base::NodeId;
 use noq_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
@@ -45,11 +45,32 @@ fn certified_key(key: &SecretKey) -> Arc<CertifiedKey> {
     ))
 }
 
+/// Place where a verifier leaves the last key that it refused. The verifier of a listener is shared by all its handshakes:
+/// take the key right after the call that refused it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Refused(Arc<Mutex<Option<NodeId>>>);
+
+impl Refused {
+    fn note(&self, node: Option<NodeId>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = node;
+    }
+
+    /// The key that was refused last, once.
+    pub(crate) fn take(&self) -> Option<NodeId> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
 /// TLS configuration of a dialler that accepts exactly `peer`.
-pub(crate) fn client_config(key: &SecretKey, peer: NodeId) -> Arc<QuicClientConfig> {
+pub(crate) fn client_config(
+    key: &SecretKey,
+    peer: NodeId,
+    refused: Refused,
+) -> Arc<QuicClientConfig> {
     let provider = provider();
     let verifier = Arc::new(ExpectPeer {
         peer,
+        refused,
         provider: provider.clone(),
     });
     let mut config = rustls::ClientConfig::builder_with_provider(provider)
@@ -69,10 +90,15 @@ pub(crate) fn client_config(key: &SecretKey, peer: NodeId) -> Arc<QuicClientConf
 }
 
 /// TLS configuration of a listener that accepts the nodes on `allowed`.
-pub(crate) fn server_config(key: &SecretKey, allowed: AllowList) -> Arc<QuicServerConfig> {
+pub(crate) fn server_config(
+    key: &SecretKey,
+    allowed: AllowList,
+    refused: Refused,
+) -> Arc<QuicServerConfig> {
     let provider = provider();
     let verifier = Arc::new(RequireListed {
         allowed,
+        refused,
         provider: provider.clone(),
     });
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
@@ -113,6 +139,7 @@ fn verify_signature(
 #[derive(Debug)]
 struct ExpectPeer {
     peer: NodeId,
+    refused: Refused,
     provider: Arc<CryptoProvider>,
 }
 
@@ -125,9 +152,11 @@ impl ServerCertVerifier for ExpectPeer {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if node_id_from_spki(end_entity.as_ref()) == Some(self.peer) {
+        let node = node_id_from_spki(end_entity.as_ref());
+        if node == Some(self.peer) {
             Ok(ServerCertVerified::assertion())
         } else {
+            self.refused.note(node);
             Err(Error::InvalidCertificate(
                 CertificateError::ApplicationVerificationFailure,
             ))
@@ -164,6 +193,7 @@ impl ServerCertVerifier for ExpectPeer {
 #[derive(Debug)]
 struct RequireListed {
     allowed: AllowList,
+    refused: Refused,
     provider: Arc<CryptoProvider>,
 }
 
@@ -180,9 +210,12 @@ impl ClientCertVerifier for RequireListed {
     ) -> Result<ClientCertVerified, Error> {
         match node_id_from_spki(end_entity.as_ref()) {
             Some(node) if self.allowed.contains(&node) => Ok(ClientCertVerified::assertion()),
-            _ => Err(Error::InvalidCertificate(
-                CertificateError::ApplicationVerificationFailure,
-            )),
+            node => {
+                self.refused.note(node);
+                Err(Error::InvalidCertificate(
+                    CertificateError::ApplicationVerificationFailure,
+                ))
+            }
         }
     }
 

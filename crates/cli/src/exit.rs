@@ -91,8 +91,11 @@ impl From<anabranch::transfer::TransferError> for Failure {
             E::Attached(ClientError::Refused(_) | ClientError::Limited { .. }) => {
                 Self::refused(error)
             }
+            E::Unreachable(cause) if cause.is_refusal() => Self::refused(error),
             E::Unreachable(_) => Self::unreachable(error),
-            E::Refused(_) | E::Failed(_) | E::Ticket(_) | E::Unknown => Self::refused(error),
+            E::Refused(_) | E::Failed(_) | E::Ticket(_) | E::Unknown | E::NotTaken => {
+                Self::refused(error)
+            }
             E::Read { .. } | E::Write { .. } | E::Exists { .. } | E::NotAFile { .. } => {
                 Self::file(error)
             }
@@ -133,7 +136,10 @@ impl From<ObjectivesFileError> for Failure {
 
 impl From<anabranch::ConnectError> for Failure {
     fn from(error: anabranch::ConnectError) -> Self {
-        Self::unreachable(error)
+        match error.is_refusal() {
+            true => Self::refused(error),
+            false => Self::unreachable(error),
+        }
     }
 }
 

@@ -150,9 +150,8 @@ fn paths(
         PathLine {
             channel: report.channel,
             text: format!(
-                "{} {} {:?}: {share:.0} % of the bytes, {rate}, round trip {rtt}, loss {:.2} %",
-                report.channel,
-                report.remote,
+                "{} ({}): {share:.0} % of the bytes, {rate}, round trip {rtt}, loss {:.2} %",
+                report.ends(),
                 report.state,
                 100.0 * report.stats.loss_fraction(),
             ),
@@ -171,10 +170,7 @@ pub(crate) fn summary(session: &Session, direction: Direction) -> Vec<String> {
     let total: u64 = reports.iter().map(carried).sum();
     let line = |report: &anabranch::net::session::ChannelReport| {
         let share = 100.0 * carried(report) as f64 / total.max(1) as f64;
-        format!(
-            "  {} {}: {share:.0} % of the bytes",
-            report.channel, report.remote
-        )
+        format!("  {}: {share:.0} % of the bytes", report.ends())
     };
     reports.iter().map(line).collect()
 }

@@ -3,7 +3,8 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use anabranch::{
-    AllowList, Host, HostConfig, Locals, Session, StartError,
+    AllowList, Closed, Host, HostConfig, Locals, Session, SessionCloseReason, StartError,
+    StreamFailure,
     base::size,
     keys,
     ledger::Ledger,
@@ -157,7 +158,7 @@ async fn receive(host: &Host, receiver: &Arc<Receiver>, arguments: &Arguments) -
                     // The sender may come back, and an unknown peer must not end the wait.
                     Err(error @ (TransferError::Interrupted(_) | TransferError::Ticket(_) | TransferError::Unknown
                         | TransferError::Protocol(_))) => {
-                        tracing::warn!("{error}");
+                        tracing::warn!("{}", words(&error));
                     }
                     Err(TransferError::Declined) if arguments.keep => announce(host, receiver, arguments)?,
                     Err(error) if arguments.keep => tracing::warn!("{error}"),
@@ -183,6 +184,19 @@ async fn one(
         () = meter::show(session.clone(), progress.clone(), Direction::Receiving) => {
             unreachable!("the meter runs until it is dropped")
         }
+    }
+}
+
+/// Message about an interrupted transfer, as seen by the receiver.
+fn words(error: &TransferError) -> String {
+    match error {
+        TransferError::Interrupted(StreamFailure::Closed(Closed(SessionCloseReason::Peer {
+            code: 0,
+            ..
+        }))) => {
+            "the sender disconnected; what has arrived is kept, and the transfer continues when it is sent again".to_owned()
+        }
+        other => other.to_string(),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
     moderation::Moderation,
     socket::Socket,
     state::{Asleep, Shared, State},
+    undeliverable::Report,
 };
 
 /// Batches taken from the engine under one hold of the lock.
@@ -37,6 +38,8 @@ pub(crate) struct Driver {
     sockets: Vec<Socket>,
     inbox: Inbox,
     moderation: Moderation,
+    /// Reports that packets could not be delivered, for the engine.
+    reports: Vec<(SocketId, Report)>,
     /// Time at which the engine wants to be called.
     timeout: Option<Instant>,
     /// Time for which the engine lets packets gather.
@@ -55,6 +58,7 @@ impl Driver {
             sockets: Vec::new(),
             inbox: Inbox::default(),
             moderation: Moderation::default(),
+            reports: Vec::new(),
             timeout: None,
             delay_max: Duration::ZERO,
             buffers: Vec::new(),
@@ -83,6 +87,9 @@ impl Driver {
 
     /// Sleeps until there is something to do.
     fn sleep(&mut self, now: Instant, hold_off: Duration) {
+        if self.sockets.iter().any(Socket::has_reports) {
+            return;
+        }
         let due = self.timeout.into_iter().chain(self.closing_until).min();
         let is_gathering = !hold_off.is_zero();
         let until = if is_gathering {
@@ -127,6 +134,7 @@ impl Driver {
             }
         }
         for socket in &mut self.sockets {
+            socket.take_reports(&mut self.reports);
             socket.flush();
             self.inbox.receive(socket, RECEIVED_PER_TURN, packets);
         }
@@ -144,6 +152,10 @@ impl Driver {
                 let now = shared.clock.now();
                 for packet in packets.drain(..) {
                     state.engine.handle_packet(now, packet);
+                }
+                for (socket, report) in self.reports.drain(..) {
+                    let Report { remote, cause } = report;
+                    (state.engine).note_undeliverable(now, socket, remote, cause);
                 }
                 state.follow_calendar(now);
                 if state.engine.poll_timeout().is_some_and(|at| at <= now) {

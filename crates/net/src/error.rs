@@ -52,11 +52,25 @@ pub enum ConnectError {
     #[error("cannot open a session: {0}")]
     Refused(#[from] anabranch_session::ConnectError),
     /// No channel came up, or the peer refused.
-    #[error("the session did not open: {0}")]
+    #[error("{0}")]
     Closed(SessionCloseReason),
     /// The host is shutting down.
     #[error("this node is shutting down")]
     ShuttingDown,
+}
+
+impl ConnectError {
+    /// True if the peer answered, and does not want the session.
+    pub fn is_refusal(&self) -> bool {
+        use SessionCloseReason as Reason;
+        let Self::Closed(reason) = self else {
+            return false;
+        };
+        matches!(
+            reason,
+            Reason::NotListed(_) | Reason::NotAllowed | Reason::NotAdmitted | Reason::Peer { .. }
+        )
+    }
 }
 
 fn list(addresses: &[SocketAddr]) -> String {

@@ -60,7 +60,7 @@ impl Drop for SessionInner {
                 state.sessions.remove(&self.id);
             } else {
                 if let Ok(session) = state.engine.session(self.id) {
-                    session.close(now, 0, "the application dropped the session");
+                    session.close(now, 0, "");
                 }
             }
         });

@@ -11,7 +11,7 @@ use std::{
 
 use anabranch_base::{NodeId, SessionId, SocketId};
 use anabranch_session::{
-    AllowList, ChannelReport, Config, Engine, Explanation, Grant, Link, LocalDescription,
+    AllowList, Attempts, ChannelReport, Config, Engine, Explanation, Grant, Link, LocalDescription,
     ObjectiveError, ObjectiveId, Prior, SecretKey, SessionStats, Share, Shares, Steadiness,
     StreamError, StreamSpec, StreamStats, Tenant,
     hose::Provided,
@@ -27,7 +27,7 @@ use crate::{
     links,
     place::Place,
     session_handle::Session,
-    socket::{Bind, Socket, SocketStats},
+    socket::{Bind, BindError, Socket, SocketStats},
     state::{SessionEntry, Shared, SocketEntry},
     tariff::{BudgetReport, HostEvent, Tariff},
     waker::Waker,
@@ -107,7 +107,7 @@ impl HostConfig {
 pub struct SocketReport {
     /// Its number.
     pub id: SocketId,
-    /// Its interface, if it is bound to one.
+    /// Name of its interface or place; `None` if it has the addresses of several.
     pub interface: Option<String>,
     /// Its address and port.
     pub local: SocketAddr,
@@ -222,7 +222,7 @@ impl Host {
         let state = self.inner.shared.lock();
         let report = |entry: &SocketEntry| SocketReport {
             id: entry.id,
-            interface: entry.bind.interface.clone(),
+            interface: entry.interface.clone(),
             local: entry.local,
             is_up: entry.is_up,
             stats: entry.stats,
@@ -332,6 +332,12 @@ impl Host {
         })
         .await?;
         Ok(session)
+    }
+
+    /// Addresses of `peer` that are tried now, and what came of each; `None`: this node is not opening a session with it.
+    pub fn attempts(&self, peer: NodeId) -> Option<Attempts> {
+        let now = self.clock().now();
+        self.inner.shared.lock().engine.attempts(now, peer)
     }
 
     /// Waits for a session that a peer opens; `None` once the host shuts down.
@@ -557,6 +563,13 @@ impl Host {
     }
 }
 
+/// A socket whose reports of packets that cannot be delivered the driver takes.
+fn open(id: SocketId, bind: Bind, mark: Option<u32>) -> Result<Socket, BindError> {
+    let mut socket = Socket::bind(id, bind, mark)?;
+    socket.keep_reports();
+    Ok(socket)
+}
+
 impl Shared {
     /// Opens a socket and offers its links to the sessions that this node opened.
     pub(crate) fn add_socket(&self, bind: Bind) -> Result<SocketId, StartError> {
@@ -564,7 +577,7 @@ impl Shared {
             let state = self.lock();
             (SocketId(state.sockets.len() as u64), state.mark)
         };
-        let socket = Socket::bind(id, bind, mark)?;
+        let socket = open(id, bind, mark)?;
         // An unspecified address belongs to no interface.
         let interface = socket.bind.interface.clone();
         let interface = interface.or_else(|| watch::interface_of(socket.bind.address.ip()));
@@ -573,10 +586,12 @@ impl Shared {
             // Before any packet can leave.
             state.pay_for(now, id, &socket.bind, interface.as_deref());
             let description = state.description(socket.bind.address.ip(), interface.as_deref());
+            let name = description.name.clone();
             state.engine.describe_socket(id, description);
             state.sockets.push(SocketEntry {
                 id,
                 bind: socket.bind.clone(),
+                interface: name.map(|name| name.to_string()),
                 local,
                 is_up: true,
                 stats: SocketStats::default(),
@@ -599,7 +614,7 @@ impl Shared {
             };
             (bind, state.mark)
         };
-        let socket = Socket::bind(id, bind, mark)?;
+        let socket = open(id, bind, mark)?;
         self.command(|state, _| state.sockets_new.push(socket));
         self.set_socket_up(id, true);
         Ok(())
@@ -609,7 +624,7 @@ impl Shared {
     /// and go do not add up.
     pub(crate) fn move_socket(&self, id: SocketId, bind: Bind) -> Result<(), StartError> {
         let mark = self.lock().mark;
-        let socket = Socket::bind(id, bind, mark)?;
+        let socket = open(id, bind, mark)?;
         self.command(|state, now| {
             let interface = socket.bind.interface.as_deref();
             let description = state.description(socket.bind.address.ip(), interface);

@@ -10,7 +10,7 @@ use anabranch_session::Received;
 use bytes::BytesMut;
 use noq_udp::RecvMeta;
 
-use crate::socket::Socket;
+use crate::socket::{Socket, is_pending};
 
 /// Size of a buffer, which holds a full train of coalesced packets.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -59,10 +59,16 @@ impl Inbox {
             let mut slices: [IoSliceMut<'_>; BUFFERS] = std::array::from_fn(|_| {
                 IoSliceMut::new(buffers.next().map_or(&mut [], |buffer| buffer))
             });
-            match socket
-                .state()
-                .recv(socket.io().into(), &mut slices, &mut metas)
-            {
+            let mut receive = || {
+                let io = socket.io().into();
+                socket.state().recv(io, &mut slices, &mut metas)
+            };
+            let mut received = receive();
+            if received.as_ref().is_err_and(is_pending) {
+                // The error was that of an earlier packet, and kept back what has arrived.
+                received = receive();
+            }
+            match received {
                 Ok(filled) => filled,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
                 Err(error) => {

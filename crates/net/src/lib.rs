@@ -24,7 +24,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `clock`, `timer`, `timerfd`, `waker` | the only clock below the node, a timer with the kernel's resolution, the timers behind it, a sleep that an event ends |
-//! | `socket`, `inbox` | UDP with segmentation offload and ECN; receiving in batches |
+//! | `socket`, `inbox`, `undeliverable` | UDP with segmentation offload and ECN; receiving in batches; reports of packets that were not delivered |
 //! | `moderation` | the time for which packets may gather before they are received together |
 //! | `driver`, `state` | the thread, and the engine with the tasks that wait for its events |
 //! | `host`, `session_handle`, `session_events`, `stream`, `outgoing` | the handles, and ADUs that wait to be sent; `handles`: what their clones share, and what the last one ends |
@@ -62,6 +62,7 @@ mod timer;
 mod timerfd;
 #[cfg(target_os = "linux")]
 pub mod tun;
+mod undeliverable;
 mod waiters;
 mod waker;
 mod watch;

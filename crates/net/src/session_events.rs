@@ -87,7 +87,6 @@ fn events_of(report: &ChannelReport) -> Vec<SessionEvent> {
         remote: report.remote,
     };
     match report.state {
-        ChannelStatus::Connecting => Vec::new(),
         ChannelStatus::Active => vec![up],
         ChannelStatus::Suspected => vec![up, SessionEvent::ChannelSuspected { channel }],
     }

@@ -7,13 +7,28 @@ use anabranch_session::Transmit;
 use noq_udp::{EcnCodepoint, UdpSocketState};
 use rustix::fd::{AsFd, BorrowedFd};
 
-use crate::waker::Interest;
+use crate::{
+    undeliverable::{self, Report},
+    waker::Interest,
+};
 
 /// Size of the kernel buffers requested; the kernel may grant less. Enough for 50 ms at 1 Gbit/s.
 const KERNEL_BUFFER_BYTES: usize = 8 << 20;
 /// Batches kept while the kernel's buffer is full. Further ones are dropped, as by any full
 /// queue on the path; congestion control sees that as loss.
 const BLOCKED_BATCHES_MAX: usize = 64;
+/// Reports of packets that could not leave that are kept between two turns.
+const REPORTS_MAX: usize = 64;
+/// Errors of earlier packets that may be in the way of one call.
+const PENDING_ERRORS_MAX: usize = 4;
+
+/// True for an error that the kernel may report in any call on a socket, because an earlier packet was not delivered.
+pub(crate) fn is_pending(error: &io::Error) -> bool {
+    undeliverable::cause(error).is_some() || error.raw_os_error() == Some(PROTOCOL_ERROR)
+}
+
+/// `EPROTO` (ICMP parameter problem), which has no kind.
+const PROTOCOL_ERROR: i32 = 71;
 
 /// Address, and optionally the interface, to which a socket is bound.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -89,6 +104,8 @@ pub(crate) struct Socket {
     state: UdpSocketState,
     blocked: VecDeque<(Transmit, Vec<u8>)>,
     stats: SocketStats,
+    /// Reports that packets could not be delivered, not taken yet; `None`: they are not wanted.
+    undeliverable: Option<Vec<Report>>,
 }
 
 impl Socket {
@@ -103,6 +120,7 @@ impl Socket {
                 state,
                 blocked: VecDeque::new(),
                 stats: SocketStats::default(),
+                undeliverable: None,
             }),
             Err(source) => Err(BindError::new(&bind, source)),
         }
@@ -149,6 +167,27 @@ impl Socket {
         let io = std::net::UdpSocket::from(socket);
         let local = io.local_addr()?;
         Ok((io, state, local))
+    }
+
+    /// Keeps reports that packets could not be delivered from now on; they have to be taken.
+    pub(crate) fn keep_reports(&mut self) {
+        match undeliverable::keep(&self.io, self.local.is_ipv4()) {
+            Ok(()) => self.undeliverable = Some(Vec::new()),
+            Err(error) => tracing::debug!(id = %self.id, %error, "errors of packets are not known"),
+        }
+    }
+
+    /// Appends the reports that packets could not be delivered since the last call.
+    pub(crate) fn take_reports(&mut self, reports: &mut Vec<(SocketId, Report)>) {
+        if let Some(kept) = &mut self.undeliverable {
+            undeliverable::take(&self.io, kept);
+            reports.extend(kept.drain(..).map(|report| (self.id, report)));
+        }
+    }
+
+    /// True if a packet could not even leave since the last call of [`Socket::take_reports`].
+    pub(crate) fn has_reports(&self) -> bool {
+        (self.undeliverable.as_ref()).is_some_and(|kept| !kept.is_empty())
     }
 
     /// Packets that one [`Socket::send`] may carry.
@@ -227,6 +266,7 @@ impl Socket {
                     _ => {
                         tracing::trace!(id = %self.id, %error, to = %transmit.remote, "not sent");
                         self.stats.packets_refused += 1;
+                        self.report(transmit.remote, &error);
                     }
                 }
                 true
@@ -247,7 +287,31 @@ impl Socket {
         }
     }
 
+    /// Keeps the report of the kernel that a packet cannot even leave.
+    fn report(&mut self, remote: SocketAddr, error: &io::Error) {
+        if let Some(kept) = &mut self.undeliverable
+            && kept.len() < REPORTS_MAX
+            && let Some(cause) = undeliverable::cause(error)
+        {
+            kept.push(Report { remote, cause });
+        }
+    }
+
     fn try_io(&self, transmit: &noq_udp::Transmit<'_>) -> io::Result<()> {
+        let mut result = self.send_once(transmit);
+        for _ in 0..PENDING_ERRORS_MAX {
+            match &result {
+                // While errors are kept, the call may report one of an earlier packet, and send nothing.
+                Err(error) if self.undeliverable.is_some() && is_pending(error) => {
+                    result = self.send_once(transmit);
+                }
+                _ => break,
+            }
+        }
+        result
+    }
+
+    fn send_once(&self, transmit: &noq_udp::Transmit<'_>) -> io::Result<()> {
         self.state.try_send((&self.io).into(), transmit)
     }
 }

@@ -107,6 +107,8 @@ pub(crate) enum WakePriority {
 pub(crate) struct SocketEntry {
     pub(crate) id: SocketId,
     pub(crate) bind: Bind,
+    /// Name of its interface or place.
+    pub(crate) interface: Option<String>,
     pub(crate) local: SocketAddr,
     pub(crate) is_up: bool,
     pub(crate) stats: SocketStats,
@@ -358,6 +360,11 @@ impl State {
             } => self.connected(now, session, peer, incoming),
             Event::Closed { session, reason } => self.closed(session, reason),
             Event::Session { session, event } => self.session_event(session, event),
+            Event::Stranger {
+                peer,
+                socket,
+                remote,
+            } => self.stranger(peer, socket, remote),
             Event::BudgetLow { socket, left_bytes } => self.budget_low(socket, left_bytes),
             Event::BudgetSpent { socket } => {
                 self.budget_event(socket, |place| HostEvent::BudgetSpent { place });
@@ -444,6 +451,17 @@ impl State {
         self.sessions.insert(session, entry);
         self.incoming.push_back(session);
         self.accepting.wake();
+    }
+
+    fn stranger(&self, peer: NodeId, socket: SocketId, remote: SocketAddr) {
+        let mut sockets = self.sockets.iter();
+        let entry = sockets.find(|entry| entry.id == socket);
+        let place = |entry: &SocketEntry| {
+            let name = entry.interface.clone();
+            name.unwrap_or_else(|| entry.local.to_string())
+        };
+        let local = entry.map(place).unwrap_or_default();
+        crate::limited!(warn, node = %peer, from = %remote, on = %local, "refused: this node does not list it");
     }
 
     fn closed(&mut self, session: SessionId, reason: SessionCloseReason) {

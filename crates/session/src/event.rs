@@ -1,9 +1,8 @@
 //! Events for the application, and errors of its calls.
 
-use std::{ops::Range, time::Duration};
+use std::{net::SocketAddr, ops::Range, time::Duration};
 
 use anabranch_base::{NodeId, SessionId, SocketId, StreamId, text};
-use anabranch_channel::CloseReason;
 use anabranch_hose::VocabularyError;
 use anabranch_spec::{SpecError, StreamSpec};
 use bytes::Bytes;
@@ -17,6 +16,7 @@ pub use self::{
     session::SessionEvent,
     stream::{PromiseEvent, StreamEvent},
 };
+use crate::attempt::Attempts;
 use anabranch_admission::Refusal;
 
 /// An application data unit: whole, unless its stream delivers parts ([`StreamSpec::partial`]).
@@ -65,6 +65,15 @@ pub enum Event {
         session: SessionId,
         /// Reason.
         reason: SessionCloseReason,
+    },
+    /// A node that is not on the allow-list tried to open a channel, and was refused. It has not proved that it has the key.
+    Stranger {
+        /// The node that it claims to be.
+        peer: NodeId,
+        /// The local socket.
+        socket: SocketId,
+        /// Its address.
+        remote: SocketAddr,
     },
     /// Less than a tenth of a local socket's quota for this period is left.
     BudgetLow {
@@ -186,12 +195,9 @@ pub enum SessionCloseReason {
     #[error("closed by this node")]
     Local,
     /// The peer closed it.
-    #[error(
-        "closed by the peer (code {code}): {}",
-        text::printable(reason, text::REASON_CHARS)
-    )]
+    #[error("{}", closed_by_peer(*code, reason))]
     Peer {
-        /// The peer's code.
+        /// The peer's code; 0: it is done, or ends.
         code: u64,
         /// The peer's explanation.
         reason: String,
@@ -199,9 +205,14 @@ pub enum SessionCloseReason {
     /// No channel for the configured time.
     #[error("no path to the peer for {0:?}")]
     TimedOut(Duration),
-    /// The first channel could not be opened.
-    #[error("cannot reach the peer: {0}")]
-    Unreachable(CloseReason),
+    /// No channel could be opened: in the configured time, or because every address refuses, or another node answers there.
+    #[error("{0}")]
+    Unreachable(Attempts),
+    /// The peer proved its identity, and does not accept the key of this node.
+    #[error(
+        "the other node does not accept this one; it has to list the node {0}, with the right to call"
+    )]
+    NotListed(NodeId),
     /// The peer did not know whether its first frames had arrived, and established the session again on
     /// another path.
     #[error("the peer established the session again on another path")]
@@ -232,6 +243,15 @@ pub enum SessionCloseReason {
         "the key of the node that opened the session is no longer on the other node's allow-list"
     )]
     NotAllowed,
+}
+
+fn closed_by_peer(code: u64, reason: &str) -> String {
+    let reason = text::printable(reason, text::REASON_CHARS);
+    match code {
+        0 if reason.is_empty() => "the peer disconnected".to_owned(),
+        0 => format!("the peer disconnected: {reason}"),
+        _ => format!("closed by the peer (code {code}): {reason}"),
+    }
 }
 
 /// A stream command was refused.

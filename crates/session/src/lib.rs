@@ -31,6 +31,7 @@
 //! | [`wire`] | the format inside QUIC packets |
 //! | [`ranges`] | sets of bytes and numbers |
 
+mod attempt;
 pub mod config;
 pub mod engine;
 pub mod event;
@@ -56,7 +57,7 @@ pub use anabranch_admission::{
 };
 pub use anabranch_channel::{
     AllowList, CloseReason, Config as ChannelConfig, ConnectError, Controller, Ctcp, Liveness,
-    Received, SecretKey, Stats, Transmit, faults, is_contained, is_signed,
+    Received, SecretKey, Stats, Transmit, Undeliverable, faults, is_contained, is_signed,
 };
 pub use anabranch_estimate::{PathReport, Promise, model};
 pub use anabranch_hose as hose;
@@ -67,6 +68,7 @@ pub use anabranch_spec::{
     Order, PathRule, Preferences, Priority, Profile, Selector, Share, Shares, SpecError,
     StreamSpec, Tenant, Treatment,
 };
+pub use attempt::{Attempt, Attempts};
 pub use config::{Config, Coupling, Probing};
 pub use engine::{Engine, SessionMut, StreamMut};
 pub use event::{

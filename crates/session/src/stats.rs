@@ -1,6 +1,6 @@
 //! Statistics of a session: snapshots of its channels and streams.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use anabranch_base::{ChannelId, NodeId, SessionId, SocketId, StreamId};
 use anabranch_channel::Stats;
@@ -40,21 +40,30 @@ pub struct SessionStats {
 /// Status of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelStatus {
-    /// The handshake has not finished.
-    Connecting,
     /// It carries data.
     Active,
     /// It is silent and being probed.
     Suspected,
 }
 
-/// A channel of a session.
+impl fmt::Display for ChannelStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Active => "active",
+            Self::Suspected => "not responding",
+        })
+    }
+}
+
+/// A channel of a session, whose peer has answered.
 #[derive(Clone, Debug)]
 pub struct ChannelReport {
     /// The channel.
     pub channel: ChannelId,
     /// Its local socket.
     pub socket: SocketId,
+    /// Name of the interface or place of that socket, if it is known.
+    pub interface: Option<Arc<str>>,
     /// The peer's address.
     pub remote: SocketAddr,
     /// Its status.
@@ -113,6 +122,16 @@ pub struct StreamStats {
     pub duplicate_bytes: u64,
     /// ADUs dropped because the application did not read an unreliable stream.
     pub dropped_adus: u64,
+}
+
+impl ChannelReport {
+    /// Both ends, such as `wlan0 → 203.0.113.7:4433`; the peer's address alone if the interface is not known.
+    pub fn ends(&self) -> String {
+        match &self.interface {
+            Some(interface) => format!("{interface} → {}", self.remote),
+            None => self.remote.to_string(),
+        }
+    }
 }
 
 impl StreamStats {
@@ -201,6 +220,7 @@ mod tests {
         ChannelReport {
             channel: ChannelId(id),
             socket: SocketId(0),
+            interface: None,
             remote: SocketAddr::from(([192, 0, 2, 1], 4433)),
             state: ChannelStatus::Active,
             stats: Stats {

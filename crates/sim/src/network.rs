@@ -78,7 +78,7 @@ impl Wire {
 }
 
 /// A socket of a node.
-type End = (NodeIndex, SocketId, SocketAddr);
+pub(crate) type End = (NodeIndex, SocketId, SocketAddr);
 
 /// Two sockets, and the hops in both directions.
 #[derive(Debug)]
@@ -203,6 +203,23 @@ impl Network {
     pub(crate) fn first_node(&self, wire: WireIndex) -> Option<NodeIndex> {
         let route = self.wires[wire].route?;
         Some(self.routes[route].ends[0].0)
+    }
+
+    /// The node and socket from which packets come that arrive at a socket from `remote`, and the address that they were sent to.
+    pub(crate) fn sender(
+        &self,
+        node: NodeIndex,
+        socket: SocketId,
+        remote: SocketAddr,
+    ) -> Option<End> {
+        let (route, is_first) = self.find(node, socket, remote)?;
+        let [first, second] = self.routes[route].ends;
+        let (here, there) = if is_first {
+            (first, second)
+        } else {
+            (second, first)
+        };
+        Some((there.0, there.1, here.2))
     }
 
     /// Finds the route that leads from a socket to an address; true for its backward direction.

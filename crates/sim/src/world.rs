@@ -6,7 +6,7 @@ use anabranch_base::{Instant, NodeId, Seed, SocketId};
 use anabranch_link::{
     ConfigError, Duplex, Traffic, duplex::Configs, stats::Count, traffic::Source,
 };
-use anabranch_session::{AllowList, Config, Engine, Link, Received, SecretKey};
+use anabranch_session::{AllowList, Config, Engine, Link, Received, SecretKey, Undeliverable};
 
 pub use crate::hop::NodeIndex;
 use crate::{
@@ -35,6 +35,8 @@ struct Node {
     /// Packets that wait for the node while it is suspended, with their departures.
     held: Option<Vec<(Instant, Received)>>,
     restarts: u64,
+    /// Report that packets to it cause, instead of being handled.
+    refuses: Option<Undeliverable>,
 }
 
 impl Node {
@@ -45,6 +47,7 @@ impl Node {
             wake_at: None,
             held: None,
             restarts: 0,
+            refuses: None,
         }
     }
 }
@@ -195,6 +198,21 @@ impl World {
         let now = self.now;
         self.nodes[node].wake_at = Some(now);
         self.wake(node, now);
+    }
+
+    /// From now on, packets to this node are not delivered, and cause this report to their senders, which takes as long as the
+    /// packet took; `None`: they are delivered. [`Undeliverable::Port`]: nothing listens on the port.
+    pub fn set_refusing(&mut self, node: NodeIndex, cause: Option<Undeliverable>) {
+        self.nodes[node].refuses = cause;
+    }
+
+    /// Lets the network report that packets cannot be delivered: truly, or as an attacker would forge it.
+    pub fn report_undeliverable(&mut self, node: NodeIndex, link: Link, cause: Undeliverable) {
+        let now = self.now;
+        if let Machine::Host { engine, .. } = &mut self.nodes[node].machine {
+            engine.note_undeliverable(now, link.socket, link.remote, cause);
+            self.settle(node);
+        }
     }
 
     /// Joins two nodes by a wire; each gets a socket of its own for it.
@@ -481,6 +499,15 @@ impl World {
     }
 
     fn deliver(&mut self, node: NodeIndex, departed: Instant, received: Received) {
+        if let Some(cause) = self.nodes[node].refuses {
+            let sender = self.network.sender(node, received.socket, received.remote);
+            if let Some((sender, socket, remote)) = sender {
+                self.schedule(self.now.since(departed), move |world| {
+                    world.report_undeliverable(sender, Link { socket, remote }, cause);
+                });
+            }
+            return;
+        }
         self.packets_delivered += 1;
         self.nodes[node].machine.handle_packet(self.now, received);
         self.departed = Some(departed);

@@ -50,7 +50,11 @@ impl Pair {
         let key = SecretKey::from_seed([2; 32]);
         let mut transport = TransportConfig::default();
         transport.datagram_receive_buffer_size(Some(datagram_bytes));
-        let mut config = ClientConfig::new(crate::tls::client_config(&key, node.node_id()));
+        let mut config = ClientConfig::new(crate::tls::client_config(
+            &key,
+            node.node_id(),
+            Refused::default(),
+        ));
         config.transport_config(Arc::new(transport));
         let quic = EndpointConfig::new(Arc::new(key.reset_key()));
         let mut client = noq_proto::Endpoint::new(Arc::new(quic), None, true);

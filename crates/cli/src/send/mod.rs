@@ -13,7 +13,7 @@ use anabranch::{
     ledger::Ledger,
     spec::{GuaranteeText, SpecText, words},
     transfer::{
-        Completed, DATA_LABEL, Manner, Progress, Source, Step, TransferError, send_as,
+        Completed, DATA_LABEL, Manner, Progress, Source, Step, TransferError, connect, send_as,
         send_with_retries,
     },
 };
@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
     /// Key file [default: ~/.config/anabranch/key, created if missing].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
     key: Option<PathBuf>,
-    /// Time for which to try to reconnect after an interruption, such as `90 s` or `2 min`; `0 s`: not at all. A transfer
+    /// Time for which to try to reconnect after an interruption, or to wait for a silent receiver, such as `90 s` or `2 min`; `0 s`: not at all. A transfer
     /// from standard input cannot be resumed.
     #[arg(long, value_name = "DURATION", default_value = "1 min", value_parser = parse_duration)]
     retry: Duration,
@@ -109,7 +109,11 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     };
     let data = data_spec(&arguments)?;
     let target = arguments.ticket.target(is_stdin)?;
-    if let Some(attached) = attached::find(&arguments, &target).await? {
+    let attached = tokio::select! {
+        attached = attached::find(&arguments, &target) => attached?,
+        stopped = stopped() => return stopped.and(Err(by_signal())),
+    };
+    if let Some(attached) = attached {
         return tokio::select! {
             outcome = attached::transfer(attached, &arguments, &data, source) => outcome,
             stopped = stopped() => stopped.and(Err(by_signal())),
@@ -317,7 +321,7 @@ async fn send_source(
             send_with_retries(host, ticket, &path, manner, progress, observe).await
         }
         source @ Source::Reader { .. } => {
-            let session = host.connect(ticket.node, &ticket.addresses).await?;
+            let session = connect(host, ticket, &mut observe).await?;
             observe(Step::Connected(&session));
             send_as(&session, ticket.secret, source, &manner.data, progress).await
         }
@@ -334,6 +338,9 @@ impl Notice {
     fn of(step: &Step<'_>) -> Self {
         let words = match step {
             Step::Connected(session) => return Self::Session((*session).clone()),
+            Step::Unanswered(attempts) => {
+                format!("the receiver has not answered yet: {attempts}; still trying")
+            }
             Step::Silent => "the receiver does not answer on any path; waiting".to_owned(),
             Step::Resumed => "the receiver answers again".to_owned(),
             Step::Interrupted { failure, retry_for } => format!(

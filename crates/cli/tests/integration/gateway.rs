@@ -272,7 +272,7 @@ fn failures_are_reported_by_their_causes() {
     );
     // A key that the peer does not know.
     let other = ["forward", "-L", "0:db:1", "--key", "other.key", &ticket];
-    fails(&other, 3, "not");
+    fails(&other, 4, "has to list the node");
 
     // What a connection fails by is an event.
     let mut forward = Running::start(command(folder).args([

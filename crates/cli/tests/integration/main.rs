@@ -3,6 +3,7 @@
 
 mod attached_send;
 mod command;
+mod connecting;
 mod drone;
 mod faults;
 mod gateway;

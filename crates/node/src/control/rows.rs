@@ -22,7 +22,6 @@ pub(super) fn status(host: &Host, names: &Names<'_>) -> Vec<Value> {
     for socket in host.sockets() {
         rows.push(json!({
             "kind": "socket",
-            "socket": socket.id.to_string(),
             "interface": socket.interface,
             "local": socket.local.to_string(),
             "is_up": socket.is_up,
@@ -64,9 +63,9 @@ pub(super) fn paths(host: &Host, names: &Names<'_>) -> Vec<Value> {
                 "peer": session.stats.peer.to_string(),
             "peer_name": printable(&names(&session.stats.peer), NAME_CHARS),
                 "channel": channel.channel.to_string(),
-                "socket": channel.socket.to_string(),
+                "interface": channel.interface.as_deref(),
                 "remote": channel.remote.to_string(),
-                "state": format!("{:?}", channel.state).to_lowercase(),
+                "state": channel.state.to_string(),
                 "share_fraction": carried(channel) as f64 / total.max(1) as f64,
                 "sent_bytes": channel.payload_sent_bytes,
                 "received_bytes": channel.payload_received_bytes,

@@ -180,6 +180,7 @@ mod tests {
         ChannelReport {
             channel: ChannelId(id),
             socket: SocketId(0),
+            interface: None,
             remote: SocketAddr::from(([192, 0, 2, 1], port)),
             state: ChannelStatus::Active,
             stats,

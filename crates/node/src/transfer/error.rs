@@ -1,8 +1,8 @@
 //! Errors of a transfer, as reported to the user.
 
-use std::{io, path::PathBuf};
+use std::{io, path::PathBuf, time::Duration};
 
-use anabranch_base::text;
+use anabranch_base::{duration, text};
 use anabranch_net::{Closed, ConnectError, StreamFailure};
 
 use crate::{ClientError, api::EngineFailure, keys::KeyError};
@@ -115,8 +115,14 @@ pub enum TransferError {
     #[error("the receiver could not complete: {}", text::printable(.0, text::REASON_CHARS))]
     Failed(String),
     /// The other side does not answer.
-    #[error("cannot reach the receiver: {0}")]
+    #[error("{} {}", unreachable(.0), .0)]
     Unreachable(#[from] ConnectError),
+    /// The other side takes no files from this node.
+    #[error(
+        "the other node takes no files from this one: it needs a folder to receive into (`receive`), and this node the right \
+         send-files, or a ticket of `anabranch recv`"
+    )]
+    NotTaken,
     /// The ticket is not valid.
     #[error("{0}")]
     Ticket(&'static str),
@@ -137,12 +143,23 @@ pub enum TransferError {
     /// The session ended before the transfer did.
     #[error("the transfer was interrupted: {0}; send it again to resume")]
     Interrupted(StreamFailure),
+    /// No path carried data for as long as it was to be tried.
+    #[error("the transfer was interrupted: no reply from the receiver for {}; send it again to resume", duration::format_seconds(*.0))]
+    Silent(Duration),
     /// The running node over which it was sent reports a failure.
     #[error("through the running node: {0}")]
     Attached(ClientError),
     /// The other side violates the protocol.
     #[error("the peer does not speak the transfer protocol: {0}")]
     Protocol(&'static str),
+}
+
+/// Beginning of the message: the receiver refused, or nothing reached it.
+fn unreachable(error: &ConnectError) -> &'static str {
+    match error.is_refusal() {
+        true => "the receiver refused:",
+        false => "cannot reach the receiver:",
+    }
 }
 
 fn advice(error: &io::Error) -> &'static str {
@@ -200,7 +217,7 @@ impl TransferError {
             )
         };
         match self {
-            Self::Interrupted(_) => true,
+            Self::Interrupted(_) | Self::Silent(_) => true,
             Self::Attached(error) => is_over(error),
             _ => false,
         }

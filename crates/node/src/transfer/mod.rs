@@ -52,6 +52,6 @@ pub(crate) use message::is_transfer;
 pub use message::{CONTROL_LABEL, DATA_LABEL, Kind};
 pub use progress::{FileProgress, Progress, Snapshot};
 pub use receive::{Completed, Receiver};
-pub use redial::{Manner, Step, send_with_retries};
+pub use redial::{Manner, Step, connect, send_with_retries};
 pub use rules::{Offered, Rules};
 pub use send::{Source, send, send_as, send_observed};

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use anabranch_net::{ConnectError, Host, Session, StreamFailure};
-use anabranch_session::StreamSpec;
+use anabranch_session::{Attempts, StreamSpec};
 use tokio::time::Instant;
 
 use super::{
@@ -21,13 +21,17 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Time limit of one call: QUIC handshakes back off, so a new one reaches a receiver that has just come back sooner than an old
 /// one.
 const CALL_MAX: Duration = Duration::from_secs(5);
-/// Time of silence on all paths after which it is reported.
+/// Time of silence on all paths after which it is reported, and the transfer interrupted if it is not to be tried again.
 const SILENCE: Duration = Duration::from_secs(2);
+/// Time without a first answer after which the addresses that are tried are reported.
+const UNANSWERED: Duration = Duration::from_secs(3);
 
 /// Step of a transfer, for display.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Step<'a> {
+    /// The receiver has not answered yet. The addresses that are tried, and what came of each.
+    Unanswered(Attempts),
     /// The receiver answers, for the first time or again.
     Connected(&'a Session),
     /// No path to the receiver carries data now; the session waits for one.
@@ -67,8 +71,8 @@ impl Default for Manner {
 /// which more was sent than ever before.
 ///
 /// # Errors
-/// The receiver cannot be reached at first; it refuses or fails; the source cannot be read; the last interruption, if it
-/// outlasts the retry time.
+/// The receiver cannot be reached at first; it refuses or fails; the source cannot be read; the last interruption, or silence
+/// on all paths, if it outlasts the retry time.
 pub async fn send_with_retries(
     host: &Host,
     ticket: &Ticket,
@@ -77,7 +81,7 @@ pub async fn send_with_retries(
     progress: &Progress,
     mut report: impl FnMut(Step<'_>),
 ) -> Result<Completed, TransferError> {
-    let mut session = host.connect(ticket.node, &ticket.addresses).await?;
+    let mut session = connect(host, ticket, &mut report).await?;
     let mut furthest = None;
     let mut deadline = Instant::now();
     loop {
@@ -86,7 +90,7 @@ pub async fn send_with_retries(
         let sending = send_as(&session, ticket.secret, source, &manner.data, progress);
         let result = tokio::select! {
             result = sending => result,
-            () = watch(&session, &mut report) => unreachable!("watching goes on until it is dropped"),
+            silence = watch(&session, manner.retry_for, &mut report) => Err(TransferError::Silent(silence)),
         };
         let failure = match result {
             Err(TransferError::Interrupted(failure)) => failure,
@@ -115,6 +119,26 @@ pub async fn send_with_retries(
     }
 }
 
+/// Opens a session with the receiver; reports what is tried if there is no answer for a while.
+///
+/// # Errors
+/// As [`Host::connect`].
+pub async fn connect(
+    host: &Host,
+    ticket: &Ticket,
+    report: &mut impl FnMut(Step<'_>),
+) -> Result<Session, ConnectError> {
+    let calling = host.connect(ticket.node, &ticket.addresses);
+    tokio::pin!(calling);
+    if let Ok(result) = tokio::time::timeout(UNANSWERED, &mut calling).await {
+        return result;
+    }
+    if let Some(attempts) = host.attempts(ticket.node) {
+        report(Step::Unanswered(attempts));
+    }
+    calling.await
+}
+
 /// Dials until the receiver answers.
 ///
 /// # Errors
@@ -134,8 +158,13 @@ async fn call(host: &Host, ticket: &Ticket) -> Result<Session, ConnectError> {
     }
 }
 
-/// Reports when all paths fall silent, and when one carries data again.
-async fn watch(session: &Session, report: &mut impl FnMut(Step<'_>)) {
+/// Reports when all paths fall silent, and when one carries data again. Returns the length of a silence that has lasted for
+/// [`SILENCE`], and for as long as the receiver would be dialled after an interruption.
+async fn watch(
+    session: &Session,
+    retry_for: Duration,
+    report: &mut impl FnMut(Step<'_>),
+) -> Duration {
     const LOOK: Duration = Duration::from_millis(250);
     let mut silent_since = None;
     let mut is_reported = false;
@@ -155,6 +184,9 @@ async fn watch(session: &Session, report: &mut impl FnMut(Step<'_>)) {
         if !is_reported && since.elapsed() >= SILENCE {
             is_reported = true;
             report(Step::Silent);
+        }
+        if since.elapsed() >= retry_for.max(SILENCE) {
+            return since.elapsed();
         }
     }
 }

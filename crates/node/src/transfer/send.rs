@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use anabranch_net::StreamFailure;
 use anabranch_session::{Order, Priority, StreamSpec};
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -145,15 +146,15 @@ where
     });
     let control = control.await?;
     let is_stranger = secret.is_some();
-    greet(&control, secret).await?;
+    greet(&control, secret).await.map_err(not_taken)?;
     if is_stranger && !is_brief(&manifest) {
-        welcome(&control).await?;
+        welcome(&control).await.map_err(not_taken)?;
         offer(&control, &manifest).await?;
     } else {
         // The offer follows without waiting for the welcome, which saves a round trip.
         let offered = offer(&control, &manifest).await;
         // A refusal explains an offer that was not read.
-        welcome(&control).await?;
+        welcome(&control).await.map_err(not_taken)?;
         offered?;
     }
     let known = known(&control, manifest.entries.len()).await?;
@@ -217,6 +218,16 @@ where
         _ => Err(TransferError::Protocol(
             "neither success nor failure at the end",
         )),
+    }
+}
+
+/// The meaning of a failure before the welcome: a stream that is refused, and not cut off, was not wanted.
+fn not_taken(failure: TransferError) -> TransferError {
+    match failure {
+        TransferError::Interrupted(StreamFailure::Reset(_) | StreamFailure::Stopped(_)) => {
+            TransferError::NotTaken
+        }
+        other => other,
     }
 }
 

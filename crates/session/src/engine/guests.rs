@@ -8,10 +8,13 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, NodeId, SessionId};
-use anabranch_channel::{Access, Subnet, endpoint::CHANNELS_MAX, gate};
+use anabranch_channel::{Access, CloseReason, Subnet, endpoint::CHANNELS_MAX, gate};
 
 use super::{CODE_BUSY, CODE_LATE, CODE_NOT_ALLOWED, Engine, find};
-use crate::event::{SessionCloseReason, StreamError};
+use crate::{
+    event::{SessionCloseReason, StreamError},
+    links::HANDSHAKE_MAX,
+};
 
 /// Time for a channel of a peer to complete its handshake.
 pub(super) const ACCEPT_MAX: Duration = Duration::from_secs(5);
@@ -167,7 +170,14 @@ impl Engine {
             self.forget_owner(id);
         } else {
             let words = "the handshake took too long";
-            self.close_unknown(now, id, super::CODE_CHANNEL_ONLY, words);
+            channel.close_because(
+                now,
+                super::CODE_CHANNEL_ONLY,
+                words,
+                CloseReason::NoReply(HANDSHAKE_MAX),
+            );
+            self.touched.push_back(id);
+            self.advance_closed(now, id);
         }
     }
 

@@ -100,11 +100,15 @@ impl<'e> SessionMut<'e> {
             };
             links.remove(oldest);
         }
+        if links.iter().all(|known| known.link.socket != link.socket) {
+            // A new local address: other routes may be open to it as well.
+            self.state().channels.wake_links(now);
+        }
         let mut new = LinkState::new(now, link);
         if is_spent {
             new.set_up(now, false);
         }
-        links.push(new);
+        self.state().channels.links.push(new);
         self.engine.dial(now, self.id);
         true
     }

@@ -24,6 +24,7 @@ use crate::{
     wire::frame::TOKEN_BYTES,
 };
 
+mod attempts;
 mod commands;
 mod downlinks;
 mod guests;

@@ -371,6 +371,7 @@ impl Engine {
     fn on_channel_closed(&mut self, now: Instant, id: ChannelId, reason: CloseReason) {
         self.take_outcomes(now, id);
         self.retime(id);
+        self.report_stranger(id, &reason);
         if let Some(owner) = self.owners.get_mut(&id) {
             // Nothing is kept for who has shown nothing.
             owner.is_leaving |= self.guests.contains(id) || owner.is_new();
@@ -381,20 +382,16 @@ impl Engine {
             return;
         };
         let session_id = session.id;
-        session.on_channel_closed(now, id);
+        session.on_channel_closed(now, id, &reason);
         self.settle_initial_channel(now, session_id);
         let Some(session) = self.sessions.get_mut(&session_id) else {
             return;
         };
-        session.establishment.last_failure = Some(reason.clone());
-        let alone = session.channels.states.is_empty();
-        let last_hope = session
-            .channels
-            .links
-            .iter()
-            .all(|link| link.channel.is_none());
-        let is_initiator = session.is_initiator;
-        let is_over = alone && session.is_on_probation();
+        let is_over = session.channels.states.is_empty() && session.is_on_probation();
+        let is_refused = reason == CloseReason::NotListed
+            && session.is_initiator
+            && !session.channels.is_connected();
+        let impossible = session.impossible(now);
         self.events.push_back(Event::Session {
             session: session_id,
             event: SessionEvent::ChannelClosed {
@@ -418,12 +415,8 @@ impl Engine {
                     reason: reason.clone(),
                 }),
             },
-            CloseReason::Unauthorized | CloseReason::WireFormat
-                if alone && last_hope && is_initiator =>
-            {
-                Some(SessionCloseReason::Unreachable(reason))
-            }
-            _ => None,
+            _ if is_refused => Some(SessionCloseReason::NotListed(self.node_id())),
+            _ => impossible,
         };
         let end = end.or(is_over.then_some(SessionCloseReason::NotAdmitted));
         if let Some(end) = end {
@@ -431,7 +424,15 @@ impl Engine {
         }
     }
 
-    pub(super) fn end_session(&mut self, now: Instant, id: SessionId, reason: SessionCloseReason) {
+    pub(super) fn end_session(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        mut reason: SessionCloseReason,
+    ) {
+        if let SessionCloseReason::Unreachable(attempts) = &mut reason {
+            self.name_interfaces(attempts);
+        }
         if let Some(mut session) = self.sessions.remove(&id) {
             if matches!(reason, SessionCloseReason::Peer { .. }) {
                 session.hand_over_remainders(&mut self.events);
@@ -487,14 +488,18 @@ impl Engine {
                 .connect(now, link.socket, link.remote, peer, None)
             {
                 Ok(channel) => {
-                    session.channels.links[index].on_dialled(channel);
+                    session.channels.links[index].on_dialled(now, channel);
                     session.add_channel(now, channel);
                     let owner = Owner::new(Some(id), now + HANDSHAKE_MAX);
                     self.owners.insert(channel, owner);
                     self.touched.push_back(channel);
                     dialled.push(channel);
                 }
-                Err(_) => session.channels.links[index].on_closed(now),
+                Err(error) => {
+                    let is_spare = session.channels.is_connected();
+                    let reason = CloseReason::Protocol(error.to_string());
+                    session.channels.links[index].on_closed(now, reason, is_spare);
+                }
             }
         }
         for channel in dialled {

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, Rate, SocketId};
-use anabranch_channel::{Endpoint, QueueGoal};
+use anabranch_channel::{CloseReason, Endpoint, QueueGoal};
 use anabranch_estimate::{Ends, Estimator};
 
 use super::{coupling::Couplings, latency::Traffic, probing::Probing};
@@ -11,6 +11,7 @@ use anabranch_metering::{Marginal, Quotas};
 use anabranch_spec::{PathPrice, PathTraits};
 
 use crate::{
+    attempt::Attempt,
     flight::Flight,
     links::LinkState,
     local::LocalDescription,
@@ -129,10 +130,9 @@ impl ChannelState {
     }
 
     fn status(&self) -> ChannelStatus {
-        match (self.connected, self.suspected) {
-            (false, _) => ChannelStatus::Connecting,
-            (true, true) => ChannelStatus::Suspected,
-            (true, false) => ChannelStatus::Active,
+        match self.suspected {
+            true => ChannelStatus::Suspected,
+            false => ChannelStatus::Active,
         }
     }
 }
@@ -195,20 +195,22 @@ impl Channels {
     }
 
     /// Removes a channel that is over. All outcomes of its packets are known.
-    pub(super) fn on_closed(&mut self, now: Instant, id: ChannelId) {
+    pub(super) fn on_closed(&mut self, now: Instant, id: ChannelId, reason: &CloseReason) {
         assert!(
             self.get(id).is_none_or(|state| state.flight.is_empty()),
             "a channel closes when all outcomes are known"
         );
         self.states.retain(|state| state.id != id);
         self.estimator.leave(id);
+        let is_alone = !self.is_connected();
         for link in &mut self.links {
             if link.channel == Some(id) {
-                link.on_closed(now);
+                link.on_closed(now, reason.clone(), !is_alone);
             }
         }
-        if !self.states.iter().any(|state| state.connected) {
-            self.alone_since.get_or_insert(now);
+        if is_alone && self.alone_since.is_none() {
+            self.alone_since = Some(now);
+            self.wake_links(now);
         }
     }
 
@@ -244,12 +246,38 @@ impl Channels {
         self.alone_since.map(|since| since + timeout)
     }
 
+    /// True if a channel can carry data, or could before it fell silent.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.states.iter().any(|state| state.connected)
+    }
+
     pub(super) fn set_socket_up(&mut self, now: Instant, socket: SocketId, up: bool) {
         for link in &mut self.links {
             if link.link.socket == socket {
                 link.set_up(now, up);
             }
         }
+        if up {
+            self.wake_links(now);
+        }
+    }
+
+    /// Dials links soon that rest because they have never answered.
+    pub(crate) fn wake_links(&mut self, now: Instant) {
+        for link in &mut self.links {
+            link.wake(now);
+        }
+    }
+
+    /// Result of the latest attempt on each link.
+    pub(super) fn attempts(&self) -> Vec<Attempt> {
+        let attempt = |state: &LinkState| Attempt {
+            socket: state.link.socket,
+            interface: None,
+            remote: state.link.remote,
+            failure: state.failure().cloned(),
+        };
+        self.links.iter().map(attempt).collect()
     }
 
     /// Time of the next dial.
@@ -384,10 +412,14 @@ impl Channels {
         is_any
     }
 
-    /// Statistics of all channels.
+    /// Statistics of the channels whose peer has answered.
     pub(super) fn reports(&mut self, endpoint: &mut Endpoint) -> Vec<ChannelReport> {
         let estimator = &mut self.estimator;
         let report = |state: &ChannelState| {
+            if !state.connected {
+                // Whether there is a path is not known yet.
+                return None;
+            }
             let channel = endpoint.channel(state.id)?;
             let delay_variation = match &state.peer_report {
                 Some(Control::Report {
@@ -401,6 +433,7 @@ impl Channels {
             Some(ChannelReport {
                 channel: state.id,
                 socket: channel.socket(),
+                interface: state.description.name.clone(),
                 remote: channel.remote(),
                 state: state.status(),
                 stats: channel.stats(),

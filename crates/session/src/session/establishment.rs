@@ -4,7 +4,6 @@
 use std::{collections::VecDeque, time::Duration};
 
 use anabranch_base::{ChannelId, Instant};
-use anabranch_channel::CloseReason;
 
 use crate::{
     token::Token,
@@ -31,8 +30,6 @@ pub(crate) struct Establishment {
     /// The peer has.
     pub(super) is_asked: bool,
     opened_at: Instant,
-    /// Close reason of the last channel that was lost before the session was established.
-    pub(crate) last_failure: Option<CloseReason>,
     /// Ids of sessions that, as the peer reports, this one replaces; the engine ends them.
     pub(crate) replaced: Vec<[u8; TOKEN_BYTES]>,
     /// The latest of them, at most [`SUPERSEDED_KEPT`]: a JOIN that arrives late does not open them again.
@@ -50,7 +47,6 @@ impl Establishment {
             has_asked: false,
             is_asked: false,
             opened_at: now,
-            last_failure: None,
             replaced: Vec::new(),
             superseded: VecDeque::new(),
         }
@@ -67,7 +63,7 @@ impl Establishment {
     }
 
     /// True if the peer has let the session in.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.is_complete
     }
 
@@ -86,11 +82,15 @@ impl Establishment {
         (!self.is_complete).then(|| self.opened_at + timeout)
     }
 
-    /// Reason for giving the session up at `now`, if it was not established in time.
-    pub(super) fn overdue(&self, now: Instant, timeout: Duration) -> Option<CloseReason> {
-        self.deadline(timeout)
-            .filter(|&deadline| deadline <= now)
-            .map(|_| self.last_failure.clone().unwrap_or(CloseReason::TimedOut))
+    /// True if the session has to be given up at `now`, because it was not established in time.
+    pub(super) fn is_overdue(&self, now: Instant, timeout: Duration) -> bool {
+        let deadline = self.deadline(timeout);
+        deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    /// Time since the session was opened.
+    pub(super) fn age(&self, now: Instant) -> Duration {
+        now.since(self.opened_at)
     }
 
     /// Channel on which the session still has to be established: the first of the `usable` ones, when there is no initial channel

@@ -61,14 +61,16 @@ mod warnings;
 use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, NodeId, Rate, Seed, SessionId, SocketId, StreamId};
-use anabranch_channel::Endpoint;
+use anabranch_channel::{CloseReason, Endpoint};
 use anabranch_metering::Quotas;
 use anabranch_sched::{AnyScheduler, Policy};
 
 use crate::{
+    attempt::Attempts,
     config::Config,
     event::{Event, SessionCloseReason},
     journal::{Entry, Journal},
+    links::LinkState,
     local::LocalDescription,
     recv::{Accounts, Capacity, Violation},
     stats::{ChannelReport, SessionStats, StreamStats},
@@ -287,8 +289,8 @@ impl Session {
     }
 
     /// Handles the end of a channel; all outcomes of its packets are known.
-    pub(crate) fn on_channel_closed(&mut self, now: Instant, id: ChannelId) {
-        self.channels.on_closed(now, id);
+    pub(crate) fn on_channel_closed(&mut self, now: Instant, id: ChannelId, reason: &CloseReason) {
+        self.channels.on_closed(now, id, reason);
         self.channels.probing.forget(id);
         self.on_paths_changed();
         self.pump.is_due = true;
@@ -313,6 +315,29 @@ impl Session {
     /// Looks up the cost of the next byte on each channel.
     pub(crate) fn price(&mut self, endpoint: &mut Endpoint, quotas: &Quotas) {
         self.channels.price(endpoint, quotas);
+    }
+
+    /// Result of the attempts to reach the peer so far. The names of interfaces are the engine's to add.
+    pub(crate) fn attempts(&self, now: Instant) -> Attempts {
+        Attempts {
+            after: self.establishment.age(now),
+            links: self.channels.attempts(),
+        }
+    }
+
+    /// Reason for giving the session up before its time, if no attempt can be expected to succeed: every address refuses, or another
+    /// node answers there. Reports that packets cannot be delivered may be forged, so they never end an established session.
+    pub(crate) fn impossible(&self, now: Instant) -> Option<SessionCloseReason> {
+        let is_established = self.establishment.is_complete();
+        let is_impossible = |link: &LinkState| match is_established {
+            true => link.has_another_node(),
+            false => link.is_impossible(now),
+        };
+        let mut links = self.channels.links.iter().filter(|link| link.up).peekable();
+        if !self.is_initiator || links.peek().is_none() || !links.all(is_impossible) {
+            return None;
+        }
+        Some(SessionCloseReason::Unreachable(self.attempts(now)))
     }
 
     /// Closes every channel.
@@ -389,8 +414,8 @@ impl Session {
     /// Reason for giving the session up, if its time is over.
     pub(crate) fn overdue(&self, now: Instant) -> Option<SessionCloseReason> {
         let timeout = self.config.connect_timeout;
-        if let Some(last) = self.establishment.overdue(now, timeout) {
-            return Some(SessionCloseReason::Unreachable(last));
+        if self.establishment.is_overdue(now, timeout) {
+            return Some(SessionCloseReason::Unreachable(self.attempts(now)));
         }
         let probation = self.probation.as_ref();
         if probation.is_some_and(|probation| probation.until() <= now) {

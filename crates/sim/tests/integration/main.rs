@@ -4,6 +4,7 @@
 mod addresses;
 mod budgets;
 mod common;
+mod connecting;
 mod deadlines;
 mod downlinks;
 mod drone;

@@ -5,7 +5,7 @@ use crate::common;
 use std::time::Duration;
 
 use anabranch_base::{Instant, Seed};
-use anabranch_session::{AllowList, CloseReason, Config, SessionCloseReason};
+use anabranch_session::{AllowList, Config, SessionCloseReason};
 use anabranch_sim::{
     World,
     apps::{Load, Receiver, Sender},
@@ -141,7 +141,7 @@ fn a_stranger_is_refused() {
     assert!(
         matches!(
             closed,
-            Some(SessionCloseReason::Unreachable(CloseReason::Unauthorized))
+            Some(SessionCloseReason::NotListed(node)) if node == World::node_id(0)
         ),
         "{closed:?}"
     );

@@ -1,11 +1,13 @@
 //! Events of sessions in messages. Causes are open: a reader takes a kind that it does not know for an error of the protocol, with its
 //! text.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
-use anabranch_base::{ChannelId, SocketId, StreamId};
+use anabranch_base::{ChannelId, NodeId, SocketId, StreamId};
 use anabranch_net::SessionEvent;
-use anabranch_session::{CloseReason, ObjectiveId, SessionCloseReason, hose::Faults};
+use anabranch_session::{
+    Attempt, Attempts, CloseReason, ObjectiveId, SessionCloseReason, Undeliverable, hose::Faults,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{EventBody, RefusalBody, event::ns};
@@ -24,16 +26,65 @@ pub struct CauseBody {
     /// With `peer`, `protocol` and `fault`: explanation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// With `timed_out` of a session: time without a path.
+    /// With `timed_out` of a session: time without a path; with `unreachable` and `no_reply`: time of the attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after_ns: Option<u64>,
     /// With `version`: the peer's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
-    /// With `unreachable`: cause of the end of the channel.
+    /// With `unreachable`: cause of the end of a channel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub channel: Option<Box<Self>>,
+    /// With `unreachable`: result on each link.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<AttemptBody>,
+    /// With `other_node`, `stranger` and `not_listed`: the node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
 }
+
+/// Result of the attempts on one link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptBody {
+    /// Number of the local socket.
+    pub socket: u64,
+    /// Its interface, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// The peer's address.
+    pub remote: SocketAddr,
+    /// Cause of the end of the latest channel; `None`: nothing has come back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<CauseBody>,
+}
+
+impl AttemptBody {
+    fn of(attempt: &Attempt) -> Self {
+        Self {
+            socket: attempt.socket.0,
+            interface: attempt.interface.as_ref().map(ToString::to_string),
+            remote: attempt.remote,
+            cause: attempt.failure.as_ref().map(CauseBody::of_channel),
+        }
+    }
+
+    fn into_attempt(self) -> Attempt {
+        Attempt {
+            socket: SocketId(self.socket),
+            interface: self.interface.map(Into::into),
+            remote: self.remote,
+            failure: self.cause.map(CauseBody::into_channel),
+        }
+    }
+}
+
+/// Kinds of reports that packets cannot be delivered.
+const UNDELIVERABLE: [(Undeliverable, &str); 4] = [
+    (Undeliverable::Port, "port_unreachable"),
+    (Undeliverable::Host, "host_unreachable"),
+    (Undeliverable::Network, "network_unreachable"),
+    (Undeliverable::Prohibited, "prohibited"),
+];
 
 impl CauseBody {
     fn new(kind: &str, cause: &impl ToString) -> Self {
@@ -56,6 +107,23 @@ impl CauseBody {
             },
             CloseReason::TimedOut => new("timed_out"),
             CloseReason::Reset => new("reset"),
+            CloseReason::NoReply(after) => Self {
+                after_ns: Some(ns(*after)),
+                ..new("no_reply")
+            },
+            CloseReason::Undeliverable(report) => {
+                let kind = UNDELIVERABLE.iter().find(|(known, _)| known == report);
+                new(kind.map_or("unknown", |(_, kind)| kind))
+            }
+            CloseReason::OtherNode(node) => Self {
+                node: Some(node.to_string()),
+                ..new("other_node")
+            },
+            CloseReason::NotListed => new("not_listed"),
+            CloseReason::Stranger(node) => Self {
+                node: Some(node.to_string()),
+                ..new("stranger")
+            },
             CloseReason::Unauthorized => new("unauthorized"),
             CloseReason::WireFormat => new("wire_format"),
             CloseReason::Protocol(reason) => Self {
@@ -83,9 +151,18 @@ impl CauseBody {
                 after_ns: Some(ns(*after)),
                 ..new("timed_out")
             },
-            SessionCloseReason::Unreachable(channel) => Self {
-                channel: Some(Box::new(Self::of_channel(channel))),
-                ..new("unreachable")
+            SessionCloseReason::Unreachable(attempts) => {
+                let failure = attempts.links.iter().find_map(|one| one.failure.as_ref());
+                Self {
+                    channel: failure.map(|failure| Box::new(Self::of_channel(failure))),
+                    after_ns: Some(ns(attempts.after)),
+                    attempts: attempts.links.iter().map(AttemptBody::of).collect(),
+                    ..new("unreachable")
+                }
+            }
+            SessionCloseReason::NotListed(node) => Self {
+                node: Some(node.to_string()),
+                ..new("not_listed")
             },
             SessionCloseReason::Superseded => new("superseded"),
             SessionCloseReason::Forgotten => new("forgotten"),
@@ -123,11 +200,32 @@ impl CauseBody {
             }
             "timed_out" => CloseReason::TimedOut,
             "reset" => CloseReason::Reset,
+            "no_reply" => CloseReason::NoReply(self.after()),
             "unauthorized" => CloseReason::Unauthorized,
             "wire_format" => CloseReason::WireFormat,
+            "not_listed" => CloseReason::NotListed,
+            "other_node" => {
+                let node = self.node().map(CloseReason::OtherNode);
+                node.unwrap_or(CloseReason::Unauthorized)
+            }
+            "stranger" => {
+                let node = self.node().map(CloseReason::Stranger);
+                node.unwrap_or(CloseReason::Unauthorized)
+            }
             "fault" => CloseReason::Fault(self.explanation()),
-            _ => CloseReason::Protocol(self.explanation()),
+            kind => match UNDELIVERABLE.iter().find(|(_, known)| *known == kind) {
+                Some((report, _)) => CloseReason::Undeliverable(*report),
+                None => CloseReason::Protocol(self.explanation()),
+            },
         }
+    }
+
+    fn after(&self) -> Duration {
+        Duration::from_nanos(self.after_ns.unwrap_or(0))
+    }
+
+    fn node(&self) -> Option<NodeId> {
+        self.node.as_ref()?.parse().ok()
     }
 
     /// The session's end.
@@ -138,16 +236,17 @@ impl CauseBody {
                 let (code, reason) = self.peer();
                 SessionCloseReason::Peer { code, reason }
             }
-            "timed_out" => {
-                let after = Duration::from_nanos(self.after_ns.unwrap_or(0));
-                SessionCloseReason::TimedOut(after)
-            }
-            "unreachable" => {
-                // One level: a channel has no channel.
-                let channel = self.channel.map(|channel| channel.into_channel());
-                let unknown = || CloseReason::Protocol(String::new());
-                SessionCloseReason::Unreachable(channel.unwrap_or_else(unknown))
-            }
+            "timed_out" => SessionCloseReason::TimedOut(self.after()),
+            "unreachable" => SessionCloseReason::Unreachable(Attempts {
+                after: self.after(),
+                links: (self.attempts.into_iter())
+                    .map(AttemptBody::into_attempt)
+                    .collect(),
+            }),
+            "not_listed" => match self.node() {
+                Some(node) => SessionCloseReason::NotListed(node),
+                None => SessionCloseReason::Protocol(self.explanation()),
+            },
             "superseded" => SessionCloseReason::Superseded,
             "forgotten" => SessionCloseReason::Forgotten,
             "version" => SessionCloseReason::Version(self.version.unwrap_or(0)),
@@ -268,6 +367,10 @@ mod tests {
     use super::*;
     use crate::local::message::Event;
 
+    fn node() -> NodeId {
+        NodeId::from_public_key([7; 32])
+    }
+
     fn channel_causes() -> Vec<CloseReason> {
         vec![
             CloseReason::Local,
@@ -279,6 +382,14 @@ mod tests {
             CloseReason::Reset,
             CloseReason::Unauthorized,
             CloseReason::WireFormat,
+            CloseReason::NoReply(Duration::from_secs(8)),
+            CloseReason::Undeliverable(Undeliverable::Port),
+            CloseReason::Undeliverable(Undeliverable::Host),
+            CloseReason::Undeliverable(Undeliverable::Network),
+            CloseReason::Undeliverable(Undeliverable::Prohibited),
+            CloseReason::OtherNode(node()),
+            CloseReason::NotListed,
+            CloseReason::Stranger(node()),
             CloseReason::Protocol("p".to_owned()),
             CloseReason::Fault("f".to_owned()),
         ]
@@ -308,12 +419,19 @@ mod tests {
             SessionCloseReason::Protocol("p".to_owned()),
             SessionCloseReason::NotAdmitted,
             SessionCloseReason::NotAllowed,
+            SessionCloseReason::NotListed(node()),
         ];
-        causes.extend(
-            channel_causes()
-                .into_iter()
-                .map(SessionCloseReason::Unreachable),
-        );
+        let attempt = |failure: Option<CloseReason>| Attempt {
+            socket: SocketId(3),
+            interface: Some("wlan0".into()),
+            remote: "[2001:db8::1]:4433".parse().unwrap(),
+            failure,
+        };
+        let failures = channel_causes().into_iter().map(Some).chain([None]);
+        causes.push(SessionCloseReason::Unreachable(Attempts {
+            after: Duration::from_secs(30),
+            links: failures.map(attempt).collect(),
+        }));
         for cause in causes {
             let body = again(&CauseBody::of_session(&cause));
             assert_eq!(body.text, cause.to_string());
