@@ -18,6 +18,7 @@ mod guarantee;
 mod hose;
 mod keygen;
 mod lab;
+mod locals;
 mod log;
 mod man;
 mod meter;
