@@ -23,6 +23,7 @@ mod keygen;
 mod lab;
 #[cfg(not(target_os = "linux"))]
 mod linux_only;
+mod locals;
 mod log;
 mod man;
 mod meter;

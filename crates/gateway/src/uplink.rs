@@ -1,8 +1,10 @@
 //! Uplinks: the session with the peer that connections are made through, opened again when it ends.
 
-use std::{fmt, future::Future, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
-use anabranch::{ConnectError, Host, Session, base::NodeId, daemon::Handle, net::WeakSession};
+use anabranch::{
+    ConnectError, Host, Remotes, Session, base::NodeId, daemon::Handle, net::WeakSession,
+};
 use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout_at},
@@ -80,7 +82,8 @@ impl Uplink for NodeUplink {
             let mut pause = PAUSE_MIN;
             let mut cause = "no answer".to_owned();
             loop {
-                match timeout_at(by, self.handle.session_with(self.peer, &[])).await {
+                match timeout_at(by, self.handle.session_with(self.peer, Remotes::default())).await
+                {
                     Ok(Ok(session)) => return Ok(session),
                     Ok(Err(error @ ConnectError::ShuttingDown)) => {
                         return Err(Refusal::new(Code::Failed, error.to_string()));
@@ -143,7 +146,7 @@ pub struct Dialled {
 pub struct Dialler {
     host: Host,
     peer: NodeId,
-    addresses: Vec<SocketAddr>,
+    addresses: Remotes,
     state: watch::Sender<State>,
     notices: Notices,
 }
@@ -153,14 +156,14 @@ impl Dialled {
     pub fn new(
         host: Host,
         peer: NodeId,
-        addresses: Vec<SocketAddr>,
+        addresses: impl Into<Remotes>,
         notices: Notices,
     ) -> (Self, Dialler) {
         let (sender, state) = watch::channel(Err("no answer yet".to_owned()));
         let dialler = Dialler {
             host,
             peer,
-            addresses,
+            addresses: addresses.into(),
             state: sender,
             notices,
         };
@@ -207,7 +210,8 @@ impl Uplink for Dialled {
 
 impl Dialler {
     /// Keeps a session with the peer open, and calls `serve` with each. Returns the failure of the first call, if that fails
-    /// for good: the peer refuses, or none of its addresses can be reached from here. Later failures are notices.
+    /// for good: the peer refuses, another node answers at its addresses, or none of them can be reached from here. Other failures
+    /// are notices.
     ///
     /// # Errors
     /// As above, or the host shuts down.
@@ -234,7 +238,7 @@ impl Dialler {
                     reason.to_string()
                 }
                 Ok(Err(error @ ConnectError::ShuttingDown)) => return Err(error),
-                Ok(Err(error)) if is_first => return Err(error),
+                Ok(Err(error)) if is_first && !error.is_temporary() => return Err(error),
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => "no answer".to_owned(),
             };

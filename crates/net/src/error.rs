@@ -3,9 +3,11 @@
 use std::{io, net::SocketAddr};
 
 use anabranch_base::NodeId;
-use anabranch_session::{Refusal, SendError, SessionCloseReason, StreamError};
+use anabranch_session::{
+    Attempt, CloseReason, Refusal, SendError, SessionCloseReason, StreamError,
+};
 
-use crate::{place::Place, socket::BindError};
+use crate::{place::Place, remotes::LookupError, socket::BindError};
 
 /// The host cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +50,9 @@ pub enum ConnectError {
         /// Its addresses.
         remotes: Vec<SocketAddr>,
     },
+    /// The peer's name cannot be resolved, and there is no other address.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
     /// The engine refused at once.
     #[error("cannot open a session: {0}")]
     Refused(#[from] anabranch_session::ConnectError),
@@ -60,6 +65,23 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
+    /// True if the peer may be reached later at the same addresses: nothing answers there now, or a name is not resolved.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::Closed(SessionCloseReason::Unreachable(attempts)) => {
+                let is_other = |attempt: &Attempt| {
+                    matches!(
+                        attempt.failure,
+                        Some(CloseReason::OtherNode(_) | CloseReason::Unauthorized)
+                    )
+                };
+                !attempts.links.iter().all(is_other)
+            }
+            Self::Lookup(_) => true,
+            _ => false,
+        }
+    }
+
     /// True if the peer answered, and does not want the session.
     pub fn is_refusal(&self) -> bool {
         use SessionCloseReason as Reason;

@@ -26,6 +26,7 @@ use crate::{
     handles::{HostInner, close_all},
     links,
     place::Place,
+    remotes::{self, Remotes},
     session_handle::Session,
     socket::{Bind, BindError, Socket, SocketStats},
     state::{SessionEntry, Shared, SocketEntry},
@@ -260,25 +261,29 @@ impl Host {
         addresses
     }
 
-    /// Opens a session with `peer`, over every local address that can reach one of `remotes`.
+    /// Opens a session with `peer`, over every local address that can reach one of `remotes`. Names of hosts are resolved now, and
+    /// again while the session has no path.
     ///
     /// Returns once the first channel is up; the others join when they are up.
     ///
     /// # Errors
-    /// No link is possible, no channel came up within the session time-out, or the peer refused.
+    /// No name can be resolved, no link is possible, no channel came up within the session time-out, or the peer refused.
     pub async fn connect(
         &self,
         peer: NodeId,
-        remotes: &[SocketAddr],
+        remotes: impl Into<Remotes>,
     ) -> Result<Session, ConnectError> {
-        let links = links::pair(&self.inner.shared.lock().sockets, remotes);
+        let named = remotes.into();
+        let remotes = named.resolve().await?;
+        let links = links::pair(&self.inner.shared.lock().sockets, &remotes);
         if links.is_empty() {
-            return Err(ConnectError::NoLink {
-                peer,
-                remotes: remotes.to_vec(),
-            });
+            return Err(ConnectError::NoLink { peer, remotes });
         }
-        self.open(peer, links, remotes.to_vec()).await
+        let session = self.open(peer, links, remotes).await?;
+        if !named.hosts.is_empty() {
+            tokio::spawn(remotes::follow(session.downgrade(), named));
+        }
+        Ok(session)
     }
 
     /// Opens a session with `peer` over exactly these links.

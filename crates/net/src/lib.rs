@@ -30,7 +30,7 @@
 //! | `host`, `session_handle`, `session_events`, `stream`, `outgoing` | the handles, and ADUs that wait to be sent; `handles`: what their clones share, and what the last one ends |
 //! | [`bytestream`] | `AsyncRead` and `AsyncWrite` over ADUs |
 //! | `place`, `tariff`, `budgets` | the costs of sending at local addresses, the events about them, and the budgets of a running host |
-//! | `links`, `watch` | the links that a session tries; changes of the interfaces |
+//! | `links`, `remotes`, `watch` | the links that a session tries; addresses and host names of peers; changes of the interfaces |
 //! | [`log`] | the limit of log lines that peers can cause |
 //! | [`relay`] | forwarding between the ports of circuits |
 //! | `tun` | TUN devices (Linux) |
@@ -51,6 +51,7 @@ mod moderation;
 mod outgoing;
 mod place;
 pub mod relay;
+mod remotes;
 mod session_events;
 mod session_handle;
 mod socket;
@@ -75,6 +76,7 @@ pub use error::{Closed, ConnectError, StartError, StreamFailure};
 pub use host::{Host, HostConfig, Locals, PromiseReport, SessionReport, SocketReport};
 pub use outgoing::{Field, Outgoing};
 pub use place::{ParsePlaceError, Place};
+pub use remotes::{HostAddress, LookupError, ParseAddressError, Remotes};
 pub use session_events::SessionEvents;
 pub use session_handle::{Session, WeakSession};
 pub use socket::{Bind, BindError, SocketStats};

@@ -17,6 +17,7 @@ use anabranch_session::{
 use crate::{
     error::{Closed, StreamFailure},
     handles::{HostInner, SessionInner, entry_of},
+    links,
     state::{SessionEntry, StreamEntry},
     stream::Stream,
 };
@@ -360,6 +361,23 @@ impl Session {
         let state = self.inner.host.shared.lock();
         let entry = state.sessions.get(&self.inner.id);
         entry.map(|entry| entry.remotes.clone()).unwrap_or_default()
+    }
+
+    /// Adds addresses of the peer, with links from every local address that can reach them; those that are known change nothing.
+    pub(crate) fn add_remotes(&self, found: &[SocketAddr]) {
+        self.inner.host.shared.command(|state, now| {
+            let Some(entry) = state.sessions.get_mut(&self.inner.id) else {
+                return;
+            };
+            let is_new = |remote: &&SocketAddr| !entry.remotes.contains(*remote);
+            let new: Vec<SocketAddr> = found.iter().filter(is_new).copied().collect();
+            entry.remotes.extend(&new);
+            for link in links::pair(&state.sockets, &new) {
+                if let Ok(mut session) = state.engine.session(self.inner.id) {
+                    session.add_link(now, link);
+                }
+            }
+        });
     }
 
     /// Totals of the session; `None` once the engine has forgotten it.

@@ -217,6 +217,7 @@ mod tests {
         SocketEntry {
             id: SocketId(id),
             bind: bind(text, interface),
+            interface: Some(interface.to_owned()),
             local: text.parse().unwrap(),
             is_up,
             stats: SocketStats::default(),

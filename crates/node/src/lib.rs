@@ -105,9 +105,9 @@ mod whole_file;
 pub use anabranch_base as base;
 pub use anabranch_net as net;
 pub use anabranch_net::{
-    Bind, BudgetReport, Closed, ConnectError, Counted, Field, Host, HostConfig, HostEvent, Locals,
-    Outgoing, Place, PromiseEvent, Session, SessionEvent, StartError, Stream, StreamEvent,
-    StreamFailure, Tariff,
+    Bind, BudgetReport, Closed, ConnectError, Counted, Field, Host, HostAddress, HostConfig,
+    HostEvent, Locals, Outgoing, Place, PromiseEvent, Remotes, Session, SessionEvent, StartError,
+    Stream, StreamEvent, StreamFailure, Tariff,
 };
 pub use anabranch_session::{
     AllowList, Callback, Controller, Ctcp, Demand, DropOrder, Explanation, FieldValue, Grade,

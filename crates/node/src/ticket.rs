@@ -6,6 +6,7 @@ use anabranch_base::{
     NodeId,
     ids::{ParseNodeIdError, decode_base32, encode_base32},
 };
+use anabranch_net::{HostAddress, Remotes};
 
 /// Bytes of a ticket's secret.
 pub const SECRET_BYTES: usize = 16;
@@ -33,8 +34,20 @@ pub struct Ticket {
     pub node: NodeId,
     /// Shown to the receiver, which binds it to the sender from then on; `None` if the receiver knows the sender by its key.
     pub secret: Option<Secret>,
-    /// Addresses at which the receiver can be reached; at least one, at most [`ADDRESSES_MAX`].
+    /// Addresses at which the receiver can be reached; with `hosts`, at least one, at most [`ADDRESSES_MAX`].
     pub addresses: Vec<SocketAddr>,
+    /// Names at which it can be reached. Nodes issue none; write `HOST:PORT` in place of an address, or beside it.
+    pub hosts: Vec<HostAddress>,
+}
+
+impl Ticket {
+    /// All that the receiver can be dialled at.
+    pub fn remotes(&self) -> Remotes {
+        Remotes {
+            addresses: self.addresses.clone(),
+            hosts: self.hosts.clone(),
+        }
+    }
 }
 
 /// Error in the text of a ticket.
@@ -58,7 +71,7 @@ pub enum ParseTicketError {
     )]
     Secret,
     /// An address cannot be read.
-    #[error("the ticket's address '{0}' is not of the form IP:PORT")]
+    #[error("the ticket's address '{0}' is not of the form IP:PORT or HOST:PORT")]
     Address(String),
     /// Too many addresses, or none.
     #[error("the ticket has {0} addresses; it must have 1 to {ADDRESSES_MAX}")]
@@ -70,11 +83,10 @@ impl fmt::Display for Ticket {
         let secret = self.secret.map(|secret| encode_base32(&secret.0));
         let secret = secret.unwrap_or_default();
         write!(f, "{PREFIX}:{}:{secret}:", self.node)?;
-        for (index, address) in self.addresses.iter().enumerate() {
-            let comma = if index == 0 { "" } else { "," };
-            write!(f, "{comma}{address}")?;
-        }
-        Ok(())
+        let addresses = self.addresses.iter().map(ToString::to_string);
+        let hosts = self.hosts.iter().map(ToString::to_string);
+        let all: Vec<String> = addresses.chain(hosts).collect();
+        f.write_str(&all.join(","))
     }
 }
 
@@ -100,18 +112,19 @@ impl FromStr for Ticket {
                 Some(Secret(bytes.ok_or(ParseTicketError::Secret)?))
             }
         };
-        let read = |text: &str| {
-            let address: Result<SocketAddr, _> = text.parse();
-            address.map_err(|_| ParseTicketError::Address(text.to_owned()))
-        };
-        let addresses: Vec<_> = addresses.split(',').map(read).collect::<Result<_, _>>()?;
-        if addresses.is_empty() || addresses.len() > ADDRESSES_MAX {
-            return Err(ParseTicketError::Addresses(addresses.len()));
+        let mut remotes = Remotes::default();
+        for text in addresses.split(',') {
+            let added = remotes.add(text);
+            added.map_err(|error| ParseTicketError::Address(error.0))?;
+        }
+        if remotes.len() > ADDRESSES_MAX {
+            return Err(ParseTicketError::Addresses(remotes.len()));
         }
         Ok(Self {
             node,
             secret,
-            addresses,
+            addresses: remotes.addresses,
+            hosts: remotes.hosts,
         })
     }
 }
@@ -130,6 +143,7 @@ mod tests {
                 "192.0.2.1:4433".parse().unwrap(),
                 "[2001:db8::7]:4433".parse().unwrap(),
             ],
+            hosts: vec!["studio.example:4433".parse().unwrap()],
         }
     }
 

@@ -131,6 +131,7 @@ impl Origin {
     /// The folder cannot be written.
     pub fn announce(&self, state: &Path, host: &Host) -> io::Result<()> {
         let reach = Ticket {
+            hosts: Vec::new(),
             secret: None,
             ..self.ticket(host)
         };
@@ -179,6 +180,7 @@ impl Origin {
         let mut addresses = host.addresses();
         addresses.truncate(ADDRESSES_MAX);
         Ticket {
+            hosts: Vec::new(),
             node: host.node_id(),
             secret: Some(self.secret),
             addresses,

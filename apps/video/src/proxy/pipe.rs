@@ -140,7 +140,7 @@ impl Pipe {
     pub(crate) async fn keep(&self, host: &Host, ticket: &Ticket) {
         let mut pause = PAUSE_MIN;
         loop {
-            let calling = host.connect(ticket.node, &ticket.addresses);
+            let calling = host.connect(ticket.node, ticket.remotes());
             let end = match tokio::time::timeout(CALL_MAX, calling).await {
                 Ok(Ok(session)) => {
                     let end = self.converse(session, ticket).await;

@@ -50,7 +50,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         dialler,
         connections,
         notices,
-    } = arguments.common.start()?;
+    } = arguments.common.start().await?;
     let text = arguments.common.service();
     let own = |to: &Endpoint| {
         let service = text.as_ref().map(|text| Service::from_text(to, text));

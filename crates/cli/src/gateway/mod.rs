@@ -24,7 +24,7 @@ use self::peer::PeerArguments;
 use crate::{
     exit::{Failure, note, print_line},
     keygen::key_path,
-    recv,
+    locals, recv,
 };
 
 /// Arguments that both commands have.
@@ -61,13 +61,10 @@ struct Running {
 }
 
 impl Common {
-    fn start(&self) -> Result<Running, Failure> {
+    async fn start(&self) -> Result<Running, Failure> {
         let (node, addresses) = self.peer.resolve()?;
         let settings = self.peer.settings(node)?;
-        let mut bind = self.bind.clone();
-        if bind.is_empty() && addresses.iter().all(|address| address.ip().is_loopback()) {
-            bind.push(SocketAddr::new(addresses[0].ip(), 0));
-        }
+        let bind = locals::binds(&self.bind, &addresses).await;
         let key = keys::load_or_create(&key_path(self.key.as_ref()))?;
         let mut config = settings.host(key);
         let costs = settings.costs();

@@ -1,13 +1,12 @@
 //! The peer of a command: a ticket, or the name of a peer in a node's configuration.
 
 use std::{
-    net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use anabranch::{
-    AllowList, HostConfig, Locals, SecretKey, Ticket,
+    AllowList, HostConfig, Locals, Remotes, SecretKey, Ticket,
     base::NodeId,
     config::{Costs, GatewayConfig, Layer, NodeConfig},
     objectives::Objectives,
@@ -86,7 +85,7 @@ impl PeerArguments {
     }
 
     /// The peer's ID and addresses.
-    pub(crate) fn resolve(&self) -> Result<(NodeId, Vec<SocketAddr>), Failure> {
+    pub(crate) fn resolve(&self) -> Result<(NodeId, Remotes), Failure> {
         let is_name = |text: &&String| *text != "-" && !text.trim().starts_with(TICKET);
         if let Some(name) = self.peer.as_ref().filter(is_name) {
             return self.named(name);
@@ -103,7 +102,7 @@ impl PeerArguments {
                  --config",
             )
         })?;
-        Ok((ticket.node, ticket.addresses))
+        Ok((ticket.node, ticket.remotes()))
     }
 
     /// The configuration file, if one is given.
@@ -151,7 +150,7 @@ impl PeerArguments {
         })
     }
 
-    fn named(&self, name: &str) -> Result<(NodeId, Vec<SocketAddr>), Failure> {
+    fn named(&self, name: &str) -> Result<(NodeId, Remotes), Failure> {
         let (path, layer) = self.layer()?.ok_or_else(|| {
             Failure::usage(match name.parse::<NodeId>() {
                 Ok(_) => format!(
@@ -173,9 +172,11 @@ impl PeerArguments {
             .node
             .parse()
             .map_err(|error| usage(format!("peer.node = \"{}\": {error}", peer.node)))?;
-        let addresses: Result<Vec<SocketAddr>, _> =
-            peer.addresses.iter().map(|text| text.parse()).collect();
-        let addresses = addresses.map_err(|error| usage(format!("peer.addresses: {error}")))?;
+        let mut addresses = Remotes::default();
+        for text in &peer.addresses {
+            let added = addresses.add(text);
+            added.map_err(|error| usage(format!("peer.addresses: {error}")))?;
+        }
         if addresses.is_empty() {
             return Err(usage(format!(
                 "the [[peer]] '{name}' has no addresses to dial"
@@ -212,7 +213,8 @@ mod tests {
             arguments.resolve()
         };
         let found = find("studio", Some(path.clone())).unwrap();
-        assert_eq!(found, (id, vec!["192.0.2.7:4433".parse().unwrap()]));
+        let there: std::net::SocketAddr = "192.0.2.7:4433".parse().unwrap();
+        assert_eq!(found, (id, Remotes::from(&[there])));
         for (peer, config) in [
             ("other", Some(path.clone())),
             ("caller", Some(path)),

@@ -70,7 +70,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         dialler,
         connections,
         notices,
-    } = arguments.common.start()?;
+    } = arguments.common.start().await?;
     let services = arguments.common.service();
     let services = services.map(|text| Services::read(&text, None));
     let services = services.transpose().map_err(Failure::usage)?;

@@ -3,7 +3,12 @@
 mod attached;
 mod standstill;
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use anabranch::{
     AllowList, Explanation, Guarantee, Host, HostConfig, Order, Session, StreamSpec, Ticket,
@@ -25,6 +30,7 @@ use crate::{
     exit::{Failure, Outcome, files_text, note, print_line, stopped},
     guarantee,
     keygen::key_path,
+    locals,
     meter::{self, Direction},
     overlay::follow::User,
     recv,
@@ -122,7 +128,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let Target::Ticket(ticket) = target else {
         unreachable!("a peer that is named is one of a running node");
     };
-    let (host, ledger) = host(&arguments, &ticket)?;
+    let (host, ledger) = host(&arguments, &ticket).await?;
     let control = match &arguments.control {
         Some(path) => Some(Control::open(path).await.map_err(|error| match error {
             ControlError::Listen { .. } => Failure::file(error),
@@ -197,12 +203,8 @@ fn wanted(flags: &guarantee::Flags) -> Result<Option<Guarantee>, Failure> {
 }
 
 /// Opens the host: on loopback for a receiver on this machine, else on the interfaces.
-fn host(arguments: &Arguments, ticket: &Ticket) -> Result<(Host, Option<Ledger>), Failure> {
-    let mut bind: Vec<SocketAddr> = arguments.bind.clone();
-    let addresses = &ticket.addresses;
-    if bind.is_empty() && addresses.iter().all(|address| address.ip().is_loopback()) {
-        bind.push(SocketAddr::new(addresses[0].ip(), 0));
-    }
+async fn host(arguments: &Arguments, ticket: &Ticket) -> Result<(Host, Option<Ledger>), Failure> {
+    let bind = locals::binds(&arguments.bind, &ticket.remotes()).await;
     let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
     let mut config = HostConfig::new(key, AllowList::default());
     let ledger = arguments.costs.clone().resolve()?.apply(&mut config)?;
@@ -218,7 +220,7 @@ async fn transfer(
 ) -> Outcome {
     let progress = Progress::default();
     let (notices, shown) = mpsc::unbounded_channel();
-    let mut last = None;
+    let paths = Arc::new(Mutex::new(Vec::new()));
     let mut explained = None;
     let manner = Manner {
         retry_for: arguments.retry,
@@ -229,7 +231,12 @@ async fn transfer(
         let mut following = JoinSet::new();
         let observe = |step: Step<'_>| {
             if let Step::Connected(session) = &step {
-                last = Some((*session).clone());
+                let (verified, paths) = ((*session).clone(), paths.clone());
+                // Later, the receiver may have closed the session.
+                progress.when_verified(move || {
+                    let lines = meter::summary(&verified, Direction::Sending);
+                    *paths.lock().unwrap_or_else(PoisonError::into_inner) = lines;
+                });
                 if let Some(user) = &user {
                     following.spawn(user.clone().follow((*session).clone()));
                 }
@@ -253,11 +260,8 @@ async fn transfer(
         return Ok(());
     }
     print_line(&sent(&done, &progress))?;
-    for line in last
-        .iter()
-        .flat_map(|session| meter::summary(session, Direction::Sending))
-    {
-        print_line(&line)?;
+    for line in paths.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        print_line(line)?;
     }
     if let Some(guarantee) = &data.guarantee {
         print_line(&account(guarantee, explained.as_ref()))?;

@@ -1,9 +1,9 @@
 //! `anabranch stream open`.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::path::PathBuf;
 
 use anabranch::{
-    Field,
+    Field, Remotes,
     outcome::{self, Outcome},
     spec::SpecText,
 };
@@ -27,9 +27,9 @@ pub(super) struct Arguments {
     peer: String,
     /// Label of the stream, by which the peer selects the service.
     label: String,
-    /// Address of the peer, IP:PORT, if the node does not know it; may be repeated.
+    /// Address of the peer, IP:PORT or HOST:PORT, if the node does not know it; may be repeated.
     #[arg(long, value_name = "ADDRESS")]
-    address: Vec<SocketAddr>,
+    address: Vec<String>,
     #[command(flatten)]
     common: Common,
     /// Also receive.
@@ -112,7 +112,13 @@ pub(super) async fn run(arguments: Arguments) -> exit::Outcome {
     let stopped = stopped();
     let carrying = async {
         let client = arguments.common.attach().await?;
-        let session = client.connect_at(&arguments.peer, &arguments.address).await;
+        let mut remotes = Remotes::default();
+        for text in &arguments.address {
+            let added = remotes.add(text);
+            added.map_err(|error| Failure::usage(format!("--address: {error}")))?;
+        }
+        let addresses = remotes.resolve().await.map_err(Failure::unreachable)?;
+        let session = client.connect_at(&arguments.peer, &addresses).await;
         let session = session.map_err(failure)?;
         let stream = session.open_stream(spec).await.map_err(failure)?;
         let sending = carry::send(

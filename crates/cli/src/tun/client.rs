@@ -1,6 +1,6 @@
 //! The client of a tunnel, with a host of the command's own.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anabranch::{
     Locals,
@@ -19,7 +19,7 @@ use crate::{
     control,
     exit::{Failure, Outcome, note, stopped},
     keygen::key_path,
-    recv,
+    locals, recv,
 };
 
 /// Shortest and longest pause before it joins again in a session that is open.
@@ -70,7 +70,8 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
         split_tcp: arguments.split_tcp,
         lan: arguments.lan.clone(),
     };
-    let own = of_client(&layer, addresses.clone()).map_err(option::failure)?;
+    let servers = addresses.resolve().await.map_err(Failure::unreachable)?;
+    let own = of_client(&layer, servers).map_err(option::failure)?;
     // First, because its errors name the rights that are missing.
     let device = Tun::create(&own.device).map_err(Failure::other)?;
     let control = open_control(&arguments, &own.device).await?;
@@ -79,10 +80,7 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
     let costs = settings.costs();
     let ledger = costs.map(|costs| costs.apply(&mut config)).transpose()?;
     let ledger = ledger.flatten();
-    let mut bind = arguments.bind.clone();
-    if bind.is_empty() && addresses.iter().all(|address| address.ip().is_loopback()) {
-        bind.push(SocketAddr::new(addresses[0].ip(), 0));
-    }
+    let bind = locals::binds(&arguments.bind, &addresses).await;
     if !bind.is_empty() {
         config.locals = Locals::Fixed(bind.into_iter().map(Into::into).collect());
     }

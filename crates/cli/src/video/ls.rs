@@ -34,7 +34,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
         arguments.origin.as_deref(),
         arguments.ticket_file.as_deref(),
     )?;
-    let host = super::proxy::host(&arguments.bind, arguments.key.as_ref(), &ticket)?;
+    let host = super::proxy::host(&arguments.bind, arguments.key.as_ref(), &ticket).await?;
     let videos = proxy::list(&host, &ticket).await;
     host.shutdown().await;
     let videos = videos?;

@@ -9,7 +9,7 @@ use super::{parse_bytes, parse_duration, reach};
 use crate::{
     exit::{Failure, Outcome, print_line, stopped},
     keygen::key_path,
-    recv,
+    locals, recv,
 };
 
 #[derive(Debug, clap::Args)]
@@ -75,16 +75,12 @@ fn parse_prefix(text: &str) -> Result<Prefix, String> {
 }
 
 /// Opens the host: on loopback for an origin on this machine, else on the interfaces.
-pub(super) fn host(
+pub(super) async fn host(
     bind: &[SocketAddr],
     key: Option<&PathBuf>,
     origin: &Ticket,
 ) -> Result<anabranch::Host, Failure> {
-    let mut bind = bind.to_vec();
-    let addresses = &origin.addresses;
-    if bind.is_empty() && addresses.iter().all(|address| address.ip().is_loopback()) {
-        bind.push(SocketAddr::new(addresses[0].ip(), 0));
-    }
+    let bind = locals::binds(bind, &origin.remotes()).await;
     let key = keys::load_or_create(&key_path(key))?;
     let config = HostConfig::new(key, AllowList::default());
     Ok(recv::host(&bind, 0, config)?)
@@ -92,7 +88,7 @@ pub(super) fn host(
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let ticket = arguments.origin.ticket()?;
-    let host = host(&arguments.bind, arguments.key.as_ref(), &ticket)?;
+    let host = host(&arguments.bind, arguments.key.as_ref(), &ticket).await?;
     let config = Config {
         cache_bytes: arguments.cache_size,
         start_delay: arguments.start_delay,

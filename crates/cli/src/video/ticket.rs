@@ -112,6 +112,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
             let secret = tickets::fresh().map_err(Failure::other)?;
             tickets::issue(&origin::tickets_file(&folder), name, &secret)?;
             let ticket = Ticket {
+                hosts: Vec::new(),
                 secret: Some(secret),
                 ..reach
             };

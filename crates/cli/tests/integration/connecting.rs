@@ -122,6 +122,20 @@ fn of_two_addresses_the_wrong_one_does_no_harm() {
 }
 
 #[test]
+fn a_ticket_may_name_the_host() {
+    let folder = private_folder();
+    let (mut receiver, _out, mut parts) = receiver(folder.path());
+    parts[2] = parts[2].replace("127.0.0.1", "localhost");
+    let output = send(folder.path(), &ticket(&parts), &[]);
+    let seen = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{seen}");
+    assert!(receiver.0.wait().unwrap().success());
+    parts[2] = parts[2].replace("localhost", "nobody.invalid");
+    let output = send(folder.path(), &ticket(&parts), &[]);
+    fails(&output, 3, &["nobody.invalid", "cannot be resolved"]);
+}
+
+#[test]
 fn a_stranger_is_answered_and_the_node_writes_it_down() {
     let folder = private_folder();
     let folder = folder.path();

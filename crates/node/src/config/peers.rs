@@ -2,14 +2,14 @@
 
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
     path::{Component, Path, PathBuf},
 };
 
 use anabranch_base::NodeId;
+use anabranch_net::Remotes;
 use serde::{Deserialize, Deserializer, de::Error};
 
-use super::{ConfigError, Layer, OverlayConfig, address, missing, node, refused};
+use super::{ConfigError, Layer, OverlayConfig, missing, node, refused};
 use crate::rights::{Right, Table, Targets, Terms};
 
 /// Another node.
@@ -71,7 +71,7 @@ pub struct Peer {
     /// Its id.
     pub node: NodeId,
     /// Its addresses.
-    pub addresses: Vec<SocketAddr>,
+    pub addresses: Remotes,
     /// File of objectives for sessions with it.
     pub objectives: Option<PathBuf>,
 }
@@ -287,9 +287,10 @@ impl Layer {
 impl PeerLayer {
     /// The peer, if this node is to keep a session with it.
     fn dialled(&self, id: NodeId) -> Result<Option<Peer>, ConfigError> {
-        let mut addresses = Vec::new();
+        let mut addresses = Remotes::default();
         for text in &self.addresses {
-            addresses.push(address("peer.addresses", text)?);
+            let added = addresses.add(text);
+            added.map_err(|error| refused("peer.addresses", text, error.to_string()))?;
         }
         if addresses.is_empty() {
             return match self.objectives {

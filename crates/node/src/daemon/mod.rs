@@ -265,6 +265,7 @@ impl Daemon {
         let mut addresses = self.host().addresses();
         addresses.truncate(crate::ticket::ADDRESSES_MAX);
         Ticket {
+            hosts: Vec::new(),
             node: self.host().node_id(),
             secret: None,
             addresses,

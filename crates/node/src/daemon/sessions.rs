@@ -2,13 +2,12 @@
 
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use anabranch_base::NodeId;
-use anabranch_net::{ConnectError, Host, Session, WeakSession, limited};
+use anabranch_net::{ConnectError, Host, Remotes, Session, WeakSession, limited};
 use tokio::{sync::mpsc, time::Instant};
 
 use super::Core;
@@ -109,9 +108,9 @@ impl Handle {
     pub async fn session_with(
         &self,
         peer: NodeId,
-        addresses: &[SocketAddr],
+        addresses: impl Into<Remotes>,
     ) -> Result<Session, ConnectError> {
-        self.0.session_with(peer, addresses).await
+        self.0.session_with(peer, addresses.into()).await
     }
 }
 
@@ -119,7 +118,7 @@ impl Core {
     async fn session_with(
         &self,
         peer: NodeId,
-        addresses: &[SocketAddr],
+        addresses: Remotes,
     ) -> Result<Session, ConnectError> {
         if let Some(session) = self.sessions.find(&peer) {
             return Ok(session);
@@ -131,7 +130,7 @@ impl Core {
         let configured = self.calls.borrow().clone();
         let configured = configured.iter().find(|call| call.peer.node == peer);
         let addresses = match configured {
-            Some(call) if addresses.is_empty() => &call.peer.addresses,
+            Some(call) if addresses.is_empty() => call.peer.addresses.clone(),
             _ => addresses,
         };
         let session = self.host.connect(peer, addresses).await?;

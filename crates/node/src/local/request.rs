@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anabranch_net::{Session, StreamFailure};
+use anabranch_net::{Remotes, Session, StreamFailure};
 use anabranch_session::{ObjectiveError, ObjectiveId, StreamError, StreamSpec};
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -203,13 +203,14 @@ impl Connection {
     pub(super) async fn connect(
         &self,
         peer: &str,
-        mut addresses: Vec<std::net::SocketAddr>,
+        addresses: Vec<std::net::SocketAddr>,
         events: bool,
     ) -> Result<Connected, ErrorBody> {
+        let mut addresses = Remotes::from(addresses);
         let node = match peer.parse::<Ticket>() {
             Ok(ticket) => {
                 if addresses.is_empty() {
-                    addresses = ticket.addresses;
+                    addresses = ticket.remotes();
                 }
                 ticket.node
             }
@@ -221,7 +222,7 @@ impl Connection {
                 error("peer", message)
             })?,
         };
-        let session = self.node.session_with(node, &addresses).await;
+        let session = self.node.session_with(node, addresses).await;
         let session = session.map_err(|why| error("unreachable", why))?;
         Ok(Connected {
             session: self.tables().add_session(session)?,

@@ -1,8 +1,11 @@
 //! Progress of a transfer, for display.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use super::message::Entry;
@@ -20,6 +23,23 @@ struct Inner {
     files_done: AtomicU64,
     name: Mutex<String>,
     file: Mutex<Option<FileProgress>>,
+    when_verified: Hook,
+}
+
+/// A call to make once.
+#[derive(Default)]
+struct Hook(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hook")
+    }
+}
+
+impl Hook {
+    fn lock(&self) -> MutexGuard<'_, Option<Box<dyn FnOnce() + Send>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Progress of the file that is being moved.
@@ -69,6 +89,20 @@ impl Progress {
             files_total: read(&inner.files_total),
             files_done: read(&inner.files_done),
             file: self.file().clone(),
+        }
+    }
+
+    /// Calls `call` once when the receiver has verified everything, while the session is still open: the receiver may close it right
+    /// after. Replaces an earlier call that was not made.
+    pub fn when_verified(&self, call: impl FnOnce() + Send + 'static) {
+        *self.0.when_verified.lock() = Some(Box::new(call));
+    }
+
+    /// Notes that the receiver has verified everything.
+    pub(crate) fn verified(&self) {
+        let call = self.0.when_verified.lock().take();
+        if let Some(call) = call {
+            call();
         }
     }
 

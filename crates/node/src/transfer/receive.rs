@@ -161,6 +161,7 @@ impl Receiver {
         let mut addresses = host.addresses();
         addresses.truncate(ADDRESSES_MAX);
         Ok(Ticket {
+            hosts: Vec::new(),
             node: host.node_id(),
             secret: Some(secret),
             addresses,

@@ -128,7 +128,7 @@ pub async fn connect(
     ticket: &Ticket,
     report: &mut impl FnMut(Step<'_>),
 ) -> Result<Session, ConnectError> {
-    let calling = host.connect(ticket.node, &ticket.addresses);
+    let calling = host.connect(ticket.node, ticket.remotes());
     tokio::pin!(calling);
     if let Ok(result) = tokio::time::timeout(UNANSWERED, &mut calling).await {
         return result;
@@ -147,7 +147,7 @@ async fn call(host: &Host, ticket: &Ticket) -> Result<Session, ConnectError> {
     let mut pause = PAUSE_MIN;
     loop {
         tokio::time::sleep(pause).await;
-        let calling = host.connect(ticket.node, &ticket.addresses);
+        let calling = host.connect(ticket.node, ticket.remotes());
         match tokio::time::timeout(CALL_MAX, calling).await {
             Ok(Ok(session)) => return Ok(session),
             Ok(Err(error @ ConnectError::ShuttingDown)) => return Err(error),

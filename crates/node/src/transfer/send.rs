@@ -198,6 +198,7 @@ where
     };
     match reply {
         Reply::Done { files, bytes } => {
+            progress.verified();
             // Our end of the stream confirms to the receiver that this was read, so that it can forget the transfer. The
             // transfer is complete with or without it.
             let _ = tokio::time::timeout(FAREWELL_TIMEOUT, async {

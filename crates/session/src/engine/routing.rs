@@ -88,7 +88,7 @@ impl Engine {
                     });
                 }
             }
-            channel::Event::Closed(reason) => self.on_channel_closed(now, id, reason),
+            channel::Event::Closed(reason) => self.on_channel_closed(now, id, &reason),
         }
     }
 
@@ -368,10 +368,10 @@ impl Engine {
         }
     }
 
-    fn on_channel_closed(&mut self, now: Instant, id: ChannelId, reason: CloseReason) {
+    fn on_channel_closed(&mut self, now: Instant, id: ChannelId, reason: &CloseReason) {
         self.take_outcomes(now, id);
         self.retime(id);
-        self.report_stranger(id, &reason);
+        self.report_stranger(id, reason);
         if let Some(owner) = self.owners.get_mut(&id) {
             // Nothing is kept for who has shown nothing.
             owner.is_leaving |= self.guests.contains(id) || owner.is_new();
@@ -382,13 +382,13 @@ impl Engine {
             return;
         };
         let session_id = session.id;
-        session.on_channel_closed(now, id, &reason);
+        session.on_channel_closed(now, id, reason);
         self.settle_initial_channel(now, session_id);
         let Some(session) = self.sessions.get_mut(&session_id) else {
             return;
         };
         let is_over = session.channels.states.is_empty() && session.is_on_probation();
-        let is_refused = reason == CloseReason::NotListed
+        let is_refused = *reason == CloseReason::NotListed
             && session.is_initiator
             && !session.channels.is_connected();
         let impossible = session.impossible(now);
@@ -399,7 +399,7 @@ impl Engine {
                 reason: reason.clone(),
             },
         });
-        let end = match &reason {
+        let end = match reason {
             CloseReason::Peer { code, reason } => match u32::try_from(*code) {
                 Ok(CODE_CHANNEL_ONLY | CODE_BUSY | CODE_LATE) => None,
                 Ok(CODE_NOT_ALLOWED) => Some(SessionCloseReason::NotAllowed),

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anabranch::{
+    Remotes,
     base::NodeId,
     config::{ConfigError, NodeConfig},
     daemon::{Commit, FlowReport, Handle, Part},
@@ -183,7 +184,7 @@ async fn keep(node: Handle, peer: NodeId, client: Arc<Client>, notices: Notices)
     let [first, last] = PAUSES;
     let mut pause = first;
     loop {
-        let cause = match node.session_with(peer, &[]).await {
+        let cause = match node.session_with(peer, Remotes::default()).await {
             Ok(session) => {
                 let began = tokio::time::Instant::now();
                 let cause = client.serve(&session).await.to_string();

@@ -179,7 +179,7 @@ impl Settings {
                 let reason = "there is no [[peer]] of this name with addresses";
                 refused("tunnel.client.peer", &layer.peer, reason)
             })?;
-            let settings = of_client(layer, peer.addresses.clone())?;
+            let settings = of_client(layer, peer.addresses.addresses.clone())?;
             Ok((peer.node, settings))
         });
         let settings = Self {

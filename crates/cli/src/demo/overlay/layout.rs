@@ -166,6 +166,7 @@ pub(super) fn lay_out(folder: &Path, seed: u64) -> Result<(Vec<Node>, Emulator, 
         std::fs::write(&node.config, text).map_err(Failure::file)?;
     }
     let ticket = Ticket {
+        hosts: Vec::new(),
         node: nodes[CLINIC].id,
         secret: None,
         addresses: entry(LAB, CLINIC).into_iter().collect(),

@@ -16,6 +16,7 @@ fn an_impostor_of_the_receiver_does_not_end_the_program() {
         .set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
     let ticket = Ticket {
+        hosts: Vec::new(),
         node: SecretKey::from_seed([2; 32]).node_id(),
         secret: None,
         addresses: vec![impostor.local_addr().unwrap()],

@@ -202,6 +202,7 @@ impl Mesh {
         fs::write(self.setting.path("reel"), bytes).unwrap();
         let at = format!("{}:{PORT}", self.address(1, 0).unwrap());
         let ticket = Ticket {
+            hosts: Vec::new(),
             node: key(1).node_id(),
             secret: None,
             addresses: vec![at.parse().unwrap()],

@@ -17,6 +17,7 @@ fn ticket() -> String {
     let node = anabranch::keys::generate().unwrap().node_id();
     let secret = anabranch::ticket::Secret([7; 16]);
     let ticket = anabranch::Ticket {
+        hosts: Vec::new(),
         node,
         secret: Some(secret),
         addresses: vec![([127, 0, 0, 1], 9).into()],

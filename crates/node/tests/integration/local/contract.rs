@@ -187,7 +187,7 @@ async fn closing<S: AduSession>(near: &S, close: impl Future<Output = ()>) {
         }
     };
     assert!(over.is_session_over(), "{over}");
-    assert!(over.to_string().contains("closed by the peer"), "{over}");
+    assert!(over.to_string().contains("the peer disconnected"), "{over}");
 }
 
 #[tokio::test]
