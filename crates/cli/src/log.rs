@@ -12,7 +12,7 @@ use std::{
 
 use tracing::{Event, Metadata, Subscriber, callsite::Identifier};
 use tracing_subscriber::{
-    EnvFilter,
+    filter::{LevelFilter, Targets},
     layer::{Context, Filter, Layer, SubscriberExt},
     util::SubscriberInitExt,
 };
@@ -25,12 +25,16 @@ const WHILE: Duration = Duration::from_secs(10);
 /// Sets up the log. Call it once, before the first log line. With `verbose` of 2 or more, lines are not limited.
 pub(crate) fn to_stderr(verbose: u8) {
     let level = match verbose {
-        0 => "warn",
-        1 => "info",
-        2 => "debug",
-        _ => "trace",
+        0 => LevelFilter::WARN,
+        1 => LevelFilter::INFO,
+        2 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
     };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    // Levels by module, such as `warn,anabranch_net=debug`: there are no spans whose fields could be matched.
+    let wanted = std::env::var("RUST_LOG").ok();
+    let wanted = wanted.filter(|wanted| !wanted.is_empty());
+    let filter = wanted.and_then(|wanted| wanted.parse().ok());
+    let filter = filter.unwrap_or_else(|| Targets::new().with_default(level));
     // Colours are for people: a file or a journal has none.
     let has_colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let lines = tracing_subscriber::fmt::layer()

@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
-use anabranch_base::{ChannelId, NodeId, SessionId, SocketId, StreamId};
+use anabranch_base::{ChannelId, Instant, NodeId, SessionId, SocketId, StreamId};
 use anabranch_channel::Stats;
 use anabranch_estimate::{PathReport, model::Technology};
 use anabranch_sched::Policy;
@@ -68,6 +68,8 @@ pub struct ChannelReport {
     pub remote: SocketAddr,
     /// Its status.
     pub state: ChannelStatus,
+    /// Time since which it has not responded; `None`: it responds.
+    pub silent_since: Option<Instant>,
     /// Measurements of it.
     pub stats: Stats,
     /// Application bytes sent on it, repairs and copies included.
@@ -223,6 +225,7 @@ mod tests {
             interface: None,
             remote: SocketAddr::from(([192, 0, 2, 1], 4433)),
             state: ChannelStatus::Active,
+            silent_since: None,
             stats: Stats {
                 rtt_smoothed: Duration::from_millis(rtt_ms),
                 rtt_variation: Duration::from_millis(deviation_ms),

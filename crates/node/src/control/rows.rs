@@ -50,7 +50,7 @@ pub(super) fn status(host: &Host, names: &Names<'_>) -> Vec<Value> {
 }
 
 pub(super) fn paths(host: &Host, names: &Names<'_>) -> Vec<Value> {
-    let mut rows = Vec::new();
+    let (mut rows, now) = (Vec::new(), host.clock().now());
     for session in host.sessions() {
         let carried = |channel: &anabranch_session::ChannelReport| {
             channel.payload_sent_bytes + channel.payload_received_bytes
@@ -66,6 +66,7 @@ pub(super) fn paths(host: &Host, names: &Names<'_>) -> Vec<Value> {
                 "interface": channel.interface.as_deref(),
                 "remote": channel.remote.to_string(),
                 "state": channel.state.to_string(),
+                "silent_s": channel.silent_since.map(|since| now.since(since).as_secs_f64().round()),
                 "share_fraction": carried(channel) as f64 / total.max(1) as f64,
                 "sent_bytes": channel.payload_sent_bytes,
                 "received_bytes": channel.payload_received_bytes,

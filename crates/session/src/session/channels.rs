@@ -436,6 +436,10 @@ impl Channels {
                 interface: state.description.name.clone(),
                 remote: channel.remote(),
                 state: state.status(),
+                silent_since: match channel.liveness() {
+                    Liveness::Suspected { since, .. } => Some(since),
+                    Liveness::Active => None,
+                },
                 stats: channel.stats(),
                 payload_sent_bytes: state.payload_sent_bytes,
                 payload_received_bytes: state.payload_received_bytes,
