@@ -17,8 +17,8 @@ use crate::{
     epoch::Epoch,
     liveness::{Due, Liveness, Signs},
     pacer::Pacer,
-    stats::Stats,
-    tap::{PacketOutcome, Shared},
+    stats::{Load, Stats},
+    tap::{PacketOutcome, Recent, Shared},
     tls::{self, Refused},
 };
 
@@ -366,6 +366,40 @@ impl Channel {
         tap.in_flight + queued <= most
     }
 
+    /// Bounds the mean rate of what is sent from now on, in bytes of UDP payload; `None`: no bound beside the controller's. Up to 200 ms
+    /// at this rate may be made up for, so that the bursts of who sends less are not held back. A rate of zero counts as 1 bit per second.
+    pub fn set_ceiling(&mut self, rate: Option<Rate>) {
+        let rate = rate.map(|rate| rate.max(Rate::from_bps(1)).as_bytes_per_s());
+        self.pacer.set_ceiling(rate);
+        if rate.is_none() {
+            self.tap.lock().recent.is_capped = false;
+        }
+    }
+
+    /// True if something was acknowledged since the last [`Channel::take_load`] that was sent while there was more to send.
+    pub fn is_loaded(&self) -> bool {
+        self.tap.lock().recent.full_bytes > 0
+    }
+
+    /// What was measured since the last call. O(1).
+    pub fn take_load(&mut self) -> Load {
+        let mut tap = self.tap.lock();
+        let is_capped = tap.recent.is_capped;
+        let recent = std::mem::replace(
+            &mut tap.recent,
+            Recent {
+                is_capped,
+                ..Recent::default()
+            },
+        );
+        Load {
+            acked_bytes: tap.totals.bytes_acked,
+            rtt: (recent.rtt != Duration::MAX).then_some(recent.rtt),
+            is_busy: recent.full_bytes > 0 || (!tap.app_limited && tap.in_flight > 0),
+            is_capped: recent.was_capped,
+        }
+    }
+
     /// Number of full packets that may leave now: space in the window, as far as the pacer has released it.
     ///
     /// Zero while the channel is not connected or is suspected. Costs O(1).
@@ -435,6 +469,8 @@ impl Channel {
             tap.control.on_window_limited();
         }
         self.awaits_pacer = backlogged && !full;
+        tap.recent.is_capped = self.awaits_pacer && self.pacer.is_capped();
+        tap.recent.was_capped |= tap.recent.is_capped;
         backlogged || full
     }
 
@@ -752,7 +788,8 @@ impl Channel {
         let mtu_bytes = usize::from(self.connection.current_mtu());
         let tap = self.tap.lock();
         let rtt = tap.rtt();
-        let pacing = tap.control.pacing_rate(tap.rtt_smoothed().as_secs_f64());
+        let own = tap.control.pacing_rate(tap.rtt_smoothed().as_secs_f64());
+        let pacing = (self.pacer.ceiling()).map_or(own, |ceiling| ceiling.min(own));
         Stats {
             rtt_smoothed: rtt.smoothed().unwrap_or_default(),
             rtt_min: rtt.min().unwrap_or_default(),

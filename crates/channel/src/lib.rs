@@ -61,7 +61,7 @@ pub use endpoint::{ConnectError, Endpoint, Handled, Received};
 pub use gate::Subnet;
 pub use identity::{SecretKey, is_signed};
 pub use liveness::Liveness;
-pub use stats::Stats;
+pub use stats::{Load, Stats};
 pub use tap::{Outcome, PacketOutcome};
 
 /// Bytes that IPv4 and UDP add to every packet.

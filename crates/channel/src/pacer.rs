@@ -25,6 +25,8 @@ const QUANTA_MAX: f64 = 2.0;
 const LATE_MAX: Duration = Duration::from_millis(10);
 /// Fewest packets in the bucket, so that slow paths are not held back by rounding.
 const BURST_PACKETS_MIN: f64 = 2.0;
+/// Time at a ceiling that may be made up for: who sends less than that has no part of its bursts held back.
+const CEILING_BURST: Duration = Duration::from_millis(200);
 
 /// Token bucket with a rate that may change at any time. O(1), no allocation.
 #[derive(Debug)]
@@ -33,6 +35,22 @@ pub(crate) struct Pacer {
     refilled_at: Instant,
     quantum_s: f64,
     packets_min: f64,
+    ceiling: Option<Ceiling>,
+}
+
+/// Upper bound on the mean rate, beside the rate of the controller.
+#[derive(Clone, Copy, Debug)]
+struct Ceiling {
+    /// Bytes per second.
+    rate: f64,
+    tokens: f64,
+}
+
+impl Ceiling {
+    fn refill(&mut self, elapsed_s: f64, packet: f64) {
+        let depth = (self.rate * CEILING_BURST.as_secs_f64()).max(BURST_PACKETS_MIN * packet);
+        self.tokens = (self.tokens + self.rate * elapsed_s).min(depth);
+    }
 }
 
 impl Pacer {
@@ -42,7 +60,25 @@ impl Pacer {
             refilled_at: now,
             quantum_s: QUANTUM_SHORT.as_secs_f64(),
             packets_min: BURST_PACKETS_MIN,
+            ceiling: None,
         }
+    }
+
+    /// Bounds the mean rate from now on, in bytes per second above zero; `None`: no bound.
+    pub(crate) fn set_ceiling(&mut self, rate: Option<f64>) {
+        let tokens = self.ceiling.map_or(0.0, |ceiling| ceiling.tokens);
+        self.ceiling = rate.map(|rate| Ceiling { rate, tokens });
+    }
+
+    /// The bound on the mean rate, in bytes per second.
+    pub(crate) fn ceiling(&self) -> Option<f64> {
+        self.ceiling.map(|ceiling| ceiling.rate)
+    }
+
+    /// True if the ceiling, and not the rate of the controller, decided in the last call of [`Pacer::available`].
+    pub(crate) fn is_capped(&self) -> bool {
+        let ceiling = self.ceiling.as_ref();
+        ceiling.is_some_and(|ceiling| ceiling.tokens < self.tokens)
     }
 
     /// Chooses the quantum for a channel with this queue goal and smoothed round trip, that sends so many packets a
@@ -87,26 +123,40 @@ impl Pacer {
         };
         let most = self.depth(rate, packet) + late;
         self.tokens = (self.tokens + rate * elapsed).min(most);
-        self.tokens
+        let Some(ceiling) = &mut self.ceiling else {
+            return self.tokens;
+        };
+        ceiling.refill(elapsed, packet);
+        self.tokens.min(ceiling.tokens)
     }
 
     /// Takes `bytes` that have left out of the bucket.
     pub(crate) fn spend(&mut self, bytes: f64) {
         self.tokens -= bytes;
+        if let Some(ceiling) = &mut self.ceiling {
+            ceiling.tokens -= bytes;
+        }
     }
 
     /// Time at which a batch worth waking up for will be available: one quantum, at least one packet, beyond the
     /// `queued` bytes that are about to leave. Later than the last call of [`Pacer::available`] unless the batch is
     /// available already.
     pub(crate) fn next_release(&self, rate: f64, packet: f64, queued: f64) -> Instant {
-        let wanted = (rate * self.quantum_s).max(packet) + queued;
-        let missing = wanted - self.tokens;
-        if missing <= 0.0 || rate <= 0.0 {
+        let wait_s = |rate: f64, tokens: f64| {
+            let missing = (rate * self.quantum_s).max(packet) + queued - tokens;
+            match missing > 0.0 && rate > 0.0 {
+                true => missing / rate,
+                false => 0.0,
+            }
+        };
+        let own_s = wait_s(rate, self.tokens);
+        let capped_s = self.ceiling.map(|c| wait_s(c.rate, c.tokens));
+        let wait_s = capped_s.map_or(own_s, |capped_s| capped_s.max(own_s));
+        if wait_s <= 0.0 {
             return self.refilled_at;
         }
         // Rounded up by a nanosecond: a batch that lacks a fraction of a byte is not available yet.
-        let wait = Duration::from_secs_f64((missing / rate).min(60.0));
-        self.refilled_at + wait + Duration::from_nanos(1)
+        self.refilled_at + Duration::from_secs_f64(wait_s.min(60.0)) + Duration::from_nanos(1)
     }
 }
 
@@ -164,6 +214,40 @@ mod tests {
         assert!((0.4..0.46).contains(&sent(false, Duration::from_millis(5))));
         // No burst beyond that.
         assert!((0.1..0.13).contains(&sent(true, Duration::from_millis(100))));
+    }
+
+    #[test]
+    fn a_ceiling_bounds_the_mean_and_leaves_bursts_of_who_sends_less() {
+        let (rate, packet) = (1e6, 1_000.0);
+        let mut pacer = Pacer::new(Instant::EPOCH);
+        pacer.set_ceiling(Some(1e5));
+        let mut at = Instant::EPOCH;
+        let mut sent = |pacer: &mut Pacer, until: Instant| {
+            let mut sent = 0.0;
+            while at < until {
+                while pacer.available(at, rate, packet, false) >= packet {
+                    pacer.spend(packet);
+                    sent += packet;
+                }
+                assert!(pacer.is_capped());
+                at = pacer.next_release(rate, packet, 0.0);
+            }
+            sent
+        };
+        let full = sent(&mut pacer, Instant::from_secs(10));
+        assert!((9.9e5..1.001e6).contains(&full), "{full}");
+        // After a pause, 200 ms at the ceiling leave at the rate of the controller: in 20 ms.
+        let mut at = Instant::from_secs(20);
+        let mut burst = 0.0;
+        while pacer.available(at, rate, packet, false).min(packet) == packet || !pacer.is_capped() {
+            pacer.spend(packet);
+            burst += packet;
+            at = pacer.next_release(rate, packet, 0.0);
+        }
+        assert!((20_000.0..24_000.0).contains(&burst), "{burst}");
+        assert!(at < Instant::from_millis(20_030), "{at:?}");
+        pacer.set_ceiling(None);
+        assert!(!pacer.is_capped());
     }
 
     proptest! {

@@ -45,6 +45,19 @@ pub struct Stats {
     pub spurious_events: u64,
 }
 
+/// Load of a channel since it was last taken ([`Channel::take_load`](crate::Channel::take_load)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// UDP payload bytes confirmed since the channel opened.
+    pub acked_bytes: u64,
+    /// Smallest round trip; `None` if nothing was acknowledged.
+    pub rtt: Option<Duration>,
+    /// There was more to send than could leave.
+    pub is_busy: bool,
+    /// The [ceiling](crate::Channel::set_ceiling) was the limit at some time.
+    pub is_capped: bool,
+}
+
 impl Stats {
     /// Lost packets as a fraction of those whose outcome is known; 0 if none is.
     pub fn loss_fraction(&self) -> f64 {

@@ -75,6 +75,8 @@ struct Sent {
     first: u64,
     count: u16,
     app_limited: bool,
+    /// The channel's ceiling limited what is in flight.
+    is_capped: bool,
     /// Totals at the moment of sending, for the delivery rate [draft-cheng-iccrg-delivery-rate].
     delivered: u64,
     delivered_at: Instant,
@@ -118,6 +120,30 @@ pub(crate) struct Tap {
     /// Time at which something was last acknowledged, and since when something is outstanding.
     pub(crate) acked_at: Option<Instant>,
     pub(crate) outstanding_since: Option<Instant>,
+    pub(crate) recent: Recent,
+}
+
+/// Measurements since they were last taken ([`crate::Channel::take_load`]).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recent {
+    /// Smallest round trip; [`Duration::MAX`] without any.
+    pub rtt: Duration,
+    /// Bytes acknowledged that were sent while there was more to send.
+    pub full_bytes: u64,
+    /// The ceiling of the channel is the limit now, and was at some time.
+    pub is_capped: bool,
+    pub was_capped: bool,
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self {
+            rtt: Duration::MAX,
+            full_bytes: 0,
+            is_capped: false,
+            was_capped: false,
+        }
+    }
 }
 
 /// Delivery rate sampling [draft-cheng-iccrg-delivery-rate].
@@ -201,6 +227,7 @@ impl Tap {
             first,
             count,
             app_limited: self.app_limited,
+            is_capped: self.recent.is_capped,
             delivered: self.delivery.bytes,
             delivered_at: self.delivery.at,
             first_sent_at: self.delivery.first_sent_at,
@@ -262,6 +289,11 @@ impl Tap {
         self.outstanding_since = (self.in_flight > 0).then_some(now);
         self.ack_sample = Some(now.saturating_duration_since(sent.at));
         let rate_sample = self.rate_sample(now, &sent, rtt);
+        let round_trip = now.saturating_duration_since(sent.at);
+        self.recent.rtt = self.recent.rtt.min(round_trip);
+        if !sent.app_limited {
+            self.recent.full_bytes += bytes;
+        }
         self.report(
             &sent,
             Outcome::Acked {
@@ -274,6 +306,7 @@ impl Tap {
             bytes,
             packet,
             app_limited: sent.app_limited,
+            is_capped: sent.is_capped,
             rate_sample,
             delivered_at_sent: sent.delivered,
             delivered: self.delivery.bytes,
@@ -424,6 +457,7 @@ impl Shared {
             eliciting_at: None,
             acked_at: None,
             outstanding_since: None,
+            recent: Recent::default(),
         })))
     }
 

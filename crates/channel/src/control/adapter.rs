@@ -50,7 +50,7 @@ impl Control for Adapter {
                 ack.sent,
                 ack.bytes,
                 ack.packet,
-                ack.app_limited,
+                ack.app_limited || ack.is_capped,
                 rtt,
             );
         }

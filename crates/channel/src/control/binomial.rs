@@ -70,7 +70,7 @@ impl Control for Binomial {
 
     fn on_ack(&mut self, ack: &Ack<'_>) {
         let recovering = self.recovery_since.is_some_and(|since| ack.sent <= since);
-        if !recovering && !ack.app_limited {
+        if !recovering && !ack.app_limited && !ack.is_capped {
             self.grow(ack.bytes as f64 / self.mtu);
         }
     }
@@ -152,6 +152,7 @@ mod tests {
                 bytes: 1_000,
                 packet,
                 app_limited: false,
+                is_capped: false,
                 rate_sample: None,
                 delivered_at_sent: 0,
                 delivered: 0,

@@ -334,6 +334,7 @@ mod tests {
             bytes: 1_460,
             packet: 0,
             app_limited: false,
+            is_capped: false,
             rate_sample: None,
             delivered_at_sent: 0,
             delivered: 0,

@@ -278,6 +278,7 @@ impl Run<'_> {
             bytes: PACKET,
             packet: sent.number,
             app_limited: sent.app_limited,
+            is_capped: false,
             rate_sample: (elapsed >= self.path.rtt_s).then_some(rate),
             delivered_at_sent: sent.delivered,
             delivered: self.delivered,

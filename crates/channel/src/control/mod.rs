@@ -53,6 +53,9 @@ pub(crate) struct Ack<'a> {
     pub packet: u64,
     /// The application, not the network, limited what was in flight when this packet was sent.
     pub app_limited: bool,
+    /// A ceiling on the channel's rate limited what was in flight when this packet was sent. A window that is not used does not show
+    /// what the path carries, and must not grow.
+    pub is_capped: bool,
     /// Bytes per second at which the path delivered around this packet; `None` when unknown.
     pub rate_sample: Option<f64>,
     /// All bytes acknowledged so far when this packet was sent: a round ends when a packet sent after its beginning is

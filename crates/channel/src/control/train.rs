@@ -97,6 +97,7 @@ mod tests {
                     bytes: 1_000,
                     packet: index,
                     app_limited: false,
+                    is_capped: false,
                     rate_sample: None,
                     delivered_at_sent: 0,
                     delivered: (index + 1) * 1_000,

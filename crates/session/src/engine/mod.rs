@@ -29,6 +29,8 @@ mod commands;
 mod downlinks;
 mod guests;
 mod handles;
+mod level;
+mod levels;
 mod meters;
 mod probes;
 mod responses;
@@ -235,6 +237,7 @@ impl Engine {
         let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
         let has_several = sessions.len() > 1;
         self.state_downlinks(now);
+        self.level_uplinks(now);
         for id in sessions {
             self.brief_at_window(now, id);
             let Some(session) = self.sessions.get_mut(&id) else {
@@ -323,7 +326,10 @@ impl Engine {
             .sessions
             .values()
             .filter_map(|session| session.poll_timeout());
-        sessions.chain(channels).min()
+        sessions
+            .chain(channels)
+            .chain(self.uplinks.levels.due())
+            .min()
     }
 
     /// Time for which packets may gather before [`Engine::handle_packet`] and [`Engine::handle_timeout`]

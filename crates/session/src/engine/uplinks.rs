@@ -8,7 +8,7 @@ use anabranch_base::{ChannelId, Instant, SessionId, SocketId};
 use anabranch_channel::Channel;
 use anabranch_metering::Quotas;
 
-use super::{Engine, downlinks::Downlinks, probes::ProbeBudget, traffic::Traffic};
+use super::{Engine, downlinks::Downlinks, levels::Levels, probes::ProbeBudget, traffic::Traffic};
 use crate::{local::LocalDescription, reservations::Reservations, session::OnUplink};
 
 /// Descriptions of the local sockets.
@@ -29,6 +29,8 @@ pub(super) struct Uplinks {
     is_stale: bool,
     /// Only memory for a briefing.
     on_uplinks: Vec<OnUplink>,
+    /// Equal rates of busy sessions.
+    pub(super) levels: Levels,
     /// Budget of probes.
     pub(super) probes: ProbeBudget,
 }
@@ -37,6 +39,7 @@ impl Uplinks {
     /// Forgets which sockets belong together: their descriptions or meters changed.
     pub(super) fn forget_sockets(&mut self) {
         self.of_sockets.clear();
+        self.levels.forget_sockets();
         self.is_stale = true;
     }
 
@@ -99,6 +102,7 @@ impl Engine {
         let (descriptions, quotas) = (&self.descriptions, &self.quotas);
         let uplink = self.uplinks.of_socket(socket, descriptions, quotas);
         self.uplinks.sent.add(now, uplink, session, bytes);
+        self.note_busy(now, uplink, (id, session));
     }
 
     /// Shows a session its neighbours before it answers for capacity: at the end of its windows, and before a stream is admitted.

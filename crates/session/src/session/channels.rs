@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, Rate, SocketId};
-use anabranch_channel::{CloseReason, Endpoint, QueueGoal};
+use anabranch_channel::{CloseReason, Endpoint, Liveness, QueueGoal};
 use anabranch_estimate::{Ends, Estimator};
 
 use super::{coupling::Couplings, latency::Traffic, probing::Probing};

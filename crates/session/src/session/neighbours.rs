@@ -244,6 +244,11 @@ impl Session {
         self.neighbours.is_behind
     }
 
+    /// True if data of a promise of this session is sent on a channel.
+    pub(crate) fn is_promised_on(&self, channel: ChannelId) -> bool {
+        self.promises.is_on(channel)
+    }
+
     /// Its channels.
     pub(crate) fn channel_ids(&self) -> impl Iterator<Item = ChannelId> {
         self.channels.states.iter().map(|state| state.id)

@@ -436,6 +436,7 @@ mod tests {
                     bytes: PACKET,
                     packet,
                     app_limited: false,
+                    is_capped: false,
                     rate_sample: Some((packets * PACKET) as f64 / RTT.as_secs_f64()),
                     delivered_at_sent,
                     delivered: self.delivered,

@@ -275,7 +275,7 @@ impl Verb {
             .period
             .get_or_insert_with(|| Period::new(ack.sent, self.rate));
         period.on_ack(ack.now, ack.sent, ack.bytes, ack.app_limited);
-        if !self.starting && !has_queue && !ack.app_limited {
+        if !self.starting && !has_queue && !ack.app_limited && !ack.is_capped {
             self.edge(ack.bytes);
         }
         let rise_s = self.rise_s();
