@@ -101,7 +101,9 @@ impl LinkState {
                 let first = self.dialled_at;
                 first.is_some_and(|first| now.since(first) >= REFUSAL_GRACE)
             }
-            Some(CloseReason::OtherNode(_) | CloseReason::Unauthorized | CloseReason::WireFormat) => true,
+            Some(
+                CloseReason::OtherNode(_) | CloseReason::Unauthorized | CloseReason::WireFormat,
+            ) => true,
             _ => false,
         }
     }

@@ -73,7 +73,7 @@ fn table_at(text: &str, at: usize) -> Option<&str> {
     let headers = before
         .lines()
         .filter(|line| !line.trim_start().starts_with('#'));
-    headers.filter_map(header).last()
+    headers.filter_map(header).next_back()
 }
 
 /// Key and value at a position; the key of a value that takes several lines is in an earlier one.

@@ -183,6 +183,7 @@ mod tests {
             interface: None,
             remote: SocketAddr::from(([192, 0, 2, 1], port)),
             state: ChannelStatus::Active,
+            silent_since: None,
             stats,
             payload_sent_bytes: 0,
             payload_received_bytes: 0,
