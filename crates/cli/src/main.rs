@@ -10,6 +10,7 @@ mod control;
 mod costs;
 mod demo;
 mod emulate;
+mod events;
 mod exit;
 mod explain;
 mod flows;

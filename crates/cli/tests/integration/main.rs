@@ -10,5 +10,6 @@ mod gateway;
 mod harness;
 mod hose;
 mod stream;
+mod trees;
 mod tun;
 mod video;
