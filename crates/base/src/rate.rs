@@ -15,11 +15,40 @@ pub struct Rate(u64);
 
 /// Reason why a text is not a rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "'{text}' is not a rate; write a number and a unit, such as \"10 Mbit/s\", \"256 kbit/s\" or \"1.5 Gbit/s\""
-)]
+#[error("'{text}' is not a rate; {}", advice(text))]
 pub struct ParseRateError {
     text: String,
+}
+
+/// What would be a rate: in both readings if the text states the thousands of something, but not of what.
+fn advice(text: &str) -> String {
+    let (number, unit) = unit::split(text);
+    let unit = unit.to_ascii_lowercase();
+    let (thousands, rest) = match unit.strip_prefix(['k', 'm', 'g']) {
+        Some(rest) => (unit.chars().next(), rest.trim_start_matches('i')),
+        None => (None, &*unit),
+    };
+    let prefix = match thousands {
+        Some('k') => "k",
+        Some('m') => "M",
+        Some(_) => "G",
+        None => "",
+    };
+    let is_ambiguous = thousands.is_some() && matches!(rest, "" | "b" | "b/s" | "/s");
+    let is_bytes = matches!(rest, "byte/s" | "bytes/s");
+    match number.parse::<f64>() {
+        Ok(number) if is_ambiguous || is_bytes => {
+            let bits = format!("\"{} {prefix}bit/s\"", 8.0 * number);
+            match is_bytes {
+                true => format!("rates are in bits: write {bits}"),
+                false => format!(
+                    "rates are in bits: write \"{number} {prefix}bit/s\", or {bits} if bytes are meant"
+                ),
+            }
+        }
+        _ => "write a number and a unit, such as \"10 Mbit/s\", \"256 kbit/s\" or \"1.5 Gbit/s\""
+            .to_owned(),
+    }
 }
 
 impl Rate {
@@ -184,5 +213,28 @@ mod tests {
         assert_eq!(Rate::from_bps(12_500_000).to_string(), "12.5 Mbit/s");
         assert_eq!(Rate::from_bps(999).to_string(), "999 bit/s");
         assert_eq!(Rate::from_bps(1_234_000).to_string(), "1.23 Mbit/s");
+    }
+
+    #[test]
+    fn a_rate_without_its_unit_is_refused_with_what_could_be_meant() {
+        let refused = |text: &str| text.parse::<Rate>().unwrap_err().to_string();
+        for (text, bits, bytes) in [
+            ("20M", "\"20 Mbit/s\"", "\"160 Mbit/s\""),
+            ("20 MB/s", "\"20 Mbit/s\"", "\"160 Mbit/s\""),
+            ("1.5g", "\"1.5 Gbit/s\"", "\"12 Gbit/s\""),
+            ("300 KiB/s", "\"300 kbit/s\"", "\"2400 kbit/s\""),
+        ] {
+            let message = refused(text);
+            assert!(
+                message.contains(bits) && message.contains(bytes),
+                "{message}"
+            );
+            for rate in [bits, bytes] {
+                assert!(rate.trim_matches('"').parse::<Rate>().is_ok(), "{rate}");
+            }
+        }
+        for text in ["20", "M", "", "fast", "20 furlongs"] {
+            assert!(refused(text).contains("such as"), "{text}");
+        }
     }
 }

@@ -27,6 +27,7 @@ Exit codes:
   4    the peer refused, or could not do its part; admit: the demand would not be promised
   5    interrupted; the same command continues where it stopped
   6    reading or writing a local file failed
+  7    send, recv --strict: complete, but something was left out
   130  stopped by Ctrl-C or SIGTERM";
 
 /// Error that ends the command: a message and an exit code.
@@ -46,6 +47,16 @@ impl Failure {
             code,
             message: message.to_string(),
         }
+    }
+
+    /// True if other transfers of the same command can succeed in spite of it: the peer refused, a file was not readable, or something
+    /// was left out.
+    pub(crate) fn is_of_one_transfer(&self) -> bool {
+        matches!(self.code, 1 | 4 | 6 | 7)
+    }
+
+    pub(crate) fn code(&self) -> u8 {
+        self.code
     }
 
     /// The message, without the exit code.
@@ -75,6 +86,10 @@ impl Failure {
 
     pub(crate) fn file(message: impl ToString) -> Self {
         Self::new(6, message)
+    }
+
+    pub(crate) fn left_out(message: impl ToString) -> Self {
+        Self::new(7, message)
     }
 
     /// Failure for Ctrl-C or SIGTERM, after an orderly shutdown.

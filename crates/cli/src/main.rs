@@ -13,6 +13,7 @@ mod costs;
 mod demo;
 #[cfg(feature = "demo")]
 mod emulate;
+mod events;
 mod exit;
 mod explain;
 mod flows;

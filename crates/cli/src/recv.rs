@@ -1,6 +1,10 @@
 //! `anabranch recv`: receives transfers.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anabranch::{
     AllowList, Closed, Host, HostConfig, Locals, Session, SessionCloseReason, StartError,
@@ -8,12 +12,12 @@ use anabranch::{
     base::size,
     keys,
     ledger::Ledger,
-    transfer::{Completed, Progress, Receiver, Rules, TransferError},
+    transfer::{Clash, Completed, LeftOut, Progress, Receiver, Rules, TransferError},
 };
 use tokio::task::JoinSet;
 
 use crate::{
-    costs,
+    costs, events,
     exit::{Failure, Outcome, files_text, print_line, stopped},
     keygen::key_path,
     meter::{self, Direction},
@@ -22,7 +26,7 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Directory for the received files.
+    /// Directory for the received files; it is made if it is missing.
     #[arg(default_value = ".")]
     directory: PathBuf,
     /// Address to listen on, IP:PORT; may be repeated [default: every interface, on a port that stays the
@@ -42,9 +46,25 @@ pub(crate) struct Arguments {
     /// always accepted.
     #[arg(long)]
     allow_hidden: bool,
+    /// Keep set-user-ID, set-group-ID and sticky bits of received files and directories [default: dropped, and named at the end].
+    #[arg(long)]
+    allow_special_bits: bool,
     /// Accept every transfer without asking. Without a terminal, this is the default.
     #[arg(short, long)]
     yes: bool,
+    /// Replace a file or directory that exists under the name, a directory with everything in it, when the transfer is complete
+    /// [default: the transfer is refused].
+    #[arg(long)]
+    overwrite: bool,
+    /// Give a transfer whose name exists another one, such as 'film (2).mp4'.
+    #[arg(long, conflicts_with = "overwrite")]
+    rename: bool,
+    /// Fail with exit code 7, after everything was received, if something was left out, such as a set-user-ID bit.
+    #[arg(long, conflicts_with = "keep")]
+    strict: bool,
+    /// Print events as lines of JSON on standard output (docs/operations.md, Events of a transfer).
+    #[arg(long, conflicts_with = "quiet")]
+    json: bool,
     /// Print only the ticket, and do not ask.
     #[arg(short, long)]
     quiet: bool,
@@ -97,11 +117,32 @@ pub(crate) async fn shutdown(ledger: Option<&Ledger>, host: &Host, outcome: Outc
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
+    let is_json = arguments.json;
+    let outcome = run_once(arguments).await;
+    if let (true, Err(failure)) = (is_json, &outcome) {
+        events::failed(failure);
+    }
+    outcome
+}
+
+fn make_directory(directory: &Path) -> Outcome {
+    std::fs::create_dir_all(directory)
+        .map_err(|error| Failure::file(format!("cannot make {}: {error}", directory.display())))
+}
+
+async fn run_once(arguments: Arguments) -> Outcome {
     let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
     let rules = Rules {
         bytes_max: arguments.max_size,
         allow_hidden: arguments.allow_hidden,
+        allow_special_bits: arguments.allow_special_bits,
+        clash: match (arguments.overwrite, arguments.rename) {
+            (true, _) => Clash::Overwrite,
+            (_, true) => Clash::Rename,
+            _ => Clash::Refuse,
+        },
     };
+    make_directory(&arguments.directory)?;
     let receiver = Receiver::new(arguments.directory.clone(), &key, [])?.with_rules(rules);
     let (prompt, receiver) = OfferPrompt::before(
         receiver,
@@ -137,26 +178,35 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
 async fn receive(host: &Host, receiver: &Arc<Receiver>, arguments: &Arguments) -> Outcome {
     announce(host, receiver, arguments)?;
     let mut running = JoinSet::new();
+    let mut left_out = LeftOut::default();
     loop {
         tokio::select! {
             session = host.accept() => {
                 let Some(session) = session else { return Ok(()) };
-                running.spawn(one(session, receiver.clone(), arguments.quiet));
+                let shows = Shows {
+                    bar: !arguments.quiet,
+                    json: arguments.json,
+                };
+                running.spawn(one(session, receiver.clone(), shows));
             }
             Some(ended) = running.join_next() => {
                 let result = ended.map_err(Failure::other)?;
                 match result {
-                    Ok(done) => {
+                    Ok((done, progress)) => {
                         if !arguments.quiet {
-                            report(&done)?;
+                            report(&done, &progress, arguments.json)?;
+                        }
+                        left_out.count += done.left_out.count;
+                        if done.more > 0 {
+                            continue;
                         }
                         if !arguments.keep {
-                            return Ok(());
+                            return events::judge(&left_out, arguments.strict);
                         }
                         announce(host, receiver, arguments)?;
                     }
-                    // The sender may come back, and an unknown peer must not end the wait.
-                    Err(error @ (TransferError::Interrupted(_) | TransferError::Ticket(_) | TransferError::Unknown
+                    // The sender may come back, also with another name, and an unknown peer must not end the wait.
+                    Err(error @ (TransferError::Interrupted(_) | TransferError::Exists { .. } | TransferError::Ticket(_) | TransferError::Unknown
                         | TransferError::Protocol(_))) => {
                         tracing::warn!("{}", words(&error));
                     }
@@ -172,19 +222,25 @@ async fn receive(host: &Host, receiver: &Arc<Receiver>, arguments: &Arguments) -
 async fn one(
     session: Session,
     receiver: Arc<Receiver>,
-    is_quiet: bool,
-) -> Result<Completed, TransferError> {
+    shows: Shows,
+) -> Result<(Completed, Progress), TransferError> {
     let progress = Progress::default();
     let transfer = receiver.receive(&session, &progress);
-    if is_quiet {
-        return transfer.await;
-    }
-    tokio::select! {
+    let done = tokio::select! {
         result = transfer => result,
-        () = meter::show(session.clone(), progress.clone(), Direction::Receiving) => {
+        () = events::follow(&progress), if shows.json => unreachable!("it follows until dropped"),
+        () = meter::show(session.clone(), progress.clone(), Direction::Receiving), if shows.bar => {
             unreachable!("the meter runs until it is dropped")
         }
-    }
+    }?;
+    Ok((done, progress))
+}
+
+/// Display of a transfer under way.
+#[derive(Clone, Copy, Debug)]
+struct Shows {
+    bar: bool,
+    json: bool,
 }
 
 /// Message about an interrupted transfer, as seen by the receiver.
@@ -202,6 +258,13 @@ fn words(error: &TransferError) -> String {
 
 fn announce(host: &Host, receiver: &Receiver, arguments: &Arguments) -> Outcome {
     let ticket = receiver.issue(host)?;
+    if arguments.json {
+        return events::print(&serde_json::json!({
+            "kind": "ticket",
+            "ticket": ticket.to_string(),
+            "directory": arguments.directory.display().to_string(),
+        }));
+    }
     if arguments.quiet {
         return print_line(&ticket.to_string());
     }
@@ -217,7 +280,11 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     size::parse(text).map_err(|error| error.to_string())
 }
 
-fn report(done: &Completed) -> Outcome {
+fn report(done: &Completed, progress: &Progress, is_json: bool) -> Outcome {
+    events::note_left_out(&done.left_out);
+    if is_json {
+        return events::print(&events::completed("received", done, progress));
+    }
     let path = done.path.as_deref().unwrap_or(done.name.as_ref());
     let hash = done
         .blake3
@@ -225,9 +292,10 @@ fn report(done: &Completed) -> Outcome {
         .map(|hash| format!(", BLAKE3 {hash}"))
         .unwrap_or_default();
     print_line(&format!(
-        "received {} ({}, {} bytes{hash})",
+        "received {} ({}, {} bytes{hash}){}",
         path.display(),
         files_text(done.files),
-        done.bytes
+        done.bytes,
+        events::left_out_text(&done.left_out)
     ))
 }

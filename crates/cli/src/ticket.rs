@@ -13,7 +13,7 @@ use crate::exit::Failure;
 /// Environment variable that may contain a ticket.
 const VARIABLE: &str = "ANABRANCH_TICKET";
 /// Beginning of every ticket.
-const TICKET_PREFIX: &str = "anabranch1:";
+pub(crate) const TICKET_PREFIX: &str = "anabranch1:";
 /// Longest line with a ticket.
 const LINE_BYTES_MAX: u64 = 8192;
 
@@ -73,16 +73,13 @@ fn first_line(reader: impl Read) -> io::Result<String> {
     Ok(line.trim().to_owned())
 }
 
-/// Arguments of a command that needs a ticket of `anabranch recv`.
-#[derive(Clone, Debug, clap::Args)]
+/// Source of the ticket of a command that sends to the holder of one.
+#[derive(Clone, Debug)]
 pub(crate) struct TicketArguments {
-    /// Ticket that `anabranch recv` printed, `-` for a line of standard input, or the name or id of a peer of the running node. Other users of this machine can see it here;
-    /// without this argument, the ticket comes from --ticket-file, from ANABRANCH_TICKET, or from a prompt.
-    #[arg(conflicts_with = "ticket_file")]
-    ticket: Option<String>,
+    /// The ticket, `-` for a line of standard input, or the name or id of a peer of the running node.
+    pub(crate) ticket: Option<String>,
     /// File with the ticket in its first line; `-` for standard input.
-    #[arg(long, value_name = "FILE")]
-    ticket_file: Option<PathBuf>,
+    pub(crate) ticket_file: Option<PathBuf>,
 }
 
 /// Receiver of a transfer.

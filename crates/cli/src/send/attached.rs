@@ -6,17 +6,17 @@ use std::{
 };
 
 use anabranch::{
-    Client, ClientError, Explanation, StreamSpec, Ticket,
+    Client, ClientError, Explanation, Ticket,
     base::{Instant, duration},
     local::client::{Session, Stream},
     ticket::Secret,
-    transfer::{Completed, Progress, Source, TransferError, send_observed},
+    transfer::{Completed, Manner, Progress, Selection, Source, TransferError, send_in},
 };
 use tokio::{task::JoinSet, time};
 
-use super::{Arguments, account, fresh_notes, sent, standstill};
+use super::{Arguments, Job, Outcomes, account, fresh_notes, report, standstill};
 use crate::{
-    attach,
+    attach, events,
     exit::{Failure, Outcome, note, print_line},
     meter,
     ticket::Target,
@@ -83,11 +83,28 @@ async fn of_ticket(arguments: &Arguments, ticket: &Ticket) -> Option<Attached> {
     })
 }
 
-/// Sends the source, and reports.
-pub(super) async fn transfer(
-    attached: Attached,
+/// Sends the sources one after the other, and reports.
+pub(super) async fn transfer_all(
+    mut attached: Attached,
     arguments: &Arguments,
-    data: &StreamSpec,
+    manner: &Manner,
+    jobs: Vec<Job>,
+) -> Outcome {
+    let mut outcomes = Outcomes::default();
+    for job in jobs {
+        let manner = Manner {
+            more: job.more,
+            ..manner.clone()
+        };
+        outcomes.add(transfer(&mut attached, arguments, &manner, job.source).await)?;
+    }
+    outcomes.end()
+}
+
+async fn transfer(
+    attached: &mut Attached,
+    arguments: &Arguments,
+    manner: &Manner,
     source: Source,
 ) -> Outcome {
     let progress = Progress::default();
@@ -96,63 +113,64 @@ pub(super) async fn transfer(
         let now = progress.snapshot();
         (now.bytes_done, now.files_done)
     };
-    let sending = send(attached, arguments, data, source, &progress, &explained);
+    let sending = send(attached, arguments, manner, source, &progress, &explained);
     let done = if arguments.quiet {
         sending.await?
     } else {
         tokio::select! {
             done = sending => done?,
+            () = events::follow(&progress), if arguments.json => unreachable!("it follows until dropped"),
             () = meter::show_total(&progress) => unreachable!("it is shown until dropped"),
             () = standstill::watch(moved, note) => unreachable!("it is watched until dropped"),
         }
     };
-    if arguments.quiet {
-        return Ok(());
+    if !report(&done, &progress, arguments)? {
+        return events::judge(&done.left_out, arguments.strict);
     }
-    print_line(&sent(&done, &progress))?;
     print_line("  over a session of the running node")?;
-    if let Some(guarantee) = &data.guarantee {
+    if let Some(guarantee) = &manner.data.guarantee {
         let explained = explained.lock().unwrap_or_else(PoisonError::into_inner);
         print_line(&account(guarantee, explained.as_ref()))?;
     }
-    Ok(())
+    events::judge(&done.left_out, arguments.strict)
 }
 
 /// Sends the source; repeats a file or directory after an interruption, for the time given by the flags.
 async fn send(
-    mut attached: Attached,
+    attached: &mut Attached,
     arguments: &Arguments,
-    data: &StreamSpec,
+    manner: &Manner,
     source: Source,
     progress: &Progress,
     explained: &Arc<Mutex<Option<Explanation>>>,
 ) -> Result<Completed, TransferError> {
-    let path = match &source {
-        Source::Path(path) => Some(path.clone()),
+    let selection = match &source {
+        Source::Path(path) => Some(Selection::new(path)),
+        Source::Selection(selection) => Some(selection.clone()),
         Source::Reader { .. } => None,
     };
     let mut source = Some(source);
     let mut furthest = None;
     let mut deadline = time::Instant::now();
     loop {
-        let again = || Source::Path(path.clone().unwrap_or_default());
+        let again = || Source::Selection(selection.clone().unwrap_or_default());
         let source = source.take().unwrap_or_else(again);
         let mut watching = JoinSet::new();
         let observe = |stream: &Stream| {
-            if data.guarantee.is_some() {
+            if manner.data.guarantee.is_some() {
                 watching.spawn(watch(stream.clone(), explained.clone(), arguments.quiet));
             }
         };
-        let sending = send_observed(
+        let sending = send_in(
             &attached.session,
             attached.secret,
             source,
-            data,
+            manner,
             progress,
             observe,
         );
         let failure = match sending.await {
-            Err(failure) if failure.is_interruption() && path.is_some() => failure,
+            Err(failure) if failure.is_interruption() && selection.is_some() => failure,
             done => return done,
         };
         let reached = progress.snapshot().bytes_done;

@@ -2,31 +2,32 @@
 
 mod attached;
 mod standstill;
+mod words;
 
 use std::{
     net::SocketAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use anabranch::{
     AllowList, Explanation, Guarantee, Host, HostConfig, Order, Session, StreamSpec, Ticket,
-    base::{Instant, duration},
+    base::{Instant, Rate, duration, rate::ParseRateError},
     control::{Control, ControlError},
     keys,
     ledger::Ledger,
     spec::{GuaranteeText, SpecText, words},
     transfer::{
-        Completed, DATA_LABEL, Manner, Progress, Source, Step, TransferError, connect, send_as,
-        send_with_retries,
+        Completed, DATA_LABEL, Exclude, Manner, Progress, Selection, Source, Step, TransferError,
+        connect, send_in, send_with_retries,
     },
 };
 use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{
     attach::Place,
-    control, costs,
+    control, costs, events,
     exit::{Failure, Outcome, files_text, note, print_line, stopped},
     guarantee,
     keygen::key_path,
@@ -34,10 +35,10 @@ use crate::{
     meter::{self, Direction},
     overlay::follow::User,
     recv,
-    ticket::{Target, TicketArguments},
+    ticket::Target,
 };
 
-/// Size for which overlay paths are chosen if the actual size is not known.
+/// Size for which overlay paths are chosen if the actual size is not known, as that of a directory.
 const BYTES_UNKNOWN: u64 = 100_000_000;
 
 #[derive(Debug, clap::Args)]
@@ -46,14 +47,31 @@ With --rate, --packets or --late, the data is sent at once, and a guarantee is p
 20 s of traffic at the earliest. Decisions about the promise are printed to standard error, and at the end the number of \
 windows in which it was kept.")]
 pub(crate) struct Arguments {
-    /// File or directory to send; `-` for standard input.
-    #[arg(value_name = "FILE|DIR|-")]
-    source: PathBuf,
-    #[command(flatten)]
-    ticket: TicketArguments,
-    /// File name at the receiver for data from standard input.
-    #[arg(long, default_value = "stdin")]
-    name: String,
+    /// Files or directories to send, `-` for standard input. After the last of them, unless --ticket-file is given: the ticket that
+    /// `anabranch recv` printed, `-` for a line of standard input, or the name or id of a peer of the running node. Other users of this
+    /// machine can see it here; if there is one argument only, the ticket comes from ANABRANCH_TICKET or from a prompt.
+    #[arg(value_name = "FILE|DIR|-", required = true)]
+    words: Vec<PathBuf>,
+    /// File with the ticket in its first line; `-` for standard input.
+    #[arg(long, value_name = "FILE")]
+    ticket_file: Option<PathBuf>,
+    /// Name at the receiver, of one source [default: that of the file or directory, or 'stdin'].
+    #[arg(long)]
+    name: Option<String>,
+    /// Names or paths in a directory that are not sent, such as '*.tmp', 'target' or 'docs/**/draft-?'; may be repeated. A pattern
+    /// without '/' applies at every depth.
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
+    /// Limit on the rate of the data, such as '20 Mbit/s' [default: what the paths carry].
+    #[arg(long, value_name = "RATE", value_parser = parse_limit)]
+    limit: Option<Rate>,
+    /// Fail with exit code 7, after everything else was sent, if something in a directory cannot be sent, such as a device or a symbolic
+    /// link that leads out of it.
+    #[arg(long)]
+    strict: bool,
+    /// Print events as lines of JSON on standard output (docs/operations.md, Events of a transfer).
+    #[arg(long, conflicts_with = "quiet")]
+    json: bool,
     /// Local address to send from, IP:PORT with port 0 for any; may be repeated [default: every interface].
     #[arg(long, value_name = "ADDRESS")]
     bind: Vec<SocketAddr>,
@@ -92,36 +110,64 @@ pub(crate) struct Arguments {
     guarantee: guarantee::Flags,
 }
 
+fn parse_limit(text: &str) -> Result<Rate, String> {
+    let rate: Rate = text
+        .parse()
+        .map_err(|error: ParseRateError| error.to_string())?;
+    match rate {
+        Rate::ZERO => Err("nothing is sent at a rate of zero".to_owned()),
+        rate => Ok(rate),
+    }
+}
+
 fn parse_duration(text: &str) -> Result<Duration, String> {
     duration::parse(text).map_err(|error| error.to_string())
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
-    let is_stdin = arguments.source.as_os_str() == "-";
-    let source = if is_stdin {
-        Source::Reader {
-            name: arguments.name.clone(),
-            reader: Box::new(std::io::stdin()),
-        }
-    } else {
-        // Checked before the call: a wrong file name is the most likely mistake.
-        std::fs::metadata(&arguments.source).map_err(|error| {
-            Failure::file(format!(
-                "cannot read {}: {error}",
-                arguments.source.display()
-            ))
-        })?;
-        Source::Path(arguments.source.clone())
+    let is_json = arguments.json;
+    let outcome = run_once(arguments).await;
+    if let (true, Err(failure)) = (is_json, &outcome) {
+        events::failed(failure);
+    }
+    outcome
+}
+
+async fn run_once(arguments: Arguments) -> Outcome {
+    let words::Words { sources, ticket } = words::split(&arguments)?;
+    let is_stdin = sources.iter().any(|source| source.as_os_str() == "-");
+    let exclude = Exclude::parse(arguments.exclude.iter().map(String::as_str));
+    let exclude = exclude.map_err(|error| Failure::usage(format!("--exclude: {error}")))?;
+    // Checked before the call: a wrong file name is the most likely mistake.
+    for path in sources.iter().filter(|path| path.as_os_str() != "-") {
+        std::fs::metadata(path)
+            .map_err(|error| Failure::file(format!("cannot read {}: {error}", path.display())))?;
+    }
+    let jobs = sources.iter().zip((0..sources.len() as u32).rev());
+    let jobs: Vec<Job> = jobs
+        .map(|(path, more)| Job {
+            source: source_of(path, &arguments, &exclude),
+            bytes: std::fs::metadata(path)
+                .ok()
+                .filter(std::fs::Metadata::is_file)
+                .map_or(BYTES_UNKNOWN, |file| file.len().max(1)),
+            more,
+        })
+        .collect();
+    let manner = Manner {
+        retry_for: arguments.retry,
+        data: data_spec(&arguments)?,
+        limit: arguments.limit,
+        more: 0,
     };
-    let data = data_spec(&arguments)?;
-    let target = arguments.ticket.target(is_stdin)?;
+    let target = ticket.target(is_stdin)?;
     let attached = tokio::select! {
         attached = attached::find(&arguments, &target) => attached?,
         stopped = stopped() => return stopped.and(Err(by_signal())),
     };
     if let Some(attached) = attached {
         return tokio::select! {
-            outcome = attached::transfer(attached, &arguments, &data, source) => outcome,
+            outcome = attached::transfer_all(attached, &arguments, &manner, jobs) => outcome,
             stopped = stopped() => stopped.and(Err(by_signal())),
         };
     }
@@ -142,13 +188,75 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
             None => std::future::pending().await,
         }
     };
+    let transfers = async {
+        let mut outcomes = Outcomes::default();
+        for job in jobs {
+            let manner = Manner {
+                more: job.more,
+                ..manner.clone()
+            };
+            outcomes.add(transfer(&host, &ticket, &arguments, manner, job).await)?;
+        }
+        outcomes.end()
+    };
     let outcome = tokio::select! {
-        outcome = transfer(&host, &ticket, &arguments, data, source) => outcome,
+        outcome = transfers => outcome,
         () = recv::keep(ledger.as_ref(), &host) => Err(Failure::other("the usage ledger is no longer kept")),
         () = answering => unreachable!("requests are answered until this is dropped"),
         stopped = stopped() => stopped.and(Err(by_signal())),
     };
     recv::shutdown(ledger.as_ref(), &host, outcome).await
+}
+
+/// One of the sources of a command.
+struct Job {
+    source: Source,
+    /// Its size, as far as it is known beforehand.
+    bytes: u64,
+    /// Number of those that follow.
+    more: u32,
+}
+
+fn source_of(path: &Path, arguments: &Arguments, exclude: &Exclude) -> Source {
+    if path.as_os_str() == "-" {
+        return Source::Reader {
+            name: arguments.name.clone().unwrap_or_else(|| "stdin".to_owned()),
+            reader: Box::new(std::io::stdin()),
+        };
+    }
+    let mut selection = Selection::new(path).without(exclude.clone());
+    selection.name.clone_from(&arguments.name);
+    Source::Selection(selection)
+}
+
+/// Results of several transfers: one that fails for a reason of its own does not keep the others back.
+#[derive(Default)]
+struct Outcomes {
+    first: Option<Failure>,
+}
+
+impl Outcomes {
+    /// Takes a result; reports a failure that others precede.
+    ///
+    /// # Errors
+    /// The failure also concerns the transfers that follow.
+    fn add(&mut self, outcome: Outcome) -> Outcome {
+        let Err(failure) = outcome else {
+            return Ok(());
+        };
+        if !failure.is_of_one_transfer() {
+            return Err(failure);
+        }
+        match &self.first {
+            None => self.first = Some(failure),
+            Some(_) => note(failure.message()),
+        }
+        Ok(())
+    }
+
+    fn end(self) -> Outcome {
+        self.first.map_or(Ok(()), Err)
+    }
 }
 
 fn by_signal() -> Failure {
@@ -215,18 +323,15 @@ async fn transfer(
     host: &Host,
     ticket: &Ticket,
     arguments: &Arguments,
-    data: StreamSpec,
-    source: Source,
+    manner: Manner,
+    job: Job,
 ) -> Outcome {
     let progress = Progress::default();
     let (notices, shown) = mpsc::unbounded_channel();
     let paths = Arc::new(Mutex::new(Vec::new()));
     let mut explained = None;
-    let manner = Manner {
-        retry_for: arguments.retry,
-        data: data.clone(),
-    };
-    let user = overlay_user(arguments, ticket).await?;
+    let guarantee = manner.data.guarantee.clone();
+    let user = overlay_user(arguments, ticket, job.bytes).await?;
     let sending = async {
         let mut following = JoinSet::new();
         let observe = |step: Step<'_>| {
@@ -244,29 +349,43 @@ async fn transfer(
             // The display may have ended; the transfer goes on.
             let _ = notices.send(Notice::of(&step));
         };
-        send_source(host, ticket, source, manner, &progress, observe).await
+        send_source(host, ticket, job.source, manner, &progress, observe).await
     };
     let done: Completed = if arguments.quiet {
         sending.await?
     } else {
         tokio::select! {
             result = sending => result?,
+            () = events::follow(&progress), if arguments.json => unreachable!("it follows until dropped"),
             () = display(shown, progress.clone(), &mut explained) => {
                 unreachable!("the display runs until it is dropped")
             }
         }
     };
-    if arguments.quiet {
-        return Ok(());
+    if !report(&done, &progress, arguments)? {
+        return events::judge(&done.left_out, arguments.strict);
     }
-    print_line(&sent(&done, &progress))?;
     for line in paths.lock().unwrap_or_else(PoisonError::into_inner).iter() {
         print_line(line)?;
     }
-    if let Some(guarantee) = &data.guarantee {
+    if let Some(guarantee) = &guarantee {
         print_line(&account(guarantee, explained.as_ref()))?;
     }
-    Ok(())
+    events::judge(&done.left_out, arguments.strict)
+}
+
+/// Reports a transfer that is complete; true if more is to be printed about it.
+fn report(done: &Completed, progress: &Progress, arguments: &Arguments) -> Result<bool, Failure> {
+    if arguments.quiet {
+        return Ok(false);
+    }
+    events::note_left_out(&done.left_out);
+    if arguments.json {
+        events::print(&events::completed("sent", done, progress))?;
+        return Ok(false);
+    }
+    print_line(&sent(done, progress))?;
+    Ok(true)
 }
 
 /// Report of a transfer that is complete.
@@ -277,24 +396,24 @@ fn sent(done: &Completed, progress: &Progress) -> String {
         bytes => format!(", {bytes} of them were there already"),
     };
     format!(
-        "sent {} ({}, {} bytes{note}); the receiver has verified it",
+        "sent {} ({}, {} bytes{note}); the receiver has verified it{}",
         done.name,
         files_text(done.files),
-        done.bytes
+        done.bytes,
+        events::left_out_text(&done.left_out)
     )
 }
 
 /// User of the overlay, if `--overlay` was given.
-async fn overlay_user(arguments: &Arguments, ticket: &Ticket) -> Result<Option<User>, Failure> {
+async fn overlay_user(
+    arguments: &Arguments,
+    ticket: &Ticket,
+    bytes: u64,
+) -> Result<Option<User>, Failure> {
     let Some(named) = arguments.overlay.clone() else {
         return Ok(None);
     };
     let control = named.map_or_else(control::place::of_node, Ok)?;
-    // The size of a directory or of standard input is not known; paths for a large message are suitable.
-    let bytes = std::fs::metadata(&arguments.source)
-        .ok()
-        .filter(std::fs::Metadata::is_file)
-        .map_or(BYTES_UNKNOWN, |file| file.len().max(1));
     Ok(Some(User::new(control, ticket.node, bytes).await?))
 }
 
@@ -322,12 +441,15 @@ async fn send_source(
 ) -> Result<Completed, TransferError> {
     match source {
         Source::Path(path) => {
-            send_with_retries(host, ticket, &path, manner, progress, observe).await
+            send_with_retries(host, ticket, path, manner, progress, observe).await
+        }
+        Source::Selection(selection) => {
+            send_with_retries(host, ticket, selection, manner, progress, observe).await
         }
         source @ Source::Reader { .. } => {
             let session = connect(host, ticket, &mut observe).await?;
             observe(Step::Connected(&session));
-            send_as(&session, ticket.secret, source, &manner.data, progress).await
+            send_in(&session, ticket.secret, source, &manner, progress, |_| {}).await
         }
     }
 }

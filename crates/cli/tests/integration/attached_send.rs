@@ -16,9 +16,9 @@ use crate::harness::{Running, command, free_port, private_folder};
 
 const FILE_BYTES: u32 = 12_000_000;
 /// Part of the file that has arrived before something happens.
-const SOME_BYTES: u64 = 1_000_000;
-/// The rate of the first session: slow enough that the transfer is not over before.
-const SLOW: &str = "[channel]\ncontroller = \"fixed 20 Mbit/s\"\n";
+const SOME_BYTES: u64 = 300_000;
+/// The rate of the first session: at it the file takes 16 s, far longer than a busy machine needs to end a process.
+const SLOW: &str = "[channel]\ncontroller = \"fixed 6 Mbit/s\"\n";
 
 /// Two nodes, of which the near one sends to the far one.
 struct Nodes<'f> {

@@ -190,7 +190,7 @@ fn a_ticket_comes_from_a_file_the_environment_or_standard_input() {
     );
     fails(
         folder,
-        &["send", "a", "t", "--ticket-file", "f"],
+        &["send", "a", "anabranch1:t", "--ticket-file", "f"],
         2,
         &["cannot be used"],
     );

@@ -12,5 +12,6 @@ mod harness;
 mod hose;
 mod service;
 mod stream;
+mod trees;
 mod tun;
 mod video;

@@ -10,6 +10,7 @@
 //! it is trusted: the data of a file on the disk is read and hashed again in every attempt.
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     fs::File,
     io::{self, Read, Seek, SeekFrom, Write},
@@ -21,13 +22,19 @@ use std::{
 use anabranch_base::NodeId;
 
 use super::{
+    barrier::{Barrier, Count},
     digest::Digest,
+    dress::{dress_directories, dress_file, dress_root, make_links},
     error::TransferError,
-    folder::Folder,
+    folder::{Folder, Parents},
+    holes::hash_zeros,
     keyed::{FOLDER_PREFIX, StateKey},
     manifest::Manifest,
     message::{Entry, Kind},
+    naming::Naming,
     note::{Note, Unfinished},
+    progress::Progress,
+    rules::Clash,
     tickets::USED,
     write_behind::WriteBehind,
 };
@@ -52,6 +59,29 @@ pub(crate) struct Area {
     confirmed: Confirmed,
     /// The entry whose file has this device and inode.
     inodes: HashMap<(u64, u64), u32>,
+    barrier: Barrier,
+    progress: Progress,
+    /// True if no earlier attempt left anything.
+    is_fresh: bool,
+    parents: Parents,
+    clash: Clash,
+    /// Name that it has, or gets unless that is taken.
+    final_name: String,
+}
+
+/// Circumstances of an attempt.
+#[derive(Debug)]
+pub(crate) struct Opening<'a> {
+    pub(crate) directory: &'a Path,
+    pub(crate) key: &'a StateKey,
+    pub(crate) sender: NodeId,
+    /// Ticket of the transfer; `None`: the sender is trusted.
+    pub(crate) ticket: Option<Digest>,
+    pub(crate) clash: Clash,
+    /// True if the sender has announced more transfers under the same ticket.
+    pub(crate) has_more: bool,
+    /// Counts the files that are durable.
+    pub(crate) progress: &'a Progress,
 }
 
 /// Location of the files.
@@ -118,20 +148,26 @@ pub(crate) struct Named {
 
 impl Area {
     /// Opens the folder of an earlier attempt at the same transfer, or begins anew.
-    pub(crate) fn open(
-        directory: &Path,
-        key: &StateKey,
-        sender: NodeId,
-        ticket: Option<Digest>,
-        manifest: Manifest,
-    ) -> Result<Self, TransferError> {
+    pub(crate) fn open(opening: &Opening<'_>, manifest: Manifest) -> Result<Self, TransferError> {
+        let Opening {
+            directory,
+            key,
+            sender,
+            ticket,
+            clash,
+            has_more,
+            progress,
+        } = *opening;
         let directory = Folder::open(directory).map_err(TransferError::write(directory))?;
         let folder_name = key.folder_name(sender, &manifest.name);
         let name = manifest.name.clone();
         let failed = |name: &str| TransferError::write(directory.path_of(name));
         let digest = manifest.digest();
-        let is_named = directory.holds(&name).map_err(failed(&name))?;
         let earlier = Earlier::find(&directory, key, &folder_name, &name);
+        let given = earlier.as_ref().and_then(|e| e.note.named.clone());
+        let final_name = given.unwrap_or_else(|| name.clone());
+        let is_named = directory.holds(&final_name);
+        let is_named = is_named.map_err(failed(&final_name))?;
         let is_same =
             |earlier: &Earlier| earlier.note.digest == digest && manifest.kind != Kind::Stream;
         let was_named = earlier.as_ref().is_some_and(Earlier::was_named);
@@ -145,7 +181,9 @@ impl Area {
                 return Err(TransferError::Ticket(USED));
             }
         }
-        if is_named && !(was_named && same) {
+        let is_repeated = was_named && same && is_named;
+        let exists = directory.holds(&name).map_err(failed(&name))?;
+        if exists && !is_repeated && clash == Clash::Refuse {
             return Err(TransferError::Exists {
                 path: directory.path_of(&name),
             });
@@ -154,26 +192,31 @@ impl Area {
             sender,
             digest,
             ticket,
-            is_complete: was_named && same,
+            is_complete: is_repeated,
+            named: is_repeated.then(|| final_name.clone()),
+            has_more,
         };
-        let (root, place) = match earlier {
-            Some(earlier) if was_named && same => (earlier.root, Place::Named),
+        let (root, place, is_fresh) = match earlier {
+            Some(earlier) if is_repeated => (earlier.root, Place::Named, false),
             Some(Earlier {
                 root,
                 data: Some(data),
                 ..
-            }) if same => (root, Place::Waiting(data)),
+            }) if same && !was_named => (root, Place::Waiting(data), false),
             _ => {
                 let failed = || failed(&folder_name);
                 directory.remove_all(&folder_name).map_err(failed())?;
                 let root = directory.make_private(&folder_name).map_err(failed())?;
                 let data = root.make_private(DATA).map_err(failed())?;
-                (root, Place::Waiting(data))
+                (root, Place::Waiting(data), true)
             }
         };
         note.write(&root, key, &folder_name)
             .map_err(TransferError::write(root.path()))?;
-        let area = Self {
+        let counted = progress.clone();
+        let barrier = Barrier::new(&root, move |count| counted.durable(count))
+            .map_err(TransferError::write(root.path()))?;
+        let mut area = Self {
             confirmed: Confirmed {
                 is_so: vec![false; manifest.entries.len()],
                 ..Confirmed::default()
@@ -186,24 +229,37 @@ impl Area {
             manifest,
             place,
             inodes: HashMap::new(),
+            barrier,
+            progress: progress.clone(),
+            is_fresh,
+            parents: Parents::default(),
+            clash,
+            final_name,
         };
         area.make_directories()?;
         Ok(area)
     }
 
-    fn make_directories(&self) -> Result<(), TransferError> {
+    fn make_directories(&mut self) -> Result<(), TransferError> {
         let Place::Waiting(data) = &self.place else {
             return Ok(());
         };
-        let directories = self.manifest.entries.iter().filter(|e| e.is_directory);
-        for entry in directories {
+        let entries = self.manifest.entries.iter().zip(0..);
+        for (entry, index) in entries.filter(|(entry, _)| entry.is_directory) {
             let make = || {
                 let (parent, name) = data.walk(&entry.path)?;
-                parent.make(name)
+                parent.make(name)?.identity()
             };
-            make().map_err(TransferError::write(data.path_of(&entry.path)))?;
+            let path = data.path_of(&entry.path);
+            let identity = make().map_err(TransferError::write(&path))?;
+            claim(&mut self.inodes, index, identity, &path)?;
         }
         Ok(())
+    }
+
+    /// True if no part of any file is present.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.is_fresh
     }
 
     pub(crate) fn entry(&self, index: u32) -> Option<&Entry> {
@@ -228,16 +284,27 @@ impl Area {
         }
     }
 
+    /// Path of an entry in [`Self::base`].
+    fn at<'a>(&self, path: &'a str) -> Cow<'a, str> {
+        match &self.place {
+            Place::Named if self.final_name != self.manifest.name => {
+                format!("{}{}", self.final_name, &path[self.manifest.name.len()..]).into()
+            }
+            _ => path.into(),
+        }
+    }
+
     /// The part of a file that is present. Reads all of it, to compute its hash.
     pub(crate) fn have(&mut self, index: u32) -> Result<Have, TransferError> {
         let Some(entry) = self.entry(index).filter(|entry| !entry.is_directory) else {
             return Ok(Have::default());
         };
-        let path = self.base().path_of(&entry.path);
+        let at = self.at(&entry.path);
+        let path = self.base().path_of(&at);
         let most = entry.size_bytes.unwrap_or(0);
         let opened = self
             .base()
-            .walk(&entry.path)
+            .walk(&at)
             .and_then(|(parent, name)| parent.read(name));
         let mut file = match opened {
             Ok(file) => file,
@@ -260,9 +327,11 @@ impl Area {
         let hasher = have.hasher;
         let hasher = hasher.ok_or(TransferError::Protocol("a file longer than offered"))?;
         let (path, mut file) = self.open_for_writing(index)?;
-        file.set_len(have.bytes)
-            .and_then(|()| file.seek(SeekFrom::Start(have.bytes)))
-            .map_err(TransferError::write(&path))?;
+        if !self.is_fresh {
+            file.set_len(have.bytes)
+                .and_then(|()| file.seek(SeekFrom::Start(have.bytes)))
+                .map_err(TransferError::write(&path))?;
+        }
         Ok(Sink {
             path,
             file,
@@ -274,16 +343,18 @@ impl Area {
 
     fn open_for_writing(&mut self, index: u32) -> Result<(PathBuf, File), TransferError> {
         let entry = self.file(index)?;
+        let (at, is_executable) = (entry.path.clone(), entry.is_executable);
         let Place::Waiting(data) = &self.place else {
             // It has its final name, and the sender offers different content.
             return Err(TransferError::Exists {
-                path: self.directory.path_of(&self.manifest.name),
+                path: self.directory.path_of(&self.final_name),
             });
         };
-        let path = data.path_of(&entry.path);
-        let mode = if entry.is_executable { 0o777 } else { 0o666 };
-        let opened = data
-            .walk(&entry.path)
+        let path = data.path_of(&at);
+        let mode = if is_executable { 0o777 } else { 0o666 };
+        let opened = self
+            .parents
+            .walk(data, &at)
             .and_then(|(parent, name)| parent.write(name, mode));
         let file = opened.map_err(TransferError::write(&path))?;
         self.claim(index, &file, &path)?;
@@ -293,20 +364,12 @@ impl Area {
     /// Checks that no two entries share a file: some file systems fold case, and some treat other names as equal, too.
     fn claim(&mut self, index: u32, file: &File, path: &Path) -> Result<(), TransferError> {
         let metadata = file.metadata().map_err(TransferError::read(path))?;
-        let owner = *self
-            .inodes
-            .entry((metadata.dev(), metadata.ino()))
-            .or_insert(index);
-        if owner != index {
-            return Err(TransferError::Path {
-                path: path.display().to_string(),
-                reason: "the receiver's file system does not distinguish it from another name of the same transfer",
-            });
-        }
-        Ok(())
+        let identity = (metadata.dev(), metadata.ino());
+        claim(&mut self.inodes, index, identity, path)
     }
 
-    /// Compares a file with the size and hash that the sender states, and removes it if they differ.
+    /// Compares a file with the size and hash that the sender states, and removes it if they differ. It is durable with the batch
+    /// of files that it is in.
     pub(crate) fn close_file(
         &mut self,
         index: u32,
@@ -318,11 +381,12 @@ impl Area {
         if sink.position != size || actual != blake3::Hash::from_bytes(hash) {
             return Err(self.discard(index, sink.path));
         }
-        sink.behind
-            .finish()
-            .and_then(|()| sink.file.sync_all())
-            .map_err(TransferError::write(&sink.path))?;
-        self.confirm(index, size, actual)
+        let written = sink.behind.finish();
+        written.map_err(TransferError::write(&sink.path))?;
+        self.confirm(index, size, actual)?;
+        dress_file(&self.manifest, index, &sink.file).map_err(TransferError::write(&sink.path))?;
+        let added = self.barrier.add(sink.file, size);
+        added.map_err(TransferError::write(&sink.path))
     }
 
     /// Discards a file of which nothing can be trusted. A failure to remove it shows in the next attempt, by its hash.
@@ -350,18 +414,17 @@ impl Area {
                 if !is_so {
                     return Err(self.discard(index, path));
                 }
-                file.set_len(size)
-                    .and_then(|()| file.sync_all())
-                    .map_err(TransferError::write(&path))?;
+                file.set_len(size).map_err(TransferError::write(&path))?;
+                self.confirm(index, size, have.hash)?;
+                dress_file(&self.manifest, index, &file).map_err(TransferError::write(&path))?;
+                let added = self.barrier.add(file, size);
+                added.map_err(TransferError::write(&path))
             }
-            Place::Named if !is_so => {
-                return Err(TransferError::Exists {
-                    path: self.directory.path_of(&self.manifest.name),
-                });
-            }
-            Place::Named => {}
+            Place::Named if !is_so => Err(TransferError::Exists {
+                path: self.directory.path_of(&self.final_name),
+            }),
+            Place::Named => self.confirm(index, size, have.hash),
         }
-        self.confirm(index, size, have.hash)
     }
 
     fn confirm(&mut self, index: u32, size: u64, hash: blake3::Hash) -> Result<(), TransferError> {
@@ -383,27 +446,42 @@ impl Area {
         if self.confirmed.files != self.manifest.files() {
             return Err(TransferError::Protocol("the end came before all files"));
         }
-        let name = &self.manifest.name;
-        let to = self.directory.path_of(name);
+        let needs_directories = self.barrier.needs_files();
+        let name = self.manifest.name.clone();
         if let Place::Waiting(data) = &self.place {
-            self.sync_directories(data)?;
-            // The note first, then the rename: after a crash between the two, the note is correct.
+            make_links(&self.manifest, data)?;
+            dress_directories(&self.manifest, data, needs_directories)?;
+            let durable = self.barrier.finish();
+            durable.map_err(TransferError::write(self.root.path()))?;
+            let naming = Naming {
+                data,
+                directory: &self.directory,
+                root: &self.root,
+                name: &name,
+                kind: self.manifest.kind,
+            };
             self.note.is_complete = true;
-            self.note
-                .write(&self.root, &self.key, &self.folder_name)
-                .map_err(TransferError::write(self.root.path()))?;
-            data.move_new(name, &self.directory)
-                .map_err(|error| match error.kind() {
-                    io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty => {
-                        TransferError::Exists { path: to.clone() }
-                    }
-                    _ => TransferError::write(&to)(error),
-                })?;
+            self.final_name = naming.name_it(self.clash, |given| {
+                // The note first, then the name: after a crash between the two, the note is correct.
+                self.note.named = Some(given.to_owned());
+                self.note.write(&self.root, &self.key, &self.folder_name)
+            })?;
+        }
+        let to = self.directory.path_of(&self.final_name);
+        if self.manifest.kind == Kind::Directory {
+            dress_root(&self.manifest, &self.directory, &self.final_name)
+                .map_err(TransferError::write(&to))?;
         }
         // The name is on the disk once the directory is.
         self.directory
             .sync()
             .map_err(TransferError::write(self.directory.path()))?;
+        if let Place::Named = self.place {
+            self.progress.durable(Count {
+                files: self.confirmed.files,
+                bytes: self.confirmed.bytes,
+            });
+        }
         let is_single = self.manifest.kind != Kind::Directory;
         Ok(Named {
             path: to,
@@ -412,19 +490,6 @@ impl Area {
             directory: self.directory,
             folder_name: self.folder_name,
         })
-    }
-
-    /// Syncs the names of the files to the disk.
-    fn sync_directories(&self, data: &Folder) -> Result<(), TransferError> {
-        let directories = self.manifest.entries.iter().filter(|e| e.is_directory);
-        for entry in directories {
-            let sync = || {
-                let (parent, name) = data.walk(&entry.path)?;
-                parent.child(name)?.sync()
-            };
-            sync().map_err(TransferError::write(data.path_of(&entry.path)))?;
-        }
-        data.sync().map_err(TransferError::write(data.path()))
     }
 }
 
@@ -459,15 +524,50 @@ impl Earlier {
     }
 }
 
+/// Checks that no two entries are the same file or directory.
+fn claim(
+    inodes: &mut HashMap<(u64, u64), u32>,
+    index: u32,
+    identity: (u64, u64),
+    path: &Path,
+) -> Result<(), TransferError> {
+    if *inodes.entry(identity).or_insert(index) == index {
+        return Ok(());
+    }
+    Err(TransferError::Path {
+        path: path.display().to_string(),
+        reason: "the receiver's file system does not distinguish it from another name of the same transfer",
+    })
+}
+
 impl Named {
-    /// Removes the folder of a transfer whose sender has the confirmation.
-    pub(crate) fn forget(self) {
-        // Anything left is found and removed when a receiver starts.
-        let _ = self.directory.remove_all(&self.folder_name);
+    /// Name of its folder.
+    pub(super) fn folder_name(&self) -> &str {
+        &self.folder_name
+    }
+
+    /// Removes the folder of a transfer whose sender has the confirmation, and those of `earlier` ones under the same ticket.
+    pub(crate) fn forget(self, earlier: &[String]) {
+        for name in earlier.iter().chain([&self.folder_name]) {
+            // Anything left is found and removed when a receiver starts.
+            let _ = self.directory.remove_all(name);
+        }
     }
 }
 
 impl Sink {
+    /// Leaves a hole of so many bytes, which read as zeros.
+    pub(crate) fn skip(&mut self, bytes: u64) -> Result<(), TransferError> {
+        let end = self.position.saturating_add(bytes);
+        self.file
+            .set_len(end)
+            .and_then(|()| self.file.seek(SeekFrom::Start(end)))
+            .map_err(TransferError::write(&self.path))?;
+        hash_zeros(&mut self.hasher, bytes);
+        self.position = end;
+        Ok(())
+    }
+
     pub(crate) fn write(&mut self, data: &[u8]) -> Result<(), TransferError> {
         self.file
             .write_all(data)

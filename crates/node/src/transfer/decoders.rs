@@ -40,6 +40,8 @@ pub fn manifest(bytes: &[u8]) -> Option<Vec<String>> {
         kind: Kind::File,
         name: String::new(),
         entries: Vec::new(),
+        attributes: Vec::new(),
+        links: Vec::new(),
     };
     for line in bytes.split(|&byte| byte == b'\n') {
         match message::decode(line, MESSAGE_BYTES_MAX)? {
@@ -47,7 +49,11 @@ pub fn manifest(bytes: &[u8]) -> Option<Vec<String>> {
                 manifest.kind = kind;
                 manifest.name = name;
             }
-            Request::Entries { list } => manifest.entries.extend(list),
+            Request::Entries { list, attributes } => {
+                manifest.entries.extend(list);
+                manifest.attributes.extend(attributes);
+            }
+            Request::Links { list } => manifest.links.extend(list),
             Request::OfferEnd => break,
             Request::Hello { .. } => return None,
         }
@@ -55,7 +61,8 @@ pub fn manifest(bytes: &[u8]) -> Option<Vec<String>> {
     manifest.check().ok()?;
     let _ = (manifest.digest(), manifest.bytes(), manifest.files());
     let paths = manifest.entries.into_iter().map(|entry| entry.path);
-    Some(paths.collect())
+    let links = manifest.links.into_iter().map(|link| link.path);
+    Some(paths.chain(links).collect())
 }
 
 /// A note for this folder, encoded again, if it is trusted.

@@ -6,7 +6,7 @@
 use std::{
     fs::{self, File},
     io,
-    os::fd::OwnedFd,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
 };
 
@@ -15,6 +15,8 @@ use rustix::{
     io::Errno,
 };
 
+/// Limit on the depth of what is removed, greater than that of a transfer.
+const DEPTH_MAX: usize = 80;
 /// Accessible to its owner only.
 const PRIVATE: Mode = Mode::RWXU;
 
@@ -68,12 +70,43 @@ impl Folder {
         Ok((at, rest))
     }
 
-    /// Creates a directory in it, or opens the existing one.
+    /// Creates a directory in it, or opens the existing one and makes it accessible to this user.
     pub(super) fn make(&self, name: &str) -> io::Result<Self> {
         match sys::mkdirat(&self.fd, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(Errno::EXIST) => self.child(name),
+            Ok(()) => self.child(name),
+            Err(Errno::EXIST) => {
+                self.grant(name, FileType::Directory, Mode::RWXU)?;
+                self.child(name)
+            }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Adds bits to the mode of an entry of this kind in it.
+    fn grant(&self, name: &str, kind: FileType, bits: Mode) -> io::Result<()> {
+        let stat = sys::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        if FileType::from_raw_mode(stat.st_mode) == kind && !mode.contains(bits) {
+            sys::chmodat(&self.fd, name, mode | bits, AtFlags::empty())?;
+        }
+        Ok(())
+    }
+
+    /// Creates a symbolic link in it. One with the same target may exist.
+    pub(super) fn link(&self, name: &str, target: &str) -> io::Result<()> {
+        match sys::symlinkat(target, &self.fd, name) {
+            Err(Errno::EXIST) => match sys::readlinkat(&self.fd, name, Vec::new()) {
+                Ok(found) if found.as_bytes() == target.as_bytes() => Ok(()),
+                _ => Err(io::ErrorKind::AlreadyExists.into()),
+            },
+            result => Ok(result?),
+        }
+    }
+
+    /// Device and inode.
+    pub(super) fn identity(&self) -> io::Result<(u64, u64)> {
+        let stat = sys::fstat(&self.fd)?;
+        Ok((stat.st_dev, stat.st_ino))
     }
 
     /// Creates a directory in it that only this user may enter; fails if the name exists.
@@ -107,7 +140,16 @@ impl Folder {
     fn open_file(&self, name: &str, flags: OFlags, mode: Mode) -> io::Result<File> {
         // The open does not block on a pipe that was put there.
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let fd = sys::openat(&self.fd, name, flags, mode)?;
+        let open = || sys::openat(&self.fd, name, flags, mode);
+        let fd = match open() {
+            // An earlier attempt gave it its final mode.
+            Err(Errno::ACCESS) => {
+                let granted = self.grant(name, FileType::RegularFile, Mode::RUSR | Mode::WUSR);
+                granted.map_err(|_| Errno::ACCESS)?;
+                open()?
+            }
+            opened => opened?,
+        };
         let kind = FileType::from_raw_mode(sys::fstat(&fd)?.st_mode);
         if kind != FileType::RegularFile {
             return Err(io::Error::other("it is not a regular file"));
@@ -144,10 +186,43 @@ impl Folder {
                 ) => {}
             result => return result,
         }
-        match fs::remove_dir_all(self.path_of(name)) {
+        let path = self.path_of(name);
+        let remove = || match fs::remove_dir_all(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
+        };
+        match remove() {
+            // A directory in it has a mode that forbids changes.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.grant(name, FileType::Directory, Mode::RWXU)?;
+                self.child(name)?.open_up(DEPTH_MAX)?;
+                remove()
+            }
+            result => result,
         }
+    }
+
+    /// Makes all directories in it accessible to this user.
+    fn open_up(&self, depth: usize) -> io::Result<()> {
+        let Some(depth) = depth.checked_sub(1) else {
+            return Ok(());
+        };
+        for entry in sys::Dir::read_from(&self.fd)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().to_str() else {
+                continue;
+            };
+            if matches!(name, "." | "..") {
+                continue;
+            }
+            self.grant(name, FileType::Directory, Mode::RWXU)?;
+            match self.child(name) {
+                Ok(child) => child.open_up(depth)?,
+                Err(error) if error.kind() == io::ErrorKind::NotADirectory => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Renames within it, and replaces an existing entry.
@@ -155,24 +230,62 @@ impl Folder {
         Ok(sys::renameat(&self.fd, from, &self.fd, to)?)
     }
 
-    /// Moves an entry into another directory, and never replaces an existing one there.
-    pub(super) fn move_new(&self, name: &str, to: &Self) -> io::Result<()> {
+    /// Moves an entry into another directory, under a name that it never takes from an existing one there.
+    pub(super) fn move_new(&self, name: &str, to: &Self, new: &str) -> io::Result<()> {
         #[cfg(target_os = "linux")]
-        match sys::renameat_with(&self.fd, name, &to.fd, name, sys::RenameFlags::NOREPLACE) {
+        match sys::renameat_with(&self.fd, name, &to.fd, new, sys::RenameFlags::NOREPLACE) {
             Ok(()) => return Ok(()),
             // The file system does not support the flag; look before renaming.
             Err(Errno::INVAL | Errno::NOSYS) => {}
             Err(error) => return Err(error.into()),
         }
-        if to.holds(name)? {
+        if to.holds(new)? {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        Ok(sys::renameat(&self.fd, name, &to.fd, name)?)
+        Ok(sys::renameat(&self.fd, name, &to.fd, new)?)
+    }
+
+    /// Exchanges an entry with the one of the same name in another directory, in one step; false if the system cannot.
+    pub(super) fn exchange(&self, name: &str, with: &Self) -> io::Result<bool> {
+        #[cfg(target_os = "linux")]
+        match sys::renameat_with(&self.fd, name, &with.fd, name, sys::RenameFlags::EXCHANGE) {
+            Ok(()) => return Ok(true),
+            Err(Errno::INVAL | Errno::NOSYS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(false)
     }
 
     /// Syncs the names in it to the disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         judge(sys::fsync(&self.fd))
+    }
+}
+
+/// The directory that was walked to last: the next file is often in the same one.
+#[derive(Debug, Default)]
+pub(super) struct Parents(Option<(String, Folder)>);
+
+impl Parents {
+    /// As [`Folder::walk`], from `base`, which is the same in every call.
+    pub(super) fn walk<'a>(
+        &mut self,
+        base: &Folder,
+        path: &'a str,
+    ) -> io::Result<(&Folder, &'a str)> {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let known = self.0.take().filter(|(known, _)| known == parent);
+        let last = match known {
+            Some(known) => known,
+            None => (parent.to_owned(), base.walk(path)?.0),
+        };
+        Ok((&self.0.insert(last).1, name))
+    }
+}
+
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 
@@ -213,6 +326,21 @@ mod tests {
     }
 
     #[test]
+    fn the_parent_of_a_file_is_found_whatever_came_before() {
+        let disk = tempfile::tempdir().unwrap();
+        let folder = Folder::open(disk.path()).unwrap();
+        folder.make("a").unwrap().make("b").unwrap();
+        let mut parents = Parents::default();
+        for path in ["x", "a/x", "a/y", "a/b/x", "y", "a/b/y"] {
+            let (parent, name) = parents.walk(&folder, path).unwrap();
+            parent.write(name, 0o600).unwrap();
+            assert!(disk.path().join(path).exists(), "{path}");
+        }
+        assert!(parents.walk(&folder, "c/x").is_err());
+        assert!(parents.walk(&folder, "a/x").is_ok());
+    }
+
+    #[test]
     fn a_private_folder_belongs_to_its_owner_only() {
         use std::os::unix::fs::PermissionsExt;
         let disk = tempfile::tempdir().unwrap();
@@ -242,14 +370,41 @@ mod tests {
         let from = folder.make("from").unwrap();
         from.write("x", 0o600).unwrap().write_all(b"new").unwrap();
         fs::write(disk.path().join("x"), "old").unwrap();
-        assert!(from.move_new("x", &folder).is_err());
+        assert!(from.move_new("x", &folder, "x").is_err());
         assert_eq!(fs::read(disk.path().join("x")).unwrap(), b"old");
         folder.remove_all("x").unwrap();
-        from.move_new("x", &folder).unwrap();
+        from.move_new("x", &folder, "x").unwrap();
         assert_eq!(fs::read(disk.path().join("x")).unwrap(), b"new");
         folder.remove_all("x").unwrap();
         folder.remove_all("x").unwrap();
         folder.remove_all("from").unwrap();
+    }
+
+    /// Modes that an earlier attempt gave; root may write in spite of them.
+    #[test]
+    fn modes_of_an_earlier_attempt_are_no_obstacle() {
+        use std::os::unix::fs::PermissionsExt;
+        let disk = tempfile::tempdir().unwrap();
+        let folder = Folder::open(disk.path()).unwrap();
+        let inner = folder.make("a").unwrap().make("b").unwrap();
+        inner.write("x", 0o600).unwrap();
+        inner.link("l", "x").unwrap();
+        inner.link("l", "x").unwrap();
+        assert!(inner.link("l", "y").is_err());
+        assert!(inner.link("x", "y").is_err());
+        for (path, mode) in [("a/b/x", 0o400), ("a/b", 0o500), ("a", 0o500)] {
+            fs::set_permissions(disk.path().join(path), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        folder.make("a").unwrap();
+        let mode = fs::metadata(disk.path().join("a")).unwrap().permissions();
+        assert_eq!(mode.mode() & 0o777, 0o700);
+        inner.write("x", 0o600).unwrap();
+        inner.read("x").unwrap();
+        folder.child("a").unwrap().open_up(DEPTH_MAX).unwrap();
+        let mode = fs::metadata(disk.path().join("a/b")).unwrap().permissions();
+        assert_eq!(mode.mode() & 0o777, 0o700);
+        folder.remove_all("a").unwrap();
+        assert!(!folder.holds("a").unwrap());
     }
 
     #[test]

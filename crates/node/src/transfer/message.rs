@@ -15,13 +15,18 @@
 //! ```
 //! `spec/transfer.md` is the specification.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Label of the control stream; the digit is the version of the protocol.
 pub const CONTROL_LABEL: &str = "anabranch-transfer/2";
 /// Label of the data stream.
 pub const DATA_LABEL: &str = "anabranch-transfer-data/2";
+/// Revision of the protocol. A higher one only adds what a lower one ignores, or what is sent to a peer that has it; 0: stated by
+/// none.
+pub(crate) const REVISION: u32 = 1;
+/// Limit on the transfers of one command under one ticket, after the first.
+pub const MORE_MAX: u32 = 999;
 /// Beginning of the labels of transfers, of every version.
 const LABELS: &str = "anabranch-transfer";
 
@@ -71,6 +76,36 @@ pub(crate) struct Entry {
     pub is_executable: bool,
 }
 
+/// Attributes of an entry; what is not stated is left as it is made. Beside the entry, because an old receiver refuses unknown fields
+/// in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Attributes {
+    /// Permission bits, with those for set-user-ID, set-group-ID and sticky.
+    #[serde(default)]
+    pub mode: Option<u32>,
+    /// Modification time in nanoseconds since 1970.
+    #[serde(default)]
+    pub modified_ns: Option<i64>,
+}
+
+/// A symbolic link of a transfer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Link {
+    /// Its path, as that of an entry.
+    pub path: String,
+    /// Its content.
+    pub target: String,
+}
+
+impl Link {
+    /// Bytes of its texts.
+    pub(super) fn bytes(&self) -> usize {
+        self.path.len() + self.target.len()
+    }
+}
+
 /// Message from the sender, on the control stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -78,6 +113,12 @@ pub(crate) enum Request {
     Hello {
         /// The ticket's secret in base 32; empty if the node itself is known.
         secret: String,
+        /// [`REVISION`] of the sender.
+        #[serde(default)]
+        revision: u32,
+        /// Transfers that follow this one under the same ticket, at most [`MORE_MAX`].
+        #[serde(default)]
+        more: u32,
     },
     Offer {
         kind: Kind,
@@ -86,6 +127,13 @@ pub(crate) enum Request {
     },
     Entries {
         list: Vec<Entry>,
+        /// Of each entry in `list`, or of none.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        attributes: Vec<Attributes>,
+    },
+    /// From revision 1 on.
+    Links {
+        list: Vec<Link>,
     },
     OfferEnd,
 }
@@ -94,7 +142,11 @@ pub(crate) enum Request {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Reply {
-    Welcome,
+    Welcome {
+        /// [`REVISION`] of the receiver.
+        #[serde(default)]
+        revision: u32,
+    },
     Refused {
         reason: String,
     },
@@ -106,6 +158,11 @@ pub(crate) enum Reply {
         hash: String,
     },
     Go,
+    /// Files and bytes that are on the disk, in all; from revision 1 on.
+    Durable {
+        files: u64,
+        bytes: u64,
+    },
     Done {
         files: u64,
         bytes: u64,
@@ -146,7 +203,22 @@ pub(crate) enum Record {
     },
     /// `2`
     End,
+    /// `3 | index u32 | offset u64 | bytes u64`: zeros that need no space; from revision 1 on
+    Hole { index: u32, offset: u64, bytes: u64 },
+    /// `4 | (index u32 | size u32 | BLAKE3 hash, 32 bytes | bytes)…`: whole files, at least one; from revision 1 on
+    Files(Vec<Whole>),
 }
+
+/// A whole file in a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Whole {
+    pub(crate) index: u32,
+    pub(crate) hash: [u8; 32],
+    pub(crate) data: Bytes,
+}
+
+/// Bytes of a whole file in a record before its data.
+pub(crate) const WHOLE_HEADER_BYTES: usize = 40;
 
 /// Bytes of a chunk record before its data.
 pub(crate) const CHUNK_HEADER_BYTES: usize = 13;
@@ -157,6 +229,17 @@ impl Record {
         record.put_u8(0);
         record.put_u32(index);
         record.put_u64(offset);
+    }
+
+    /// Writes a whole file into a record of them, which begins with the first.
+    pub(crate) fn add_whole(record: &mut BytesMut, index: u32, hash: &[u8; 32], data: &[u8]) {
+        if record.is_empty() {
+            record.put_u8(4);
+        }
+        record.put_u32(index);
+        record.put_u32(data.len() as u32);
+        record.put_slice(hash);
+        record.put_slice(data);
     }
 
     pub(crate) fn encode(&self) -> Bytes {
@@ -177,17 +260,48 @@ impl Record {
                 buffer.put_slice(hash);
             }
             Self::End => buffer.put_u8(2),
+            Self::Hole {
+                index,
+                offset,
+                bytes,
+            } => {
+                buffer.put_u8(3);
+                buffer.put_u32(*index);
+                buffer.put_u64(*offset);
+                buffer.put_u64(*bytes);
+            }
+            Self::Files(files) => {
+                for file in files {
+                    Self::add_whole(&mut buffer, file.index, &file.hash, &file.data);
+                }
+            }
         }
         buffer.freeze()
     }
 
-    /// The entry that a record is about, and the byte after the last that it brings; `None`: the record brings no bytes.
-    pub(crate) fn reach(record: &[u8]) -> Option<(u32, u64)> {
-        let header = record.get(..CHUNK_HEADER_BYTES)?;
-        let (index, offset) = (header[1..5].try_into().ok()?, header[5..].try_into().ok()?);
-        let bytes = (record.len() - CHUNK_HEADER_BYTES) as u64;
-        let end = u64::from_be_bytes(offset).saturating_add(bytes);
-        (header[0] == 0).then_some((u32::from_be_bytes(index), end))
+    /// The entry that a record is about, the byte after the last that it brings, and the number of these; `None`: the record brings
+    /// no bytes.
+    pub(crate) fn reach(record: &Bytes) -> Option<(u32, u64, u64)> {
+        let (index, offset, bytes) = match Self::decode(record)? {
+            Self::Chunk {
+                index,
+                offset,
+                data,
+            } => (index, offset, data.len() as u64),
+            Self::Hole {
+                index,
+                offset,
+                bytes,
+            } => (index, offset, bytes),
+            Self::Files(files) => {
+                let bytes = files.iter().map(|file| file.data.len() as u64).sum();
+                // An empty file has no bytes to move.
+                let last = files.iter().rev().find(|file| !file.data.is_empty())?;
+                return Some((last.index, last.data.len() as u64, bytes));
+            }
+            Self::FileEnd { .. } | Self::End => return None,
+        };
+        Some((index, offset.saturating_add(bytes), bytes))
     }
 
     /// Decodes a record; `None`: not a record.
@@ -206,9 +320,33 @@ impl Record {
                 hash: bytes[13..45].try_into().ok()?,
             }),
             2 if bytes.len() == 1 => Some(Self::End),
+            3 if bytes.len() == 21 => Some(Self::Hole {
+                index: u32_at(1)?,
+                offset: u64_at(5)?,
+                bytes: u64_at(13)?,
+            }),
+            4 => whole_files(bytes.slice(1..)).map(Self::Files),
             _ => None,
         }
     }
+}
+
+/// Files in the rest of a record; `None`: there are none, or the last is cut off.
+fn whole_files(mut rest: Bytes) -> Option<Vec<Whole>> {
+    let mut files = Vec::new();
+    while !rest.is_empty() {
+        let header = rest.get(..WHOLE_HEADER_BYTES)?;
+        let index = u32::from_be_bytes(header[..4].try_into().ok()?);
+        let size = u32::from_be_bytes(header[4..8].try_into().ok()?) as usize;
+        let hash = header[8..].try_into().ok()?;
+        rest.advance(WHOLE_HEADER_BYTES);
+        if rest.len() < size {
+            return None;
+        }
+        let data = rest.split_to(size);
+        files.push(Whole { index, hash, data });
+    }
+    (!files.is_empty()).then_some(files)
 }
 
 #[cfg(test)]
@@ -230,11 +368,33 @@ mod tests {
                 size: 9,
                 hash: [3; 32],
             },
+            Record::Hole {
+                index: 2,
+                offset: 1 << 40,
+                bytes: 1 << 50,
+            },
+            Record::Files(vec![
+                Whole {
+                    index: 3,
+                    hash: [1; 32],
+                    data: Bytes::new(),
+                },
+                Whole {
+                    index: 5,
+                    hash: [2; 32],
+                    data: Bytes::from_static(b"small"),
+                },
+            ]),
             Record::End,
         ];
         for record in records {
             assert_eq!(Record::decode(&record.encode()), Some(record.clone()));
-            let reach = matches!(record, Record::Chunk { .. }).then_some((7, (1 << 40) + 4));
+            let reach = match record {
+                Record::Chunk { .. } => Some((7, (1 << 40) + 4, 4)),
+                Record::Files(_) => Some((5, 5, 5)),
+                Record::Hole { .. } => Some((2, (1 << 40) + (1 << 50), 1 << 50)),
+                _ => None,
+            };
             assert_eq!(Record::reach(&record.encode()), reach);
         }
     }
@@ -243,6 +403,8 @@ mod tests {
     fn a_message_that_is_too_long_is_not_read() {
         let hello = encode(&Request::Hello {
             secret: "a".repeat(HELLO_BYTES_MAX),
+            revision: REVISION,
+            more: 0,
         });
         assert!(decode::<Request>(&hello, HELLO_BYTES_MAX).is_none());
         assert!(decode::<Request>(&hello, MESSAGE_BYTES_MAX).is_some());

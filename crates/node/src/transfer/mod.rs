@@ -8,15 +8,16 @@
 //! |---|---|
 //! | `message` | messages between the two sides (`spec/transfer.md`) |
 //! | `manifest`, `names` | entries of a transfer, and the receiver's check of them |
-//! | `source` | entries of a transfer, read from the sender's disk |
+//! | `selection`, `exclude`, `source`, `holes` | choice of what is sent; its entries, read from the sender's disk; holes of sparse files |
 //! | `area`, `note`, `folder` | the hidden folder: partial files, a signed note, and directories in which no link is followed |
+//! | `dress`, `naming` | attributes and links of what has arrived; its final name |
 //! | `keyed` | key with which a receiver signs its notes |
-//! | `write_behind` | writes data to the disk while more arrives |
+//! | `write_behind`, `barrier` | write the data of a large file, and many small files, to the disk while more arrives |
 //! | `tickets`, `digest`, `attempts` | valid tickets, with their holders and uses; the hashes by which they are found; attempts with wrong tickets |
 //! | `rules` | [`Rules`]: limits on what is accepted; [`Offered`]: an offer that waits for an answer |
 //! | `active` | attempts under way: of two at the same transfer, the newer continues |
 //! | `receive`, `writing` | [`Receiver`] |
-//! | `send` | [`Source`], [`send`], [`send_as`]: over any session, in the same process or of a running node |
+//! | `send`, `reading`, `pace` | [`Source`], [`send`], [`send_as`], [`send_in`]: over any session, in the same process or of a running node |
 //! | `redial` | [`send_with_retries`]: a transfer that resumes by itself after an interruption |
 //! | `progress` | [`Progress`] |
 //! | `error` | [`TransferError`] |
@@ -24,20 +25,28 @@
 mod active;
 mod area;
 mod attempts;
+mod barrier;
 #[doc(hidden)]
 pub mod decoders;
 mod digest;
+mod dress;
 mod error;
+mod exclude;
 mod folder;
+mod holes;
 mod keyed;
 mod manifest;
 mod message;
 mod names;
+mod naming;
 mod note;
+mod pace;
 mod progress;
+mod reading;
 mod receive;
 mod redial;
 mod rules;
+mod selection;
 mod send;
 mod source;
 mod tickets;
@@ -47,11 +56,13 @@ mod writing;
 /// Hash by which transfers are verified end to end.
 pub use blake3::Hasher;
 pub use error::TransferError;
+pub use exclude::{Exclude, PatternError};
 pub use manifest::ENTRIES_MAX;
 pub(crate) use message::is_transfer;
-pub use message::{CONTROL_LABEL, DATA_LABEL, Kind};
+pub use message::{CONTROL_LABEL, DATA_LABEL, Kind, MORE_MAX};
 pub use progress::{FileProgress, Progress, Snapshot};
 pub use receive::{Completed, Receiver};
 pub use redial::{Manner, Step, connect, send_with_retries};
-pub use rules::{Offered, Rules};
-pub use send::{Source, send, send_as, send_observed};
+pub use rules::{Clash, Offered, Rules};
+pub use selection::{Left, LeftOut, Selection};
+pub use send::{Source, send, send_as, send_in, send_observed};

@@ -43,6 +43,43 @@ pub(super) fn path_fault(path: &str) -> Option<&'static str> {
     None
 }
 
+/// Fault for which a symbolic link at `path` is refused; `None`: it leads to something in the same transfer, whatever other accepted
+/// links its target passes through.
+///
+/// The target goes up first, not beyond the transfer's own directory, and only down then: each link on the way down does the same from
+/// the real directory that it is in, so none leads out.
+pub(super) fn link_fault(path: &str, target: &str) -> Option<&'static str> {
+    if target.is_empty() {
+        return Some("its target is empty");
+    }
+    if target.len() >= PATH_BYTES_MAX {
+        return Some("its target is longer than 4095 bytes");
+    }
+    if target.starts_with('/') {
+        return Some("its target is an absolute path");
+    }
+    // The last part of the path is the link, the first the transfer's directory.
+    let mut up = path.split('/').count().saturating_sub(2);
+    let mut goes_down = false;
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if goes_down => return Some("its target goes up after it went down"),
+            ".." => match up.checked_sub(1) {
+                Some(left) => up = left,
+                None => return Some("its target lies outside of what is sent"),
+            },
+            name => {
+                goes_down = true;
+                if let Some(reason) = fault(name) {
+                    return Some(reason);
+                }
+            }
+        }
+    }
+    None
+}
+
 /// Fault for which a name is refused; `None`: it is accepted.
 fn fault(name: &str) -> Option<&'static str> {
     if name.is_empty() {
@@ -140,6 +177,35 @@ mod tests {
         for good in [".anabranch", "anabranch-x", "..anabranch-", "x.anabranch-"] {
             assert!(!is_reserved(good), "{good:?}");
         }
+    }
+
+    #[test]
+    fn links_that_lead_out_are_refused() {
+        for (path, good) in [
+            ("d/l", "a"),
+            ("d/l", "./a/b/"),
+            ("d/a/l", ".."),
+            ("d/a/b/l", "../../x/y"),
+            ("d/a/l", "../..a"),
+            ("d/l", "."),
+        ] {
+            assert_eq!(link_fault(path, good), None, "{path} {good}");
+        }
+        for (path, bad) in [
+            ("d/l", ""),
+            ("d/l", "/etc/passwd"),
+            ("d/l", ".."),
+            ("d/l", "../x"),
+            ("d/a/l", "../../x"),
+            ("d/a/l", "x/.."),
+            ("d/l", "a/../../x"),
+            ("l", "x/../.."),
+            ("d/l", ".anabranch-x/note"),
+            ("d/l", "a\u{1b}[2J"),
+        ] {
+            assert!(link_fault(path, bad).is_some(), "{path} {bad}");
+        }
+        assert!(link_fault("d/l", &"a/".repeat(3000)).is_some());
     }
 
     #[test]

@@ -18,7 +18,7 @@ const VERSION: u32 = 2;
 const BYTES_MAX: u64 = 4096;
 
 /// State of a transfer that a receiver needs after a restart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
     pub(crate) sender: NodeId,
     /// Digest of the manifest.
@@ -27,6 +27,10 @@ pub(crate) struct Note {
     pub(crate) ticket: Option<Digest>,
     /// True if all data was present and verified, and the transfer was about to get its final name.
     pub(crate) is_complete: bool,
+    /// Its final name; `None`: it has none yet, or that of the offer.
+    pub(crate) named: Option<String>,
+    /// True if the sender has announced more transfers under the same ticket.
+    pub(crate) has_more: bool,
 }
 
 /// A transfer that an earlier receiver left in a directory: its note, and its folder's name.
@@ -44,6 +48,10 @@ struct Text {
     digest: String,
     ticket: Option<String>,
     is_complete: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    named: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    has_more: bool,
 }
 
 impl Note {
@@ -55,6 +63,8 @@ impl Note {
             digest: self.digest.to_hex().to_string(),
             ticket: self.ticket.map(|ticket| ticket.to_hex()),
             is_complete: self.is_complete,
+            named: self.named.clone(),
+            has_more: self.has_more,
         };
         let mut bytes = serde_json::to_vec(&text).expect("a note is made of texts and numbers");
         let signature = key.sign(folder, &bytes).to_hex();
@@ -83,6 +93,8 @@ impl Note {
             digest: hash(&text.digest)?,
             ticket,
             is_complete: text.is_complete,
+            named: text.named,
+            has_more: text.has_more,
         })
     }
 
@@ -121,6 +133,8 @@ mod tests {
             digest: blake3::hash(b"manifest"),
             ticket: Some(Digest::from_hash(blake3::hash(b"ticket"))),
             is_complete: false,
+            named: None,
+            has_more: false,
         }
     }
 
@@ -147,6 +161,8 @@ mod tests {
         let trusted = Note {
             ticket: None,
             is_complete: true,
+            named: Some("film (2)".to_owned()),
+            has_more: true,
             ..note()
         };
         trusted.write(&root, &key(1), "a").unwrap();

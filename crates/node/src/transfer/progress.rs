@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use super::message::Entry;
+use super::{barrier::Count, message::Entry};
 
 /// Progress counters, shared between a transfer and its display; every field only grows during one attempt.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +19,7 @@ struct Inner {
     bytes_total: AtomicU64,
     bytes_done: AtomicU64,
     bytes_resumed: AtomicU64,
+    bytes_durable: AtomicU64,
     files_total: AtomicU64,
     files_done: AtomicU64,
     name: Mutex<String>,
@@ -64,9 +65,12 @@ pub struct Snapshot {
     pub bytes_done: u64,
     /// Bytes that were present already from an earlier attempt.
     pub bytes_resumed: u64,
+    /// Bytes of the files in [`files_done`](Self::files_done).
+    pub bytes_durable: u64,
     /// Files in all.
     pub files_total: u64,
-    /// Files complete and verified at the receiver, or fully read at the sender.
+    /// Files that the receiver has verified and written to its disk. A sender learns of them in intervals of a fraction of a second,
+    /// from an old receiver only at the end.
     pub files_done: u64,
     /// The file that is being moved, or was last; `None`: none yet.
     pub file: Option<FileProgress>,
@@ -86,6 +90,7 @@ impl Progress {
             bytes_total: read(&inner.bytes_total),
             bytes_done: read(&inner.bytes_done),
             bytes_resumed: read(&inner.bytes_resumed),
+            bytes_durable: read(&inner.bytes_durable),
             files_total: read(&inner.files_total),
             files_done: read(&inner.files_done),
             file: self.file().clone(),
@@ -131,6 +136,7 @@ impl Progress {
         self.0.files_total.store(files, Ordering::Relaxed);
         self.0.bytes_done.store(0, Ordering::Relaxed);
         self.0.bytes_resumed.store(0, Ordering::Relaxed);
+        self.0.bytes_durable.store(0, Ordering::Relaxed);
         self.0.files_done.store(0, Ordering::Relaxed);
         *self.file() = None;
     }
@@ -144,7 +150,25 @@ impl Progress {
         self.0.bytes_done.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn file_done(&self) {
-        self.0.files_done.fetch_add(1, Ordering::Relaxed);
+    /// Counts files that have become durable.
+    pub(super) fn durable(&self, more: Count) {
+        self.0
+            .bytes_durable
+            .fetch_add(more.bytes, Ordering::Relaxed);
+        self.0.files_done.fetch_add(more.files, Ordering::Relaxed);
+    }
+
+    pub(super) fn durable_count(&self) -> Count {
+        Count {
+            files: self.0.files_done.load(Ordering::Relaxed),
+            bytes: self.0.bytes_durable.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Sets the number of durable files, as the receiver states it.
+    pub(super) fn durable_in_all(&self, all: Count) {
+        let files = all.files.min(self.0.files_total.load(Ordering::Relaxed));
+        self.0.bytes_durable.store(all.bytes, Ordering::Relaxed);
+        self.0.files_done.store(files, Ordering::Relaxed);
     }
 }

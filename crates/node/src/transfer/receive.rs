@@ -15,17 +15,20 @@ use tokio::sync::mpsc;
 
 use super::{
     active::{Active, Hold, REPLACED},
-    area::{self, Area, Named},
+    area::{self, Area, Named, Opening},
     attempts::Attempts,
+    barrier::Count,
     digest::Digest,
     error::TransferError,
     keyed::StateKey,
     manifest::{ENTRIES_MAX, Manifest, PATHS_BYTES_MAX},
     message::{
-        self, CONTROL_LABEL, DATA_LABEL, HELLO_BYTES_MAX, MESSAGE_BYTES_MAX, Reply, Request,
+        self, CONTROL_LABEL, DATA_LABEL, HELLO_BYTES_MAX, Link, MESSAGE_BYTES_MAX, MORE_MAX,
+        REVISION, Reply, Request,
     },
     progress::Progress,
     rules::{self, Offered, Rules},
+    selection::LeftOut,
     tickets::Tickets,
     writing::{Writing, have_all, pump, write_all},
 };
@@ -43,6 +46,8 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The same for a complete transfer: a sender that does not receive the message assumes an interruption, and finds the name
 /// taken when it comes back.
 const FAREWELL_DONE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Interval between two reports of what is durable.
+const REPORT_EVERY: Duration = Duration::from_millis(250);
 /// Limit on the records that wait between the network and the disk.
 const WRITE_BEHIND: usize = 8;
 /// Limit on the `Have` messages that wait between the disk and the network.
@@ -61,6 +66,11 @@ pub struct Completed {
     pub bytes: u64,
     /// Its hash in hexadecimal, if it is a single file.
     pub blake3: Option<String>,
+    /// Paths that were not transferred, or not entirely: at the sender those that cannot be sent, at the receiver those that had bits
+    /// that were dropped.
+    pub left_out: LeftOut,
+    /// Transfers that the sender has announced after this one; 0 at the sender.
+    pub more: u32,
 }
 
 /// Receives transfers into a directory, from holders of tickets and from trusted nodes.
@@ -82,6 +92,10 @@ struct Admitted {
     sender: NodeId,
     /// The ticket that it showed; `None`: it is trusted.
     ticket: Option<Digest>,
+    /// Revision of the protocol that it speaks.
+    revision: u32,
+    /// Transfers that it has announced under the same ticket after this one.
+    more: u32,
 }
 
 impl Receiver {
@@ -204,13 +218,16 @@ impl Receiver {
         progress: &Progress,
     ) -> Result<Completed, TransferError> {
         // The right to send comes first; before a peer has shown it, nothing else of it is read or stored.
-        let result = match self.greet(session, &control).await {
-            Ok(right) => self
-                .serve(session, &control, &right, progress)
-                .await
-                .map(|(done, named)| (done, named, right.ticket)),
-            Err(error) => Err(error),
-        };
+        let result =
+            match self.greet(session, &control).await {
+                Ok(right) => self.serve(session, &control, &right, progress).await.map(
+                    |(mut done, named)| {
+                        done.more = right.more;
+                        (done, named, right.ticket)
+                    },
+                ),
+                Err(error) => Err(error),
+            };
         match result {
             Ok((done, named, ticket)) => {
                 let last = Reply::Done {
@@ -218,11 +235,7 @@ impl Receiver {
                     bytes: done.bytes,
                 };
                 if farewell(&control, &last, FAREWELL_DONE_TIMEOUT).await {
-                    if let Some(ticket) = ticket {
-                        self.tickets.spend(ticket);
-                    }
-                    let forgetting = tokio::task::spawn_blocking(|| named.forget());
-                    forgetting.await.expect("removing a folder does not panic");
+                    self.confirmed(ticket, done.more, named).await?;
                 }
                 // Otherwise the sender may come back and ask; the note in the folder has the answer.
                 Ok(done)
@@ -242,20 +255,54 @@ impl Receiver {
         }
     }
 
+    /// Forgets a transfer of which the sender has the confirmation, or keeps it in mind while more are to come.
+    async fn confirmed(
+        &self,
+        ticket: Option<Digest>,
+        more: u32,
+        named: Named,
+    ) -> Result<(), TransferError> {
+        let earlier = match ticket {
+            Some(ticket) if more > 0 => {
+                return self.tickets.complete(ticket, named.folder_name());
+            }
+            Some(ticket) => self.tickets.spend(ticket),
+            None => Vec::new(),
+        };
+        let forgetting = tokio::task::spawn_blocking(move || named.forget(&earlier));
+        forgetting.await.expect("removing a folder does not panic");
+        Ok(())
+    }
+
     /// Reads the first message and checks the right of the sender.
     async fn greet(&self, session: &Session, control: &Stream) -> Result<Admitted, TransferError> {
         let hello = tokio::time::timeout(HELLO_TIMEOUT, read_at_most(control, HELLO_BYTES_MAX));
-        let Request::Hello { secret } = hello
+        let Request::Hello {
+            secret,
+            revision,
+            more,
+        } = hello
             .await
             .map_err(|_| TransferError::Protocol("no greeting"))??
         else {
             return Err(TransferError::Protocol("no greeting"));
         };
+        if more > MORE_MAX {
+            return Err(TransferError::Protocol(
+                "more than 1,000 transfers under one ticket",
+            ));
+        }
         let sender = session.peer();
         let ticket = self.admit(session, &secret)?;
         session.end_probation()?;
-        send_message(control, &Reply::Welcome).await?;
-        Ok(Admitted { sender, ticket })
+        let welcome = Reply::Welcome { revision: REVISION };
+        send_message(control, &welcome).await?;
+        Ok(Admitted {
+            sender,
+            ticket,
+            revision,
+            more,
+        })
     }
 
     /// Checks that this node may send, by its ticket or by its id; returns the ticket if it needs one.
@@ -291,19 +338,25 @@ impl Receiver {
         right: &Admitted,
         progress: &Progress,
     ) -> Result<(Completed, Named), TransferError> {
-        let manifest = read_offer(control).await?;
+        let mut manifest = read_offer(control).await?;
         manifest.check()?;
         self.rules.check(&manifest)?;
+        let mut left_out = LeftOut::default();
+        if !self.rules.allow_special_bits {
+            left_out = manifest.drop_special_bits();
+        }
         self.accept_offer(right, &manifest).await?;
         progress.begin(&manifest.name, manifest.bytes(), manifest.files());
         let (hold, mut replaced) = self
             .active
             .enter(right.sender, &manifest.name, session.id())
             .await?;
-        tokio::select! {
-            taken = self.take(session, control, manifest, right, hold, progress) => taken,
-            () = replaced.wait() => Err(TransferError::Ticket(REPLACED)),
-        }
+        let (mut done, named) = tokio::select! {
+            taken = self.take(session, control, manifest, right, hold, progress) => taken?,
+            () = replaced.wait() => return Err(TransferError::Ticket(REPLACED)),
+        };
+        done.left_out = left_out;
+        Ok((done, named))
     }
 
     /// Asks about a new transfer, and binds the ticket to it.
@@ -349,15 +402,29 @@ impl Receiver {
         let (directory, key) = (self.directory.clone(), self.key.clone());
         let (sender, ticket) = (right.sender, right.ticket);
         let (reporter, mut reports) = mpsc::channel(HAVE_AHEAD);
+        let (counted, clash, has_more) = (progress.clone(), self.rules.clash, right.more > 0);
         let opening = tokio::task::spawn_blocking(move || {
-            let area = Area::open(&directory, &key, sender, ticket, manifest)?;
+            let opening = Opening {
+                directory: &directory,
+                key: &key,
+                sender,
+                ticket,
+                clash,
+                has_more,
+                progress: &counted,
+            };
+            let area = Area::open(&opening, manifest)?;
             let (area, have) = have_all(area, &reporter)?;
             Ok::<_, TransferError>((area, have, hold))
         });
         while let Some(reply) = reports.recv().await {
             send_message(control, &reply).await?;
         }
-        let (area, have, hold) = opening.await.expect("opening files does not panic")?;
+        let opened = opening.await.expect("opening files does not panic");
+        if let (Err(TransferError::Exists { .. }), Some(ticket)) = (&opened, right.ticket) {
+            self.tickets.release(ticket);
+        }
+        let (area, have, hold) = opened?;
         send_message(control, &Reply::Go).await?;
 
         let data = accept(session, DATA_LABEL).await?;
@@ -373,9 +440,15 @@ impl Receiver {
             write_all(writing, queue)
         });
         // A failing disk, or a sender that breaks the rules, ends it at once.
+        let moving = async {
+            tokio::select! {
+                written = &mut writing => (written, Ok(())),
+                pumped = pump(&data, records) => (writing.await, pumped),
+            }
+        };
         let (written, pumped) = tokio::select! {
-            written = &mut writing => (written, Ok(())),
-            pumped = pump(&data, records) => (writing.await, pumped),
+            moved = moving => moved,
+            () = report(control, progress), if right.revision >= 1 => unreachable!("it reports until dropped"),
         };
         let named = match (written.expect("writing files does not panic"), pumped) {
             (Err(TransferError::Protocol(_)), Err(error)) => return Err(error),
@@ -387,8 +460,31 @@ impl Receiver {
             files,
             bytes: named.bytes,
             blake3: named.hash.map(|hash| hash.to_hex().to_string()),
+            left_out: LeftOut::default(),
+            more: 0,
         };
         Ok((completed, named))
+    }
+}
+
+/// Reports what is durable until dropped.
+async fn report(control: &Stream, progress: &Progress) {
+    let mut reported = Count::default();
+    loop {
+        tokio::time::sleep(REPORT_EVERY).await;
+        let now = progress.durable_count();
+        if now == reported {
+            continue;
+        }
+        reported = now;
+        let Count { files, bytes } = now;
+        if send_message(control, &Reply::Durable { files, bytes })
+            .await
+            .is_err()
+        {
+            // The session is over; the stream of data ends, too.
+            std::future::pending::<()>().await;
+        }
     }
 }
 
@@ -429,16 +525,29 @@ async fn read_offer(control: &Stream) -> Result<Manifest, TransferError> {
             most: ENTRIES_MAX,
         });
     }
-    let mut entries = Vec::new();
+    let (mut entries, mut attributes, mut links) = (Vec::new(), Vec::new(), Vec::new());
     let mut paths_bytes = 0;
     loop {
         match read_message(control).await? {
-            Request::Entries { list } if !list.is_empty() => {
+            Request::Entries {
+                list,
+                attributes: more,
+            } if !list.is_empty() => {
                 paths_bytes += list.iter().map(|entry| entry.path.len()).sum::<usize>();
                 entries.extend(list);
+                attributes.extend(more);
+            }
+            Request::Links { list } if !list.is_empty() => {
+                paths_bytes += list.iter().map(Link::bytes).sum::<usize>();
+                links.extend(list);
             }
             Request::OfferEnd => break,
             _ => return Err(TransferError::Protocol("an offer without end")),
+        }
+        if attributes.len() > entries.len() || links.len() as u64 > ENTRIES_MAX {
+            return Err(TransferError::Protocol(
+                "more attributes or links than are accepted",
+            ));
         }
         if entries.len() as u64 > number {
             return Err(TransferError::Protocol("more entries than were offered"));
@@ -451,6 +560,8 @@ async fn read_offer(control: &Stream) -> Result<Manifest, TransferError> {
         kind,
         name,
         entries,
+        attributes,
+        links,
     })
 }
 

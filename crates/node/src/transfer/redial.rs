@@ -1,7 +1,8 @@
 //! Transfer that resumes by itself after an interruption.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
+use anabranch_base::Rate;
 use anabranch_net::{ConnectError, Host, Session, StreamFailure};
 use anabranch_session::{Attempts, StreamSpec};
 use tokio::time::Instant;
@@ -10,7 +11,8 @@ use super::{
     error::TransferError,
     progress::Progress,
     receive::Completed,
-    send::{Source, send_as},
+    selection::Selection,
+    send::{Source, send_in},
 };
 use crate::ticket::Ticket;
 
@@ -47,21 +49,27 @@ pub enum Step<'a> {
     },
 }
 
-/// Options of a transfer with retries.
+/// Options of a transfer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manner {
     /// Time for which the receiver is dialled again after an interruption; zero: not at all.
     pub retry_for: Duration,
-    /// Spec of the stream that carries the data, as in [`send_as`].
+    /// Spec of the stream that carries the data, as in [`send_as`](super::send_as).
     pub data: StreamSpec,
+    /// Limit on the rate at which the data is handed to the session; `None`: what the paths carry.
+    pub limit: Option<Rate>,
+    /// Transfers that follow this one under the same ticket, at most [`MORE_MAX`](super::MORE_MAX). An old receiver ends after the first.
+    pub more: u32,
 }
 
 impl Default for Manner {
-    /// Bulk data, and no retries.
+    /// Bulk data without a limit, and no retries.
     fn default() -> Self {
         Self {
             retry_for: Duration::ZERO,
             data: StreamSpec::bulk(""),
+            limit: None,
+            more: 0,
         }
     }
 }
@@ -76,18 +84,19 @@ impl Default for Manner {
 pub async fn send_with_retries(
     host: &Host,
     ticket: &Ticket,
-    path: &Path,
+    selection: impl Into<Selection>,
     manner: Manner,
     progress: &Progress,
     mut report: impl FnMut(Step<'_>),
 ) -> Result<Completed, TransferError> {
+    let selection = selection.into();
     let mut session = connect(host, ticket, &mut report).await?;
     let mut furthest = None;
     let mut deadline = Instant::now();
     loop {
         report(Step::Connected(&session));
-        let source = Source::Path(path.to_owned());
-        let sending = send_as(&session, ticket.secret, source, &manner.data, progress);
+        let source = Source::Selection(selection.clone());
+        let sending = send_in(&session, ticket.secret, source, &manner, progress, |_| {});
         let result = tokio::select! {
             result = sending => result,
             silence = watch(&session, manner.retry_for, &mut report) => Err(TransferError::Silent(silence)),

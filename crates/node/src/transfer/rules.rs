@@ -5,7 +5,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{error::TransferError, manifest::Manifest, message::Kind, names::is_hidden};
 
-/// Limits on what is accepted from any sender. By default any size, and no hidden names.
+/// Limits on what is accepted from any sender. By default any size, no hidden names, and no special bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// Limit on the bytes of one transfer; `None`: the capacity of the disk.
@@ -13,6 +13,23 @@ pub struct Rules {
     /// Accept a transfer whose own name begins with a dot, such as `.bashrc`, which programs may read unasked. Inside a
     /// directory that is received such names are always accepted.
     pub allow_hidden: bool,
+    /// Keep the set-user-ID, set-group-ID and sticky bits of files and directories. Otherwise they are dropped, because a program
+    /// with such a bit acts with the rights of the receiver's user.
+    pub allow_special_bits: bool,
+    /// Reaction to a name that exists.
+    pub clash: Clash,
+}
+
+/// Reaction of a receiver to a transfer whose name exists in its directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clash {
+    /// The transfer is refused.
+    #[default]
+    Refuse,
+    /// What exists is replaced in one step when the transfer is complete; a directory with everything in it.
+    Overwrite,
+    /// The transfer gets a free name, such as `film (2).mp4`.
+    Rename,
 }
 
 impl Rules {
@@ -108,6 +125,7 @@ mod tests {
         let open = Rules {
             allow_hidden: true,
             bytes_max: Some(10),
+            ..Rules::default()
         };
         open.check(&bashrc).unwrap();
         let mut film = Manifest::stream("film");

@@ -1,11 +1,6 @@
 //! Sender of a transfer.
 
-use std::{
-    fs::File,
-    io::{Read, Seek, SeekFrom},
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{io::Read, path::PathBuf, time::Duration};
 
 use anabranch_net::StreamFailure;
 use anabranch_session::{Order, Priority, StreamSpec};
@@ -13,26 +8,27 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::{
-    area::hash_prefix,
+    barrier::Count,
     error::TransferError,
     manifest::Manifest,
     message::{
-        CHUNK_HEADER_BYTES, CONTROL_LABEL, DATA_LABEL, ENTRIES_PER_MESSAGE, Entry,
-        PATHS_PER_MESSAGE_BYTES, Record, Reply, Request,
+        CONTROL_LABEL, DATA_LABEL, ENTRIES_PER_MESSAGE, Entry, Link, PATHS_PER_MESSAGE_BYTES,
+        REVISION, Record, Reply, Request,
     },
     names::path_fault,
+    pace::Pace,
     progress::Progress,
+    reading::{CHUNK_BYTES, Known, Origins, Reading},
     receive::{Completed, read_message, send_message},
-    source::Origin,
+    redial::Manner,
+    selection::{LeftOut, Selection},
+    source::Found,
 };
 use crate::{
     api::{AduSession, AduStream},
     ticket::Secret,
 };
 
-/// Bytes of one chunk: large enough that the cost per ADU is negligible, small enough that losing one in an interruption is
-/// cheap.
-const CHUNK_BYTES: usize = 256 << 10;
 /// Chunks read ahead of the network.
 const READ_AHEAD: usize = 8;
 
@@ -41,13 +37,15 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Limit on the bytes of entries in an offer that follows the greeting of an unknown node at once.
 const BRIEF_BYTES: usize = 1024;
 /// Approximate bytes of an entry in addition to its path.
-const ENTRY_BYTES: usize = 64;
+const ENTRY_BYTES: usize = 112;
 
 /// Source of a transfer.
 #[derive(Debug)]
 pub enum Source {
     /// A file or directory.
     Path(PathBuf),
+    /// A file or directory under another name, or without some of its paths.
+    Selection(Selection),
     /// The output of a reader until its end, under this name. Cannot be resumed.
     Reader {
         /// Name at the receiver.
@@ -60,13 +58,6 @@ pub enum Source {
 /// Anything that can be read on another thread.
 pub trait ReadSend: Read + Send + std::fmt::Debug {}
 impl<T: Read + Send + std::fmt::Debug> ReadSend for T {}
-
-/// The part of one entry that the receiver has, just read from its disk.
-#[derive(Clone, Copy, Debug)]
-struct Known {
-    bytes: u64,
-    hash: blake3::Hash,
-}
 
 /// Sends over an open session; returns once the receiver has everything under its final name.
 ///
@@ -119,21 +110,54 @@ pub async fn send_observed<S: AduSession>(
 where
     TransferError: From<S::Error>,
 {
+    let manner = Manner {
+        data: data.clone(),
+        ..Manner::default()
+    };
+    send_in(session, secret, source, &manner, progress, observe).await
+}
+
+/// [`send_observed`], in this manner; once, without retries.
+///
+/// # Errors
+/// As [`send_as`].
+pub async fn send_in<S: AduSession>(
+    session: &S,
+    secret: Option<Secret>,
+    source: Source,
+    manner: &Manner,
+    progress: &Progress,
+    observe: impl FnOnce(&S::Stream) + Send,
+) -> Result<Completed, TransferError>
+where
+    TransferError: From<S::Error>,
+{
+    let data = &manner.data;
     if !data.reliable || data.order != Order::Ordered || data.lifetime.is_some() {
         return Err(TransferError::Lossy);
     }
-    let (manifest, origins) = match source {
-        Source::Path(path) => {
-            let read = tokio::task::spawn_blocking(move || Manifest::read(&path));
-            let (manifest, paths) = read.await.expect("reading a directory does not panic")?;
-            (manifest, Origins::Paths(paths))
+    let selection = match source {
+        Source::Path(path) => Ok(Selection::new(path)),
+        Source::Selection(selection) => Ok(selection),
+        Source::Reader { name, reader } => Err((name, reader)),
+    };
+    let (mut manifest, origins, mut left_out) = match selection {
+        Ok(selection) => {
+            let read = tokio::task::spawn_blocking(move || Found::read(&selection));
+            let found = read.await.expect("reading a directory does not panic")?;
+            (
+                found.manifest,
+                Origins::Paths(found.origins),
+                found.left_out,
+            )
         }
-        Source::Reader { name, reader } => {
+        Err((name, reader)) => {
             if let Some(reason) = path_fault(&name) {
                 let path = name.into();
                 return Err(TransferError::Unsendable { path, reason });
             }
-            (Manifest::stream(&name), Origins::Reader(reader))
+            let manifest = Manifest::stream(&name);
+            (manifest, Origins::Reader(reader), LeftOut::default())
         }
     };
     progress.begin(&manifest.name, manifest.bytes(), manifest.files());
@@ -146,17 +170,24 @@ where
     });
     let control = control.await?;
     let is_stranger = secret.is_some();
-    greet(&control, secret).await.map_err(not_taken)?;
-    if is_stranger && !is_brief(&manifest) {
-        welcome(&control).await.map_err(not_taken)?;
+    greet(&control, secret, manner.more).await.map_err(not_taken)?;
+    let revision = if (is_stranger && !is_brief(&manifest)) || !manifest.links.is_empty() {
+        let revision = welcome(&control).await.map_err(not_taken)?;
+        if revision < 1 {
+            for link in std::mem::take(&mut manifest.links) {
+                left_out.add(link.path, "the receiver's version takes no symbolic links");
+            }
+        }
         offer(&control, &manifest).await?;
+        revision
     } else {
         // The offer follows without waiting for the welcome, which saves a round trip.
         let offered = offer(&control, &manifest).await;
         // A refusal explains an offer that was not read.
-        welcome(&control).await.map_err(not_taken)?;
+        let revision = welcome(&control).await.map_err(not_taken)?;
         offered?;
-    }
+        revision
+    };
     let known = known(&control, manifest.entries.len()).await?;
 
     let data = session.open_stream(StreamSpec {
@@ -167,24 +198,33 @@ where
     let data = data.await?;
     observe(&data);
     let (records, queue) = mpsc::channel(READ_AHEAD);
+    let pace = manner.limit.map(Pace::new);
+    let chunk_bytes = pace.as_ref().map_or(CHUNK_BYTES, Pace::step_bytes);
     let reading = {
         let (manifest, progress) = (manifest.clone(), progress.clone());
         tokio::task::spawn_blocking(move || {
-            read_all(&manifest, origins, &known, &records, &progress)
+            let reading = Reading {
+                manifest: &manifest,
+                known: &known,
+                records: &records,
+                revision,
+                chunk_bytes,
+            };
+            reading.all(origins, &progress)
         })
     };
     let pumping = async {
-        let pumped = pump(&data, queue, &manifest.entries, progress).await;
+        let pumped = pump(&data, queue, &manifest.entries, progress, pace).await;
         // A read failure explains a queue that ended early.
         reading.await.expect("reading files does not panic")?;
         pumped?;
         data.finish()?;
         Ok::<_, TransferError>(())
     };
-    let answer = read_message::<Reply, _>(&control);
+    let answer = answer(&control, progress);
     tokio::pin!(pumping, answer);
     let reply = tokio::select! {
-        // Before the end, the receiver sends a message only if it has failed.
+        // Before the end, the receiver sends such a message only if it has failed.
         reply = &mut answer => reply?,
         pumped = &mut pumping => match pumped {
             Ok(()) => answer.await?,
@@ -199,6 +239,7 @@ where
     match reply {
         Reply::Done { files, bytes } => {
             progress.verified();
+            progress.durable_in_all(Count { files, bytes });
             // Our end of the stream confirms to the receiver that this was read, so that it can forget the transfer. The
             // transfer is complete with or without it.
             let _ = tokio::time::timeout(FAREWELL_TIMEOUT, async {
@@ -212,6 +253,8 @@ where
                 files,
                 bytes,
                 blake3: None,
+                left_out,
+                more: 0,
             })
         }
         Reply::Failed { reason } => Err(TransferError::Failed(reason)),
@@ -232,23 +275,30 @@ fn not_taken(failure: TransferError) -> TransferError {
     }
 }
 
-async fn greet<S: AduStream>(control: &S, secret: Option<Secret>) -> Result<(), TransferError>
+async fn greet<S: AduStream>(
+    control: &S,
+    secret: Option<Secret>,
+    more: u32,
+) -> Result<(), TransferError>
 where
     TransferError: From<S::Error>,
 {
     let secret = secret.map(|secret| anabranch_base::ids::encode_base32(&secret.0));
     let hello = Request::Hello {
         secret: secret.unwrap_or_default(),
+        revision: REVISION,
+        more,
     };
     send_message(control, &hello).await
 }
 
-async fn welcome<S: AduStream>(control: &S) -> Result<(), TransferError>
+/// Waits for the welcome; returns the revision of the receiver.
+async fn welcome<S: AduStream>(control: &S) -> Result<u32, TransferError>
 where
     TransferError: From<S::Error>,
 {
     match read_message(control).await? {
-        Reply::Welcome => Ok(()),
+        Reply::Welcome { revision } => Ok(revision),
         Reply::Refused { reason } => Err(TransferError::Refused(reason)),
         _ => Err(TransferError::Protocol("no welcome")),
     }
@@ -267,9 +317,21 @@ where
     send_message(control, &offer).await?;
     let mut rest = &manifest.entries[..];
     while !rest.is_empty() {
-        let (list, after) = rest.split_at(batch(rest));
+        let (list, after) = rest.split_at(batch(rest.iter().map(|entry| entry.path.len())));
+        let from = manifest.entries.len() - rest.len();
+        let attributes = manifest.attributes.get(from..from + list.len());
+        let entries = Request::Entries {
+            list: list.to_vec(),
+            attributes: attributes.unwrap_or_default().to_vec(),
+        };
+        send_message(control, &entries).await?;
+        rest = after;
+    }
+    let mut rest = &manifest.links[..];
+    while !rest.is_empty() {
+        let (list, after) = rest.split_at(batch(rest.iter().map(Link::bytes)));
         let list = list.to_vec();
-        send_message(control, &Request::Entries { list }).await?;
+        send_message(control, &Request::Links { list }).await?;
         rest = after;
     }
     send_message(control, &Request::OfferEnd).await
@@ -287,16 +349,13 @@ fn is_brief(manifest: &Manifest) -> bool {
     bytes.is_some()
 }
 
-/// Number of the entries that go into the next message; at least one.
-fn batch(entries: &[Entry]) -> usize {
-    let mut bytes = 0;
-    let fitting = entries
-        .iter()
-        .take(ENTRIES_PER_MESSAGE)
-        .take_while(|entry| {
-            bytes += entry.path.len();
-            bytes <= PATHS_PER_MESSAGE_BYTES
-        });
+/// Number of those with so many bytes of text that go into the next message; at least one.
+fn batch(texts_bytes: impl Iterator<Item = usize>) -> usize {
+    let mut sum = 0;
+    let fitting = texts_bytes.take(ENTRIES_PER_MESSAGE).take_while(|bytes| {
+        sum += bytes;
+        sum <= PATHS_PER_MESSAGE_BYTES
+    });
     fitting.count().max(1)
 }
 
@@ -328,21 +387,38 @@ where
     }
 }
 
+/// The message with which the receiver ends the transfer. What it reports before as durable is counted.
+async fn answer<S: AduStream>(control: &S, progress: &Progress) -> Result<Reply, TransferError>
+where
+    TransferError: From<S::Error>,
+{
+    loop {
+        match read_message(control).await? {
+            Reply::Durable { files, bytes } => progress.durable_in_all(Count { files, bytes }),
+            reply => return Ok(reply),
+        }
+    }
+}
+
 async fn pump<S: AduStream>(
     data: &S,
     mut queue: mpsc::Receiver<Bytes>,
     entries: &[Entry],
     progress: &Progress,
+    mut pace: Option<Pace>,
 ) -> Result<(), TransferError>
 where
     TransferError: From<S::Error>,
 {
     while let Some(record) = queue.recv().await {
         let reach = Record::reach(&record);
-        let bytes = record.len().saturating_sub(CHUNK_HEADER_BYTES);
+        let record_bytes = record.len();
         data.send(record).await?;
-        if let Some((index, end)) = reach {
-            progress.moved(bytes as u64);
+        if let Some(pace) = &mut pace {
+            pace.sent(record_bytes).await;
+        }
+        if let Some((index, end, bytes)) = reach {
+            progress.moved(bytes);
             if let Some(entry) = entries.get(index as usize) {
                 progress.in_file(entry, end);
             }
@@ -351,179 +427,10 @@ where
     Ok(())
 }
 
-enum Origins {
-    Paths(Vec<Origin>),
-    Reader(Box<dyn ReadSend>),
-}
-
-/// Turns everything into records, on a thread of its own. Ends quietly once no consumer takes them.
-fn read_all(
-    manifest: &Manifest,
-    origins: Origins,
-    known: &[Option<Known>],
-    records: &mpsc::Sender<Bytes>,
-    progress: &Progress,
-) -> Result<(), TransferError> {
-    match origins {
-        Origins::Reader(mut reader) => {
-            let path = Path::new(&manifest.name);
-            let start = (0, blake3::Hasher::new());
-            let mut chunks = Chunks {
-                index: 0,
-                path,
-                records,
-            };
-            let Some((size, hash)) = chunks.read(&mut reader, start, None)? else {
-                return Ok(());
-            };
-            if !chunks.end(size, hash) {
-                return Ok(());
-            }
-            progress.file_done();
-        }
-        Origins::Paths(origins) => {
-            for (index, (entry, origin)) in manifest.entries.iter().zip(&origins).enumerate() {
-                let Some(size) = entry.size_bytes.filter(|_| !entry.is_directory) else {
-                    continue;
-                };
-                let mut file = origin.open()?;
-                let path = origin.path();
-                let start = resume(&mut file, known[index]).map_err(TransferError::read(path))?;
-                progress.resumed(start.0);
-                let index = index as u32;
-                let mut chunks = Chunks {
-                    index,
-                    path,
-                    records,
-                };
-                let Some((read, hash)) = chunks.read(&mut file, start, Some(size))? else {
-                    return Ok(());
-                };
-                if read != size {
-                    return Err(origin.changed());
-                }
-                // The receiver confirms what was read, which must still be the content of the file.
-                origin.check(&file)?;
-                if !chunks.end(size, hash) {
-                    return Ok(());
-                }
-                progress.file_done();
-            }
-        }
-    }
-    let _ = records.blocking_send(Record::End.encode());
-    Ok(())
-}
-
-/// Position at which to start: after the part that the receiver has, if it matches the file. If the receiver has the whole
-/// file, all of it is read and compared.
-fn resume(file: &mut File, known: Option<Known>) -> std::io::Result<(u64, blake3::Hasher)> {
-    let mut hasher = blake3::Hasher::new();
-    if let Some(known) = known.filter(|known| known.bytes > 0) {
-        let read = hash_prefix(file, known.bytes, &mut hasher)?;
-        if read == known.bytes && hasher.finalize() == known.hash {
-            return Ok((read, hasher));
-        }
-        file.seek(SeekFrom::Start(0))?;
-        hasher.reset();
-    }
-    Ok((0, hasher))
-}
-
-/// The records of one file.
-struct Chunks<'a> {
-    index: u32,
-    path: &'a Path,
-    records: &'a mpsc::Sender<Bytes>,
-}
-
-impl Chunks<'_> {
-    /// Reads from the current position to the end, or to one byte after `size`. Returns bytes and hash of the whole file;
-    /// `None` once no consumer takes the records.
-    fn read(
-        &mut self,
-        reader: &mut dyn Read,
-        (mut offset, mut hasher): (u64, blake3::Hasher),
-        size: Option<u64>,
-    ) -> Result<Option<(u64, blake3::Hash)>, TransferError> {
-        loop {
-            let mut record = Vec::with_capacity(CHUNK_HEADER_BYTES + CHUNK_BYTES);
-            Record::begin_chunk(&mut record, self.index, offset);
-            let count = (&mut *reader)
-                .take(CHUNK_BYTES as u64)
-                .read_to_end(&mut record)
-                .map_err(TransferError::read(self.path))?;
-            hasher.update(&record[CHUNK_HEADER_BYTES..]);
-            offset += count as u64;
-            // A file that grows differs from the one offered.
-            let is_longer = size.is_some_and(|size| offset > size);
-            if count == 0 || is_longer {
-                return Ok(Some((offset, hasher.finalize())));
-            }
-            if self.records.blocking_send(record.into()).is_err() {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// Sends size and hash of the file; false if there is no consumer.
-    fn end(&self, size: u64, hash: blake3::Hash) -> bool {
-        let end = Record::FileEnd {
-            index: self.index,
-            size,
-            hash: *hash.as_bytes(),
-        };
-        self.records.blocking_send(end.encode()).is_ok()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{fs, io::Write};
-
     use super::*;
-
-    /// Changed while it is read, with the same size, and with the old time restored.
-    #[test]
-    fn a_source_that_changes_while_it_is_read_is_named_and_not_confirmed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("log");
-        fs::write(&path, vec![1; 20 * CHUNK_BYTES]).unwrap();
-        let (manifest, origins) = Manifest::read(&path).unwrap();
-        let modified = fs::metadata(&path).unwrap().modified().unwrap();
-        let (records, mut queue) = mpsc::channel(2);
-        let reading = std::thread::spawn(move || {
-            let origins = Origins::Paths(origins);
-            read_all(&manifest, origins, &[None], &records, &Progress::default())
-        });
-        queue.blocking_recv().unwrap();
-        let mut file = fs::OpenOptions::new().write(true).open(&path).unwrap();
-        file.seek(SeekFrom::End(-1)).unwrap();
-        file.write_all(&[2]).unwrap();
-        file.set_modified(modified).unwrap();
-        while let Some(record) = queue.blocking_recv() {
-            assert_eq!(record[0], 0, "no record of the file's end");
-        }
-        let error = reading.join().unwrap().unwrap_err();
-        assert!(error.to_string().contains("log changed"), "{error}");
-    }
-
-    #[test]
-    fn a_source_that_grows_without_end_is_not_read_without_end() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("log");
-        fs::write(&path, vec![1; CHUNK_BYTES]).unwrap();
-        let (records, mut queue) = mpsc::channel(100);
-        let mut chunks = Chunks {
-            index: 0,
-            path: &path,
-            records: &records,
-        };
-        let start = (0, blake3::Hasher::new());
-        let read = chunks.read(&mut std::io::repeat(1), start, Some(10));
-        assert!(read.unwrap().unwrap().0 > 10);
-        assert!(queue.try_recv().is_err());
-    }
+    use crate::transfer::message::Attributes;
 
     /// The longest possible paths, of characters that take two bytes in JSON.
     #[test]
@@ -537,8 +444,15 @@ mod tests {
         };
         for (bytes, number) in [(4096, 1), (4096, 20), (10, 2_000), (100_000, 2)] {
             let entries = vec![entry(bytes); number];
-            let list = entries[..batch(&entries)].to_vec();
-            let message = super::super::message::encode(&Request::Entries { list });
+            let fitting = batch(entries.iter().map(|entry| entry.path.len()));
+            let attributes = Attributes {
+                mode: Some(u32::MAX),
+                modified_ns: Some(i64::MIN),
+            };
+            let message = super::super::message::encode(&Request::Entries {
+                list: entries[..fitting].to_vec(),
+                attributes: vec![attributes; fitting],
+            });
             assert!(message.len() <= super::super::message::MESSAGE_BYTES_MAX);
         }
     }

@@ -6,6 +6,7 @@
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},
+    io::{self, ErrorKind},
     os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     time::UNIX_EPOCH,
@@ -15,10 +16,14 @@ use rustix::fs::OFlags;
 
 use super::{
     error::TransferError,
+    exclude::Exclude,
     manifest::Manifest,
-    message::{Entry, Kind},
-    names::{is_reserved, path_fault},
+    message::{Attributes, Entry, Kind, Link},
+    names::{is_reserved, link_fault, path_fault},
+    selection::{LeftOut, Selection},
 };
+
+const UNREADABLE: &str = "this user may not read it";
 
 /// Location of an entry on this disk.
 #[derive(Debug)]
@@ -93,18 +98,48 @@ impl Origin {
     }
 }
 
-impl Manifest {
-    /// Reads a file or directory; returns the locations of its entries as well.
+/// A source as it was found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) manifest: Manifest,
+    /// Location of each entry.
+    pub(super) origins: Vec<Origin>,
+    pub(super) left_out: LeftOut,
+}
+
+impl Found {
+    /// Reads a file, or a directory and everything in it that can be sent.
     ///
     /// # Errors
-    /// Something cannot be read or sent, or there is too much of it.
-    pub(super) fn read(source: &Path) -> Result<(Self, Vec<Origin>), TransferError> {
-        let source = source.canonicalize().map_err(TransferError::read(source))?;
+    /// The source itself cannot be read or sent, or there is too much of it.
+    pub(super) fn read(selection: &Selection) -> Result<Self, TransferError> {
+        let given = &selection.path;
+        let source = given.canonicalize().map_err(TransferError::read(given))?;
         let metadata = fs::metadata(&source).map_err(TransferError::read(&source))?;
-        let name = name_of(&source)?;
-        let mut walk = Walk::default();
+        let name = match &selection.name {
+            Some(name) => name.clone(),
+            None => name_of(&source)?,
+        };
+        let fault = match name.contains('/') {
+            true => Some("a name contains a separator"),
+            false => path_fault(&name),
+        };
+        if let Some(reason) = fault {
+            let path = source;
+            return Err(TransferError::Unsendable { path, reason });
+        }
+        let mut walk = Walk {
+            exclude: &selection.exclude,
+            below: name.len() + 1,
+            entries: Vec::new(),
+            attributes: Vec::new(),
+            origins: Vec::new(),
+            links: Vec::new(),
+            left_out: LeftOut::default(),
+        };
         let kind = if metadata.is_dir() {
-            walk.directory(&source, &name)?;
+            let children = children(&source).map_err(TransferError::read(&source))?;
+            walk.directory(&source, &name, &metadata, children)?;
             Kind::Directory
         } else if metadata.is_file() {
             walk.add(&source, name.clone(), &metadata)?;
@@ -112,72 +147,162 @@ impl Manifest {
         } else {
             return Err(TransferError::NotAFile { path: source });
         };
-        let manifest = Self {
+        let manifest = Manifest {
             kind,
             name,
             entries: walk.entries,
+            attributes: walk.attributes,
+            links: walk.links,
         };
         manifest.check_number()?;
-        Ok((manifest, walk.origins))
+        Ok(Self {
+            manifest,
+            origins: walk.origins,
+            left_out: walk.left_out,
+        })
     }
 }
 
-#[derive(Default)]
-struct Walk {
+struct Walk<'a> {
+    exclude: &'a Exclude,
+    /// Bytes of the part of a path that leads to the source.
+    below: usize,
     entries: Vec<Entry>,
+    attributes: Vec<Attributes>,
     origins: Vec<Origin>,
+    links: Vec<Link>,
+    left_out: LeftOut,
 }
 
-impl Walk {
-    /// Lists directories before their entries, names in order. Symbolic links, devices, and unfinished transfers are left out.
-    fn directory(&mut self, directory: &Path, at: &str) -> Result<(), TransferError> {
-        let metadata = fs::metadata(directory).map_err(TransferError::read(directory))?;
-        self.add(directory, at.to_owned(), &metadata)?;
-        let listing = fs::read_dir(directory).map_err(TransferError::read(directory))?;
-        let mut children = Vec::new();
-        for child in listing {
-            children.push(child.map_err(TransferError::read(directory))?.path());
-        }
-        children.sort();
+impl Walk<'_> {
+    /// Lists directories before their entries, names in order.
+    fn directory(
+        &mut self,
+        directory: &Path,
+        at: &str,
+        metadata: &Metadata,
+        children: Vec<PathBuf>,
+    ) -> Result<(), TransferError> {
+        self.add(directory, at.to_owned(), metadata)?;
         for child in children {
-            let metadata = fs::symlink_metadata(&child).map_err(TransferError::read(&child))?;
-            let name = name_of(&child)?;
-            if is_reserved(&name) {
-                tracing::warn!(path = %child.display(), "skipped (unfinished transfer)");
+            let name = child.file_name().unwrap_or_default();
+            let Some(name) = name.to_str() else {
+                let name = name.to_string_lossy();
+                let path = format!("{at}/{name}");
+                self.left_out.add(path, "its name is not UTF-8; rename it");
+                continue;
+            };
+            let child_at = format!("{at}/{name}");
+            if self.exclude.matches(&child_at[self.below..]) {
                 continue;
             }
-            let child_at = format!("{at}/{name}");
-            if metadata.is_dir() {
-                self.directory(&child, &child_at)?;
-            } else if metadata.is_file() {
-                self.add(&child, child_at, &metadata)?;
-            } else if metadata.is_symlink() {
-                tracing::warn!(path = %child.display(), "skipped (symlink)");
-            } else {
-                tracing::warn!(path = %child.display(), "skipped (neither file nor directory)");
+            match path_fault(&child_at) {
+                // A transfer under way is not what the user sees in the directory.
+                _ if is_reserved(name) => self.left_out.add(child_at, "an unfinished transfer"),
+                Some(reason) => self.left_out.add(child_at, reason),
+                None => self.child(&child, child_at)?,
             }
         }
         Ok(())
     }
 
+    fn child(&mut self, path: &Path, at: String) -> Result<(), TransferError> {
+        let metadata = match fs::symlink_metadata(path) {
+            Ok(metadata) => metadata,
+            // Removed since the directory was listed.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(TransferError::read(path)(error)),
+        };
+        if metadata.is_dir() {
+            match children(path) {
+                Ok(children) => return self.directory(path, &at, &metadata, children),
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                    self.left_out.add(at, UNREADABLE);
+                }
+                Err(error) => return Err(TransferError::read(path)(error)),
+            }
+        } else if metadata.is_file() {
+            match is_readable(path) {
+                true => return self.add(path, at, &metadata),
+                false => self.left_out.add(at, UNREADABLE),
+            }
+        } else if metadata.is_symlink() {
+            return self.link(path, at);
+        } else {
+            self.left_out
+                .add(at, "it is neither a file, a directory nor a symbolic link");
+        }
+        Ok(())
+    }
+
+    fn link(&mut self, path: &Path, at: String) -> Result<(), TransferError> {
+        let target = fs::read_link(path).map_err(TransferError::read(path))?;
+        let Some(target) = target.to_str() else {
+            self.left_out
+                .add(at, "a symbolic link; its target is not UTF-8");
+            return Ok(());
+        };
+        if let Some(reason) = link_fault(&at, target) {
+            self.left_out.add(at, reason);
+            return Ok(());
+        }
+        self.check_number()?;
+        self.links.push(Link {
+            path: at,
+            target: target.to_owned(),
+        });
+        Ok(())
+    }
+
     fn add(&mut self, path: &Path, at: String, metadata: &Metadata) -> Result<(), TransferError> {
-        let entries = self.entries.len() as u64 + 1;
-        let most = super::manifest::ENTRIES_MAX;
-        if entries > most {
-            return Err(TransferError::TooMany { entries, most });
-        }
-        if let Some(reason) = path_fault(&at) {
-            return Err(TransferError::Unsendable {
-                path: path.to_owned(),
-                reason,
-            });
-        }
+        self.check_number()?;
         self.entries.push(entry(at, metadata));
+        self.attributes.push(attributes(metadata));
         self.origins.push(Origin {
             path: path.to_owned(),
             stamp: Stamp::of(metadata),
         });
         Ok(())
+    }
+
+    /// Checks that there may be one more.
+    fn check_number(&self) -> Result<(), TransferError> {
+        let entries = (self.entries.len() + self.links.len()) as u64 + 1;
+        let most = super::manifest::ENTRIES_MAX;
+        match entries > most {
+            true => Err(TransferError::TooMany { entries, most }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Paths in a directory, in order.
+fn children(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut children = Vec::new();
+    for child in fs::read_dir(directory)? {
+        children.push(child?.path());
+    }
+    children.sort();
+    Ok(children)
+}
+
+fn is_readable(path: &Path) -> bool {
+    let checked = rustix::fs::accessat(
+        rustix::fs::CWD,
+        path,
+        rustix::fs::Access::READ_OK,
+        rustix::fs::AtFlags::EACCESS,
+    );
+    // Any other failure is reported when the file is opened.
+    checked != Err(rustix::io::Errno::ACCESS)
+}
+
+fn attributes(metadata: &Metadata) -> Attributes {
+    const BITS: u32 = 0o7777;
+    let seconds = metadata.mtime().checked_mul(1_000_000_000);
+    Attributes {
+        mode: Some(metadata.mode() & BITS),
+        modified_ns: seconds.and_then(|ns| ns.checked_add(metadata.mtime_nsec())),
     }
 }
 
@@ -207,6 +332,57 @@ fn entry(path: String, metadata: &Metadata) -> Entry {
 mod tests {
     use super::*;
 
+    fn read(path: &Path) -> Found {
+        Found::read(&Selection::new(path)).unwrap()
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_left_out_and_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir_all(root.join("sub")).unwrap();
+        for (link, target) in [
+            ("in", "sub"),
+            ("sub/up", "../a"),
+            ("out", "../b"),
+            ("etc", "/etc"),
+        ] {
+            std::os::unix::fs::symlink(target, root.join(link)).unwrap();
+        }
+        fs::write(root.join("a"), "").unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, root.join("pipe"), rustix::fs::Mode::RWXU).unwrap();
+        let odd: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"odd\xff");
+        fs::write(root.join(odd), "").unwrap();
+        fs::write(root.join("line\nfeed"), "").unwrap();
+        let found = read(&root);
+        found.manifest.check().unwrap();
+        let links: Vec<_> = found.manifest.links.iter().map(|l| &l.path[..]).collect();
+        assert_eq!(links, ["root/in", "root/sub/up"]);
+        let left: Vec<_> = found.left_out.named.iter().map(|l| &l.path[..]).collect();
+        let expected = ["etc", "line\nfeed", "odd\u{fffd}", "out", "pipe"];
+        assert_eq!(left, expected.map(|name| format!("root/{name}")));
+    }
+
+    #[test]
+    fn a_selection_has_another_name_and_lacks_what_it_excludes() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir_all(root.join("build/deep")).unwrap();
+        for name in ["a", "a.tmp", "build/x", "build/deep/y"] {
+            fs::write(root.join(name), "").unwrap();
+        }
+        let exclude = Exclude::parse(["*.tmp", "build/deep"]).unwrap();
+        let selection = Selection::new(&root).named("other").without(exclude);
+        let found = Found::read(&selection).unwrap();
+        let entries = found.manifest.entries.iter();
+        let paths: Vec<_> = entries.map(|entry| &entry.path[..]).collect();
+        assert_eq!(paths, ["other", "other/a", "other/build", "other/build/x"]);
+        assert_eq!(found.left_out, LeftOut::default());
+        for bad in ["a/b", "..", ""] {
+            assert!(Found::read(&Selection::new(&root).named(bad)).is_err());
+        }
+    }
+
     #[test]
     fn a_manifest_that_is_read_passes_the_check() {
         let folder = tempfile::tempdir().unwrap();
@@ -214,20 +390,22 @@ mod tests {
         fs::create_dir_all(root.join("b/c")).unwrap();
         fs::write(root.join("b/c/x"), "123").unwrap();
         fs::write(root.join("a"), "").unwrap();
-        let (manifest, origins) = Manifest::read(&root).unwrap();
+        let Found {
+            manifest, origins, ..
+        } = read(&root);
         manifest.check().unwrap();
         assert_eq!((manifest.files(), manifest.bytes()), (2, 3));
         assert_eq!(origins.len(), manifest.entries.len());
-        let (again, _) = Manifest::read(&root).unwrap();
+        let again = read(&root).manifest;
         assert_eq!(again.digest(), manifest.digest());
         fs::write(root.join("a"), "more").unwrap();
-        let (changed, _) = Manifest::read(&root).unwrap();
+        let changed = read(&root).manifest;
         assert_ne!(changed.digest(), manifest.digest());
     }
 
     #[test]
     fn a_missing_source_is_named() {
-        let error = Manifest::read(Path::new("/no/such/file")).unwrap_err();
+        let error = Found::read(&Selection::new("/no/such/file")).unwrap_err();
         assert!(error.to_string().contains("/no/such/file"));
     }
 
@@ -238,9 +416,11 @@ mod tests {
         fs::create_dir_all(root.join(".anabranch-xyz/data")).unwrap();
         fs::write(root.join(".anabranch-xyz/note"), "").unwrap();
         fs::write(root.join("a"), "").unwrap();
-        let (manifest, _) = Manifest::read(&root).unwrap();
-        let paths: Vec<_> = manifest.entries.iter().map(|entry| &entry.path).collect();
+        let found = read(&root);
+        let entries = &found.manifest.entries;
+        let paths: Vec<_> = entries.iter().map(|entry| &entry.path).collect();
         assert_eq!(paths, ["root", "root/a"]);
+        assert_eq!(found.left_out.named[0].path, "root/.anabranch-xyz");
     }
 
     #[test]
@@ -250,8 +430,11 @@ mod tests {
             .path()
             .join(vec!["d"; crate::transfer::names::DEPTH_MAX + 1].join("/"));
         fs::create_dir_all(&deep).unwrap();
-        let error = Manifest::read(&folder.path().join("d")).unwrap_err();
-        assert!(matches!(error, TransferError::Unsendable { .. }), "{error}");
+        let found = read(&folder.path().join("d"));
+        assert_eq!(found.left_out.count, 1);
+        let left = &found.left_out.named[0];
+        assert!(left.reason.contains("deeper than 64"), "{left:?}");
+        found.manifest.check().unwrap();
     }
 
     /// Written to, or replaced by another of the same size and time.
@@ -260,7 +443,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         fs::write(&path, "one").unwrap();
-        let (_, origins) = Manifest::read(&path).unwrap();
+        let origins = read(&path).origins;
         let open = origins[0].open().unwrap();
         origins[0].check(&open).unwrap();
 

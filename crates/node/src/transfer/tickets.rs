@@ -1,6 +1,7 @@
 //! Tickets that are valid, with their holders and uses.
 //!
-//! A ticket belongs to the first node that shows it, and to the first transfer for which it is used. The note in the transfer's
+//! A ticket belongs to the first node that shows it, and to the first transfer for which it is used, or, if the sender announces
+//! several, to one after the other. The note in the transfer's
 //! folder keeps both, so that the sender can continue with the same ticket after a restart of the receiver.
 
 use std::{
@@ -10,7 +11,7 @@ use std::{
 
 use anabranch_base::{NodeId, ids::decode_base32};
 
-use super::{digest::Digest, error::TransferError, note::Unfinished};
+use super::{digest::Digest, error::TransferError, message::MORE_MAX, note::Unfinished};
 use crate::ticket::{SECRET_BYTES, Secret};
 
 /// Limit on the tickets remembered. Beyond it, those that were used longest ago are forgotten; if none was used, no more are
@@ -39,6 +40,8 @@ enum State {
         sender: NodeId,
         /// The transfer that it is good for, by its folder's name, once one was accepted under it.
         folder: Option<String>,
+        /// Transfers under it that are complete and after which more were announced.
+        complete: Vec<String>,
     },
     Spent,
 }
@@ -48,12 +51,22 @@ impl Tickets {
     pub(super) fn of_unfinished(unfinished: Vec<Unfinished>) -> Self {
         let mut table = Table::default();
         for Unfinished { folder_name, note } in unfinished {
-            if let Some(ticket) = note.ticket {
-                let state = State::Taken {
-                    sender: note.sender,
-                    folder: Some(folder_name),
-                };
-                table.states.insert(ticket, state);
+            let Some(ticket) = note.ticket else {
+                continue;
+            };
+            let state = table.states.entry(ticket).or_insert(State::Taken {
+                sender: note.sender,
+                folder: None,
+                complete: Vec::new(),
+            });
+            if let State::Taken {
+                folder, complete, ..
+            } = state
+            {
+                match note.is_complete && note.has_more {
+                    true => complete.push(folder_name),
+                    false => *folder = Some(folder_name),
+                }
             }
         }
         Self(Mutex::new(table))
@@ -90,6 +103,7 @@ impl Tickets {
                 *state = State::Taken {
                     sender,
                     folder: None,
+                    complete: Vec::new(),
                 };
                 Ok(digest)
             }
@@ -106,7 +120,8 @@ impl Tickets {
         let table = self.lock();
         matches!(
             table.states.get(&digest),
-            Some(State::Taken { folder: Some(bound), .. }) if bound == folder
+            Some(State::Taken { folder: bound, complete, .. })
+                if bound.as_deref() == Some(folder) || complete.iter().any(|known| known == folder)
         )
     }
 
@@ -117,6 +132,9 @@ impl Tickets {
     pub(super) fn bind(&self, digest: Digest, folder: &str) -> Result<(), TransferError> {
         let mut table = self.lock();
         match table.states.get_mut(&digest) {
+            Some(State::Taken { complete, .. }) if complete.iter().any(|known| known == folder) => {
+                Ok(())
+            }
             Some(State::Taken { folder: bound, .. }) => {
                 let bound = bound.get_or_insert_with(|| folder.to_owned());
                 if bound != folder {
@@ -131,11 +149,50 @@ impl Tickets {
         }
     }
 
-    /// Marks a ticket as used, so that it is no longer valid.
-    pub(super) fn spend(&self, digest: Digest) {
+    /// Lifts the restriction of a ticket to a transfer that was refused before anything of it was stored.
+    pub(super) fn release(&self, digest: Digest) {
+        if let Some(State::Taken { folder, .. }) = self.lock().states.get_mut(&digest) {
+            *folder = None;
+        }
+    }
+
+    /// Notes a transfer as complete after which the sender has announced more; the ticket is good for the next one.
+    ///
+    /// # Errors
+    /// There are as many under it as a sender may announce.
+    pub(super) fn complete(&self, digest: Digest, done: &str) -> Result<(), TransferError> {
         let mut table = self.lock();
-        if table.states.insert(digest, State::Spent) != Some(State::Spent) {
+        let Some(State::Taken {
+            folder, complete, ..
+        }) = table.states.get_mut(&digest)
+        else {
+            return Ok(());
+        };
+        if folder.as_deref() == Some(done) {
+            *folder = None;
+        }
+        if !complete.iter().any(|known| known == done) {
+            if complete.len() >= MORE_MAX as usize {
+                return Err(TransferError::Protocol(
+                    "too many transfers under one ticket",
+                ));
+            }
+            complete.push(done.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Marks a ticket as used, so that it is no longer valid. Returns the transfers under it that were noted as
+    /// [complete](Self::complete).
+    pub(super) fn spend(&self, digest: Digest) -> Vec<String> {
+        let mut table = self.lock();
+        let before = table.states.insert(digest, State::Spent);
+        if before != Some(State::Spent) {
             table.spent.push_back(digest);
+        }
+        match before {
+            Some(State::Taken { complete, .. }) => complete,
+            _ => Vec::new(),
         }
     }
 
@@ -183,10 +240,52 @@ mod tests {
         tickets.bind(digest, "film").unwrap();
         tickets.bind(digest, "film").unwrap();
         assert!(tickets.is_for(digest, "film"));
+        tickets.release(digest);
+        tickets.bind(digest, "film").unwrap();
         // Neither beside the first transfer nor after it does another one come under it.
         assert!(tickets.bind(digest, "book").is_err());
         tickets.spend(digest);
         assert!(tickets.bind(digest, "film").is_err());
+    }
+
+    #[test]
+    fn a_ticket_is_good_for_all_that_were_announced_one_after_the_other() {
+        let tickets = Tickets::default();
+        tickets.issue(&SECRET).unwrap();
+        let digest = tickets.take(&text(&SECRET), node(1)).unwrap();
+        tickets.bind(digest, "a").unwrap();
+        assert!(tickets.bind(digest, "b").is_err(), "a is not complete");
+        tickets.complete(digest, "a").unwrap();
+        tickets.bind(digest, "b").unwrap();
+        // The same command again, after the sender was killed.
+        tickets.bind(digest, "a").unwrap();
+        assert!(tickets.is_for(digest, "a") && tickets.is_for(digest, "b"));
+        tickets.complete(digest, "a").unwrap();
+        assert!(tickets.bind(digest, "c").is_err(), "b is not complete");
+        for n in 1..MORE_MAX {
+            tickets.complete(digest, &n.to_string()).unwrap();
+        }
+        assert!(tickets.complete(digest, "more").is_err());
+        assert_eq!(tickets.spend(digest).len(), MORE_MAX as usize);
+        assert!(tickets.spend(digest).is_empty());
+
+        let note = |is_complete, has_more| Note {
+            sender: node(1),
+            digest: blake3::hash(b"manifest"),
+            ticket: Some(Digest::of(&SECRET)),
+            is_complete,
+            named: None,
+            has_more,
+        };
+        let left = [("a", note(true, true)), ("b", note(false, true))];
+        let left = left.map(|(name, note)| Unfinished {
+            folder_name: name.to_owned(),
+            note,
+        });
+        let tickets = Tickets::of_unfinished(left.into());
+        tickets.bind(digest, "a").unwrap();
+        tickets.bind(digest, "b").unwrap();
+        assert!(tickets.bind(digest, "c").is_err());
     }
 
     #[test]
@@ -196,6 +295,8 @@ mod tests {
             digest: blake3::hash(b"manifest"),
             ticket: Some(Digest::of(&SECRET)),
             is_complete: false,
+            named: None,
+            has_more: false,
         };
         let folder_name = "film".to_owned();
         let tickets = Tickets::of_unfinished(vec![Unfinished { folder_name, note }]);

@@ -9,7 +9,8 @@ use tokio::sync::mpsc;
 use super::{
     area::{Area, Have, Named, Sink},
     error::TransferError,
-    message::{RECORD_BYTES_MAX, Record, Reply},
+    holes::HOLE_BYTES_MAX,
+    message::{RECORD_BYTES_MAX, Record, Reply, Whole},
     progress::Progress,
     rules::Rules,
 };
@@ -25,6 +26,9 @@ pub(super) fn have_all(
     sender: &mpsc::Sender<Reply>,
 ) -> Result<(Area, HashMap<u32, Have>), TransferError> {
     let mut all = HashMap::new();
+    if area.is_fresh() {
+        return Ok((area, all));
+    }
     let mut partial = 0;
     for index in 0.. {
         let Some(entry) = area.entry(index) else {
@@ -92,13 +96,30 @@ pub(super) fn write_all(
                     Some(_) => return Err(TransferError::Protocol("two files at once")),
                     None => open.insert((index, writing.begin(index, offset)?)),
                 };
-                writing.check(index, offset, sink, data.len())?;
+                writing.check(index, offset, sink, data.len() as u64)?;
                 sink.write(&data)?;
-                writing.progress.moved(data.len() as u64);
-                let position = sink.position;
-                if let Some(entry) = writing.area.entry(index) {
-                    writing.progress.in_file(entry, position);
+                writing.moved(index, data.len() as u64, sink.position);
+            }
+            Record::Hole {
+                index,
+                offset,
+                bytes,
+            } => {
+                let (_, sink) = match &mut open {
+                    Some(current) if current.0 == index => current,
+                    Some(_) => return Err(TransferError::Protocol("two files at once")),
+                    None => open.insert((index, writing.begin(index, offset)?)),
+                };
+                writing.check_hole(index, bytes)?;
+                writing.check(index, offset, sink, bytes)?;
+                sink.skip(bytes)?;
+                writing.moved(index, bytes, sink.position);
+            }
+            Record::Files(files) => {
+                if open.is_some() {
+                    return Err(TransferError::Protocol("two files at once"));
                 }
+                files.iter().try_for_each(|file| writing.whole(file))?;
             }
             Record::FileEnd { index, size, hash } => {
                 match open.take() {
@@ -113,7 +134,6 @@ pub(super) fn write_all(
                         writing.area.close_untouched(index, &have, size, hash)?;
                     }
                 }
-                writing.progress.file_done();
             }
             Record::End => return writing.area.finish(),
         }
@@ -130,17 +150,43 @@ impl Writing {
         self.area.open_file(index, start)
     }
 
-    fn check(
-        &self,
-        index: u32,
-        offset: u64,
-        sink: &Sink,
-        bytes: usize,
-    ) -> Result<(), TransferError> {
+    /// Writes a file that came whole.
+    fn whole(&mut self, file: &Whole) -> Result<(), TransferError> {
+        let Whole { index, hash, data } = file;
+        let size = data.len() as u64;
+        let mut sink = self.begin(*index, 0)?;
+        self.check(*index, 0, &sink, size)?;
+        if size > 0 {
+            sink.write(data)?;
+            self.moved(*index, size, size);
+        }
+        self.area.close_file(*index, sink, size, *hash)
+    }
+
+    fn moved(&self, index: u32, bytes: u64, position: u64) {
+        self.progress.moved(bytes);
+        if let Some(entry) = self.area.entry(index) {
+            self.progress.in_file(entry, position);
+        }
+    }
+
+    /// Checks that a hole is one of a file, and not too long.
+    fn check_hole(&self, index: u32, bytes: u64) -> Result<(), TransferError> {
+        let entry = self.area.entry(index);
+        match entry.is_some_and(|entry| entry.size_bytes.is_some()) {
+            false => Err(TransferError::Protocol("a hole in a stream")),
+            true if bytes > HOLE_BYTES_MAX => {
+                Err(TransferError::Protocol("a hole of more than 1 GiB"))
+            }
+            true => Ok(()),
+        }
+    }
+
+    fn check(&self, index: u32, offset: u64, sink: &Sink, bytes: u64) -> Result<(), TransferError> {
         if offset != sink.position {
             return Err(TransferError::Protocol("a gap in a file"));
         }
-        let end = offset.saturating_add(bytes as u64);
+        let end = offset.saturating_add(bytes);
         match self.area.entry(index).and_then(|entry| entry.size_bytes) {
             Some(most) if end > most => Err(TransferError::Protocol("a file longer than offered")),
             Some(_) => Ok(()),

@@ -8,3 +8,4 @@ mod overlay;
 mod rights;
 mod services;
 mod transfer;
+mod trees;

@@ -2,19 +2,18 @@
 
 use std::time::Duration;
 
-use anabranch::base::Rate;
-
-use crate::faults::setting::{MIDDLE_BYTES, RATE, Setting};
+use crate::faults::setting::{MIDDLE_BYTES, Setting};
 
 #[test]
 fn send_goes_on_by_itself_when_the_receiver_was_killed_and_comes_back() {
-    let setting = Setting::new();
+    let setting = Setting::held();
     let (receiver, ticket) = setting.receiver();
     let sender = setting.sender(&ticket, &[]);
     setting.arrived(MIDDLE_BYTES);
     receiver.signal("KILL");
     assert_eq!(receiver.ended().status.code(), None);
     setting.is_not_complete();
+    setting.go_on();
     let (receiver, _) = setting.receiver();
     let words = ["trying to reconnect", "continues where it stopped"];
     let sent = sender.ended().is(0, &words);
@@ -25,13 +24,14 @@ fn send_goes_on_by_itself_when_the_receiver_was_killed_and_comes_back() {
 
 #[test]
 fn send_goes_on_by_itself_when_the_receiver_was_stopped_and_comes_back() {
-    let setting = Setting::new();
+    let setting = Setting::held();
     let (receiver, ticket) = setting.receiver();
     let sender = setting.sender(&ticket, &[]);
     setting.arrived(MIDDLE_BYTES);
     receiver.signal("INT");
     receiver.ended().is(130, &["is kept"]);
     setting.is_not_complete();
+    setting.go_on();
     let (receiver, _) = setting.receiver();
     let sent = sender.ended().is(0, &["trying to reconnect"]);
     assert!(sent.out.contains("were there already"), "{sent:?}");
@@ -42,7 +42,7 @@ fn send_goes_on_by_itself_when_the_receiver_was_stopped_and_comes_back() {
 /// Without retries the sender ends at once, and the same command resumes the transfer later.
 #[test]
 fn the_same_command_goes_on_after_the_receiver_was_killed() {
-    let setting = Setting::new();
+    let setting = Setting::held();
     let (receiver, ticket) = setting.receiver();
     let sender = setting.sender(&ticket, &["--retry", "0 s"]);
     setting.arrived(MIDDLE_BYTES);
@@ -51,6 +51,7 @@ fn the_same_command_goes_on_after_the_receiver_was_killed() {
     let (receiver, _) = setting.receiver();
     sender.ended().is(5, &["interrupted", "resume"]);
     setting.is_not_complete();
+    setting.go_on();
     let sent = setting.sender(&ticket, &["--retry", "0 s"]).ended();
     assert!(sent.is(0, &[]).out.contains("were there already"));
     receiver.ended().is(0, &[]);
@@ -60,12 +61,13 @@ fn the_same_command_goes_on_after_the_receiver_was_killed() {
 /// The receiver does not know that the sender was killed; the new one takes over.
 #[test]
 fn the_same_command_goes_on_after_the_sender_was_killed() {
-    let setting = Setting::new();
+    let setting = Setting::held();
     let (receiver, ticket) = setting.receiver();
     let sender = setting.sender(&ticket, &[]);
     setting.arrived(MIDDLE_BYTES);
     sender.signal("KILL");
     sender.ended();
+    setting.go_on();
     let sent = setting.sender(&ticket, &[]).ended();
     assert!(sent.is(0, &[]).out.contains("were there already"));
     receiver.ended().is(0, &[]);
@@ -75,10 +77,8 @@ fn the_same_command_goes_on_after_the_sender_was_killed() {
 /// Ctrl-C at the sender at any time: while it connects, at the beginning, in the middle.
 #[test]
 fn the_same_command_goes_on_after_the_sender_was_stopped() {
-    let setting = Setting::new();
+    let setting = Setting::held();
     let (receiver, ticket) = setting.receiver();
-    // The whole file takes 20 s, far longer than a busy machine needs to send a signal.
-    setting.set_rate(Rate::from_mbps(4));
     for bytes in [None, Some(0), Some(1), Some(300_000)] {
         let sender = setting.sender(&ticket, &[]);
         match bytes {
@@ -94,7 +94,7 @@ fn the_same_command_goes_on_after_the_sender_was_stopped() {
         assert!(by_signal || ended.status.code() == Some(130), "{ended:?}");
         setting.is_not_complete();
     }
-    setting.set_rate(RATE);
+    setting.go_on();
     let sent = setting.sender(&ticket, &[]).ended();
     assert!(sent.is(0, &[]).out.contains("were there already"));
     receiver.ended().is(0, &[]);
@@ -105,7 +105,7 @@ fn the_same_command_goes_on_after_the_sender_was_stopped() {
 #[test]
 fn a_side_that_stands_still_goes_on_as_if_nothing_had_been() {
     const PAUSE: Duration = Duration::from_millis(1500);
-    let setting = Setting::new();
+    let setting = Setting::held();
     let (receiver, ticket) = setting.receiver();
     let sender = setting.sender(&ticket, &["--retry", "0 s"]);
     setting.arrived(MIDDLE_BYTES);
@@ -116,6 +116,7 @@ fn a_side_that_stands_still_goes_on_as_if_nothing_had_been() {
         let before = setting.partial();
         setting.arrived(before + 1);
     }
+    setting.go_on();
     let sent = sender.ended().is(0, &[]);
     assert!(!sent.out.contains("were there already"), "one attempt");
     receiver.ended().is(0, &[]);
@@ -125,7 +126,7 @@ fn a_side_that_stands_still_goes_on_as_if_nothing_had_been() {
 /// The receiver does not come back: the sender reports that when the retry time is over.
 #[test]
 fn retries_end() {
-    let setting = Setting::new();
+    let setting = Setting::held();
     let (receiver, ticket) = setting.receiver();
     let sender = setting.sender(&ticket, &["--retry", "1 s"]);
     setting.arrived(MIDDLE_BYTES);

@@ -20,10 +20,12 @@ use crate::faults::process::Process;
 /// Two seconds at the link's rate.
 pub(crate) const FILE_BYTES: usize = 10_000_000;
 /// Bytes after which a transfer is in the middle.
-pub(crate) const MIDDLE_BYTES: u64 = 2_000_000;
+pub(crate) const MIDDLE_BYTES: u64 = 300_000;
 
-/// Initial rate of the link.
-pub(crate) const RATE: Rate = Rate::from_mbps(40);
+/// Usual rate of the link.
+const RATE: Rate = Rate::from_mbps(40);
+/// Rate at which the middle of a transfer lasts for most of a minute, far longer than a busy machine needs to send a signal.
+const SLOW: Rate = Rate::from_mbps(2);
 
 fn links(rate: Rate) -> Configs {
     Configs::symmetric(Config {
@@ -42,6 +44,15 @@ pub(crate) struct Setting {
 
 impl Setting {
     pub(crate) fn new() -> Self {
+        Self::with_rate(RATE)
+    }
+
+    /// A setting whose link is slow, until [`Self::go_on`]: a transfer that has reached its middle does not reach its end.
+    pub(crate) fn held() -> Self {
+        Self::with_rate(SLOW)
+    }
+
+    fn with_rate(rate: Rate) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("in")).unwrap();
         fs::write(folder.path().join("film"), content()).unwrap();
@@ -52,7 +63,7 @@ impl Setting {
             name: "link".to_owned(),
             listen: any,
             target: SocketAddr::from(([127, 0, 0, 1], port)),
-            links: links(RATE),
+            links: links(rate),
         };
         Self {
             folder,
@@ -61,9 +72,9 @@ impl Setting {
         }
     }
 
-    /// Changes the link's rate.
-    pub(crate) fn set_rate(&self, rate: Rate) {
-        self.emulator.paths()[0].set(&links(rate)).unwrap();
+    /// Gives the link its usual rate.
+    pub(crate) fn go_on(&self) {
+        self.emulator.paths()[0].set(&links(RATE)).unwrap();
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

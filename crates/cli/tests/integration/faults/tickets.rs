@@ -6,12 +6,13 @@ use crate::faults::setting::{MIDDLE_BYTES, Setting};
 
 #[test]
 fn another_node_with_the_ticket_is_refused_and_disturbs_nothing() {
-    let setting = Setting::new();
+    let setting = Setting::held();
     let (receiver, ticket) = setting.receiver();
     let first = setting.sender(&ticket, &[]);
     setting.arrived(MIDDLE_BYTES);
     let other = setting.sender_with("other.key", &ticket, &[]);
     other.ended().is(4, &["used already by another node"]);
+    setting.go_on();
     first.ended().is(0, &[]);
     receiver.ended().is(0, &[]);
     setting.is_complete();
@@ -19,12 +20,13 @@ fn another_node_with_the_ticket_is_refused_and_disturbs_nothing() {
 
 #[test]
 fn the_same_node_sends_twice_at_once_and_the_newer_goes_on() {
-    let setting = Setting::new();
+    let setting = Setting::held();
     let (receiver, ticket) = setting.receiver();
     let first = setting.sender(&ticket, &[]);
     setting.arrived(MIDDLE_BYTES);
     let second = setting.sender(&ticket, &[]);
     first.ended().is(4, &["newer attempt continues"]);
+    setting.go_on();
     let sent = second.ended().is(0, &[]);
     assert!(sent.out.contains("were there already"), "{sent:?}");
     receiver.ended().is(0, &[]);

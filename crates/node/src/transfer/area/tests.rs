@@ -37,8 +37,26 @@ fn tree(files: &[(&str, u64)]) -> Manifest {
     manifest
 }
 
+fn open_as(
+    folder: &Path,
+    ticket: Option<Digest>,
+    clash: Clash,
+    manifest: Manifest,
+) -> Result<Area, TransferError> {
+    let opening = Opening {
+        directory: folder,
+        key: &key(),
+        sender: sender(),
+        ticket,
+        clash,
+        has_more: false,
+        progress: &Progress::default(),
+    };
+    Area::open(&opening, manifest)
+}
+
 fn try_open(folder: &Path, manifest: Manifest) -> Result<Area, TransferError> {
-    Area::open(folder, &key(), sender(), Some(ticket()), manifest)
+    open_as(folder, Some(ticket()), Clash::Refuse, manifest)
 }
 
 fn open(folder: &Path, size: u64) -> Area {
@@ -90,7 +108,7 @@ fn a_file_appears_only_when_it_is_complete() {
     assert_eq!(fs::read(&named.path).unwrap(), b"abcdef");
     assert_eq!(named.bytes, 6);
     assert_eq!(named.hash.unwrap(), blake3::hash(b"abcdef"));
-    named.forget();
+    named.forget(&[]);
     let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
     assert_eq!(left.len(), 1, "the hidden folder is gone");
 }
@@ -184,6 +202,8 @@ fn a_planted_folder_is_not_trusted() {
         digest: manifest(6).digest(),
         ticket: Some(ticket()),
         is_complete: true,
+        named: None,
+        has_more: false,
     };
     let other = StateKey::of(&SecretKey::from_seed([8; 32]));
     fs::write(planted.join("note"), note.encode(&other, &name)).unwrap();
@@ -259,7 +279,7 @@ fn a_retry_after_the_rename_finds_the_transfer_complete() {
     close(&mut area, 0, b"abc").unwrap();
     let named = area.finish().unwrap();
     assert_eq!(named.bytes, 3);
-    named.forget();
+    named.forget(&[]);
     assert!(unfinished(folder.path(), &key()).is_empty());
     assert_eq!(fs::read(folder.path().join("film")).unwrap(), b"abc");
 }
@@ -286,7 +306,7 @@ fn after_the_rename_the_ticket_is_good_for_no_other_transfer() {
     assert!(matches!(again, Err(TransferError::Ticket(_))), "{again:?}");
     // Under another ticket it is another transfer.
     let new = Some(Digest::from_hash(blake3::hash(b"new")));
-    Area::open(folder.path(), &key(), sender(), new, manifest(3)).unwrap();
+    open_as(folder.path(), new, Clash::Refuse, manifest(3)).unwrap();
 }
 
 /// Killed between the note and the rename.
