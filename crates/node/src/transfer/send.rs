@@ -170,7 +170,9 @@ where
     });
     let control = control.await?;
     let is_stranger = secret.is_some();
-    greet(&control, secret, manner.more).await.map_err(not_taken)?;
+    greet(&control, secret, manner.more)
+        .await
+        .map_err(not_taken)?;
     let revision = if (is_stranger && !is_brief(&manifest)) || !manifest.links.is_empty() {
         let revision = welcome(&control).await.map_err(not_taken)?;
         if revision < 1 {
