@@ -257,7 +257,7 @@ fn a_few_clients_get_equal_shares() {
 }
 
 #[test]
-#[ignore = "prints figures; takes two minutes"]
+#[ignore = "prints figures; takes four minutes"]
 fn shares_by_controller_and_delay() {
     for controller in [Controller::Auto, Controller::Cubic] {
         for (clients, mbps, delays_ms) in [
