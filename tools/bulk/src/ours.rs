@@ -17,6 +17,7 @@ pub async fn receive(arguments: &Arguments) -> Outcome<()> {
         node: host.node_id(),
         secret: None,
         addresses: host.addresses(),
+        hosts: Vec::new(),
     };
     std::fs::write(&arguments.file, ticket.to_string())?;
     let session = host.accept().await.ok_or("the host ended")?;
