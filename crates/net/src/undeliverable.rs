@@ -6,6 +6,7 @@ use std::{io, net::SocketAddr};
 use anabranch_session::Undeliverable;
 
 /// Reports taken from one socket before the engine may send. The rest is taken in the next turn.
+#[cfg(target_os = "linux")]
 const REPORTS_PER_TURN: usize = 64;
 
 /// A report about packets to an address.

@@ -2,7 +2,7 @@
 
 use std::{fs::File, io};
 
-use rustix::fs::{Mode, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens};
+use rustix::fs::{Mode, RawMode, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens};
 
 use super::{
     error::TransferError,
@@ -16,7 +16,7 @@ const NS_PER_S: i64 = 1_000_000_000;
 /// Gives an open file or directory its mode and its time. Whatever changes it comes before.
 pub(super) fn dress(open: impl std::os::fd::AsFd, attributes: Attributes) -> io::Result<()> {
     if let Some(mode) = attributes.mode {
-        fchmod(&open, Mode::from_raw_mode(mode))?;
+        fchmod(&open, Mode::from_raw_mode(mode as RawMode))?;
     }
     if let Some(at) = attributes.modified_ns {
         let times = Timestamps {

@@ -106,7 +106,7 @@ impl Folder {
     /// Device and inode.
     pub(super) fn identity(&self) -> io::Result<(u64, u64)> {
         let stat = sys::fstat(&self.fd)?;
-        Ok((stat.st_dev, stat.st_ino))
+        Ok((number(stat.st_dev), number(stat.st_ino)))
     }
 
     /// Creates a directory in it that only this user may enter; fails if the name exists.
@@ -253,6 +253,8 @@ impl Folder {
             Err(Errno::INVAL | Errno::NOSYS) => {}
             Err(error) => return Err(error.into()),
         }
+        #[cfg(not(target_os = "linux"))]
+        let _ = (name, with);
         Ok(false)
     }
 
@@ -260,6 +262,11 @@ impl Folder {
     pub(super) fn sync(&self) -> io::Result<()> {
         judge(sys::fsync(&self.fd))
     }
+}
+
+/// A number whose type depends on the system.
+fn number(of_system: impl TryInto<u64>) -> u64 {
+    of_system.try_into().unwrap_or(u64::MAX)
 }
 
 /// The directory that was walked to last: the next file is often in the same one.
