@@ -20,7 +20,7 @@ pub struct ParseRateError {
     text: String,
 }
 
-/// What would be a rate: in both readings if the text states the thousands of something, but not of what.
+/// Text of the rate that was probably meant: in both readings if the text states the thousands of something, but not of what.
 fn advice(text: &str) -> String {
     let (number, unit) = unit::split(text);
     let unit = unit.to_ascii_lowercase();

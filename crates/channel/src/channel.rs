@@ -381,7 +381,7 @@ impl Channel {
         self.tap.lock().recent.full_bytes > 0
     }
 
-    /// What was measured since the last call. O(1).
+    /// Measurements since the last call. O(1).
     pub fn take_load(&mut self) -> Load {
         let mut tap = self.tap.lock();
         let is_capped = tap.recent.is_capped;

@@ -185,7 +185,7 @@ fn meant(wrong: &str, known: &[&str]) -> String {
     }
 }
 
-/// What serde expects, as a person would say it.
+/// Words for the kind of value that serde expects.
 fn expected(wanted: &str) -> String {
     let words = match wanted {
         "a sequence" => "a list, such as [\"one\", \"two\"]",
@@ -206,7 +206,7 @@ fn expected(wanted: &str) -> String {
     words.to_owned()
 }
 
-/// What serde got, as a person would say it.
+/// Words for the value that serde got.
 fn given(got: &str) -> String {
     match got {
         "sequence" => "a list".to_owned(),

@@ -26,7 +26,7 @@ pub enum Clash {
     /// The transfer is refused.
     #[default]
     Refuse,
-    /// What exists is replaced in one step when the transfer is complete; a directory with everything in it.
+    /// Replacement: the existing entry gives way in one step when the transfer is complete; a directory with everything in it.
     Overwrite,
     /// The transfer gets a free name, such as `film (2).mp4`.
     Rename,

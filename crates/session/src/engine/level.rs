@@ -5,7 +5,7 @@
 //! that bounds the rate of each. The level rises while those that it bounds meet no queue, and is set below what they are delivered
 //! when most of them meet one. Sessions that are slower for another reason stay below it and do not lower it.
 //!
-//! Whether the uplink is the bottleneck is found out by trying: a level that holds back sessions with bottlenecks of their own empties
+//! A trial shows if the uplink is the bottleneck: a level that holds back sessions with bottlenecks of their own empties
 //! their queues at once, rises quickly, and is given up.
 
 use std::time::Duration;
