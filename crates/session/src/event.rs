@@ -213,10 +213,6 @@ pub enum SessionCloseReason {
         "the other node does not accept this one; it has to list the node {0}, with the right to call"
     )]
     NotListed(NodeId),
-    /// The peer did not know whether its first frames had arrived, and established the session again on
-    /// another path.
-    #[error("the peer established the session again on another path")]
-    Superseded,
     /// The peer does not know the session any more; it was restarted.
     #[error("the peer does not know this session any more; it was restarted")]
     Forgotten,

@@ -70,8 +70,6 @@ pub struct Sender {
     peer: NodeId,
     links: Vec<Link>,
     session: Option<SessionId>,
-    /// The last session that connected.
-    newest: Option<SessionId>,
     running: Vec<Running>,
     /// Close reason of the session, if it has ended.
     pub closed: Option<SessionCloseReason>,
@@ -88,7 +86,6 @@ impl Sender {
             peer,
             links: Vec::new(),
             session: None,
-            newest: None,
             running: loads
                 .into_iter()
                 .map(|load| Running {
@@ -139,23 +136,6 @@ impl Sender {
         self.running
             .iter_mut()
             .find(|running| running.stream == Some(stream))
-    }
-
-    fn on_closed(&mut self, reason: SessionCloseReason) {
-        if reason != SessionCloseReason::Superseded {
-            self.closed = Some(reason);
-            return;
-        }
-        // Everything begins anew in the session that replaces this one.
-        let loads = self.running.drain(..).map(|running| running.load).collect();
-        let fresh = Self::new(self.peer, loads);
-        let replacement = self.newest.filter(|newest| Some(*newest) != self.session);
-        *self = Self {
-            links: std::mem::take(&mut self.links),
-            session: replacement,
-            newest: replacement,
-            ..fresh
-        };
     }
 
     fn pump(&mut self, context: &mut Context<'_>) {
@@ -235,12 +215,11 @@ impl App for Sender {
     fn on_event(&mut self, context: &mut Context<'_>, event: Event) {
         match event {
             Event::Connected { session, .. } => {
-                self.newest = Some(session);
                 self.session.get_or_insert(session);
             }
             Event::Closed { session, reason } => {
                 if Some(session) == self.session {
-                    self.on_closed(reason);
+                    self.closed = Some(reason);
                     self.pump(context);
                 }
                 return;
@@ -442,9 +421,6 @@ impl App for Receiver {
                 }
             }
             Event::Closed { reason, .. } => {
-                if reason == SessionCloseReason::Superseded {
-                    self.sessions -= 1;
-                }
                 self.closed.push(reason);
             }
             _ => {}

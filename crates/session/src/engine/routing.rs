@@ -1,27 +1,19 @@
 //! Events carried from channels to sessions and back.
 
-use std::time::Duration;
-
-use anabranch_base::{ChannelId, Instant, NodeId, SessionId};
-use anabranch_channel::{self as channel, Access, CloseReason};
+use anabranch_base::{ChannelId, Instant, SessionId};
+use anabranch_channel::{self as channel, CloseReason};
 use bytes::Bytes;
 
 use super::{
     CODE_APPLICATION, CODE_BUSY, CODE_CHANNEL_ONLY, CODE_FORGOTTEN, CODE_LATE, CODE_NOT_ADMITTED,
-    CODE_NOT_ALLOWED, CODE_PROTOCOL, CODE_SUPERSEDED, CODE_VERSION, Engine, Owner,
-    guests::NOT_ALLOWED,
+    CODE_NOT_ALLOWED, CODE_PROTOCOL, CODE_VERSION, Engine, Owner,
 };
 use crate::{
-    config::CHANNELS_MAX,
     event::{Event, SessionCloseReason, SessionEvent},
     links::HANDSHAKE_MAX,
     session::{ProtocolError, Session},
     token::Token,
-    wire::{self, Control, Frame, Reader, frame::TOKEN_BYTES},
 };
-
-/// A channel on which nothing has arrived for so long may be closed in favour of a new one.
-const SILENT_FOR: Duration = Duration::from_secs(1);
 
 impl Engine {
     /// Passes the events of a channel to its session.
@@ -105,11 +97,8 @@ impl Engine {
             if let Some(before) = before
                 && let Some(channel) = self.endpoint.channel(before)
             {
-                channel.close(
-                    now,
-                    CODE_SUPERSEDED,
-                    "the session begins anew on another path",
-                );
+                let words = "the session is established on another path";
+                channel.close(now, CODE_CHANNEL_ONLY, words);
                 self.touched.push_back(before);
                 self.advance_closed(now, before);
             }
@@ -178,9 +167,6 @@ impl Engine {
         session.on_container(now, id, container, &mut self.events)?;
         let is_sated = session.is_sated();
         let announced = session.take_announced();
-        if !session.establishment.replaced.is_empty() {
-            self.end_replaced(now, session_id);
-        }
         if is_sated {
             self.hold_off(session_id);
         }
@@ -188,156 +174,6 @@ impl Engine {
             self.follow_announced(now, session_id, announced);
         }
         Ok(())
-    }
-
-    /// Ends the sessions that another one of the same peer replaces.
-    fn end_replaced(&mut self, now: Instant, by: SessionId) {
-        let Some(session) = self.sessions.get_mut(&by) else {
-            return;
-        };
-        let peer = session.peer;
-        for replaced in std::mem::take(&mut session.establishment.replaced) {
-            let known = self.tokens.get(&replaced).copied();
-            let is_theirs = |id: &SessionId| {
-                *id != by && self.sessions.get(id).is_some_and(|old| old.peer == peer)
-            };
-            if let Some(id) = known.filter(is_theirs) {
-                self.end_session(now, id, SessionCloseReason::Superseded);
-            }
-            if let Some(session) = self.sessions.get_mut(&by) {
-                session.establishment.note_superseded(replaced);
-            }
-        }
-    }
-
-    /// True if the peer has announced that another session replaces this one. O(sessions).
-    fn is_superseded(&self, peer: NodeId, token: &[u8; TOKEN_BYTES]) -> bool {
-        let mut theirs = self.sessions.values().filter(|one| one.peer == peer);
-        theirs.any(|session| session.establishment.has_superseded(token))
-    }
-
-    /// The first container of an accepted channel names its session: `Join` names the session,
-    /// whose first channel derives the same name from its own secret.
-    fn introduce(
-        &mut self,
-        now: Instant,
-        id: ChannelId,
-        mut container: Bytes,
-    ) -> Result<Option<SessionId>, ProtocolError> {
-        wire::read_header(&mut container)?;
-        let Some(Frame::Control(Control::Join { session, proof })) =
-            Reader::new(container).next_frame()?
-        else {
-            return Err(ProtocolError::Rule("a channel's first frame is not a join"));
-        };
-        let Some(channel) = self.endpoint.channel(id) else {
-            return Ok(None);
-        };
-        let Some(peer) = channel.peer() else {
-            return Ok(None);
-        };
-        let (socket, remote) = (channel.socket(), channel.remote());
-        let own = Token::of_first_channel(channel);
-        let known = self.tokens.get(&session).copied();
-        let Some(access) = self.allowed.access(&peer) else {
-            self.close_unknown(now, id, CODE_NOT_ALLOWED, NOT_ALLOWED);
-            return Ok(None);
-        };
-        if !self.has_capacity(peer, access, known.is_none()) {
-            let words = "too many channels or sessions of this key, or of keys that are not listed";
-            self.close_unknown(now, id, CODE_BUSY, words);
-            return Ok(None);
-        }
-        let Some(channel) = self.endpoint.channel(id) else {
-            return Ok(None);
-        };
-        let session_id = if let Some(known) = known {
-            let state = &self.sessions[&known];
-            let belongs = state.peer == peer
-                && state
-                    .establishment
-                    .token
-                    .as_ref()
-                    .is_some_and(|token| token.accepts(channel, &proof));
-            if !belongs {
-                return Err(ProtocolError::Rule("a join with a wrong token"));
-            }
-            if !self.make_space(now, known) {
-                self.close_unknown(now, id, CODE_BUSY, "too many channels of this session");
-                return Ok(None);
-            }
-            known
-        } else if let Some(token) =
-            own.filter(|token| token.session == session && token.accepts(channel, &proof))
-        {
-            if self.is_superseded(peer, &session) {
-                // Its JOIN was overtaken by the REPLACE on the new initial channel.
-                self.close_unknown(
-                    now,
-                    id,
-                    CODE_SUPERSEDED,
-                    "another session replaces this one",
-                );
-                return Ok(None);
-            }
-            let is_stranger = access == Access::Stranger;
-            let until = self.owners.get(&id).and_then(|owner| owner.deadline);
-            let probation = until.filter(|_| is_stranger);
-            let new = self.new_session(now, peer, false, probation);
-            self.tokens.insert(session, new);
-            if let Some(state) = self.sessions.get_mut(&new) {
-                state.establishment.token = Some(token);
-            }
-            self.events.push_back(Event::Connected {
-                session: new,
-                peer,
-                incoming: true,
-            });
-            new
-        } else {
-            channel.close(now, CODE_FORGOTTEN, "no such session here");
-            self.advance_closed(now, id);
-            return Ok(None);
-        };
-        if let Some(owner) = self.owners.get_mut(&id) {
-            owner.session = Some(session_id);
-            owner.deadline = None;
-        }
-        self.retime(id);
-        let session = self.sessions.get(&session_id);
-        if session.is_some_and(|session| !session.is_on_probation()) {
-            self.let_in(id);
-        }
-        if let Some(state) = self.sessions.get_mut(&session_id) {
-            state.add_channel(now, id);
-            state.describe_channel(id, self.descriptions.get(&socket).cloned());
-            state.on_connected(id, (socket, remote), true);
-        }
-        self.events.push_back(Event::Session {
-            session: session_id,
-            event: SessionEvent::ChannelUp {
-                channel: id,
-                socket,
-                remote,
-            },
-        });
-        Ok(Some(session_id))
-    }
-
-    /// True if a session can have one more channel. If it has as many as it may, the one on which nothing has arrived for longest
-    /// is closed: a peer whose address changed cannot close those on its earlier addresses.
-    fn make_space(&mut self, now: Instant, session: SessionId) -> bool {
-        let channels = &self.sessions[&session].channels.states;
-        if channels.len() < CHANNELS_MAX {
-            return true;
-        }
-        let received_at = |id: ChannelId| Some((self.endpoint.peek(id)?.received_at(), id));
-        let oldest = channels.iter().filter_map(|state| received_at(state.id));
-        let silent = oldest.min().filter(|(at, _)| now.since(*at) >= SILENT_FOR);
-        if let Some((_, id)) = silent {
-            self.close_channel(now, id);
-        }
-        silent.is_some()
     }
 
     /// Takes the `Closed` event of a channel that was just closed.
@@ -404,7 +240,6 @@ impl Engine {
                 Ok(CODE_CHANNEL_ONLY | CODE_BUSY | CODE_LATE) => None,
                 Ok(CODE_NOT_ALLOWED) => Some(SessionCloseReason::NotAllowed),
                 Ok(CODE_NOT_ADMITTED) => Some(SessionCloseReason::NotAdmitted),
-                Ok(CODE_SUPERSEDED) => Some(SessionCloseReason::Superseded),
                 Ok(CODE_FORGOTTEN) => Some(SessionCloseReason::Forgotten),
                 Ok(CODE_VERSION) => Some(SessionCloseReason::VersionRefused),
                 Ok(CODE_PROTOCOL) => Some(SessionCloseReason::Protocol(format!(

@@ -94,6 +94,9 @@ impl Session {
                 proof,
             };
             join.write(&mut builder.bytes);
+            for replace in self.establishment.replacements() {
+                replace.write(&mut builder.bytes);
+            }
         }
         builder
     }

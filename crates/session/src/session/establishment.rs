@@ -1,5 +1,4 @@
-//! Establishment of a session: its initial channel, the token by which further channels join it, and the sessions that it
-//! replaces.
+//! Establishment of a session: its initial channel, the token by which further channels join it, and the ids that it had before.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -10,9 +9,9 @@ use crate::{
     wire::{Control, VERSION, frame::TOKEN_BYTES},
 };
 
-/// Replaced sessions that are remembered. An initiator changes its initial channel as often as its paths fail before the
+/// Earlier ids of a session that are remembered. An initiator changes its initial channel as often as its paths fail before the
 /// session is established: seldom more than once.
-const SUPERSEDED_KEPT: usize = 8;
+pub(crate) const FORMER_IDS_KEPT: usize = 8;
 
 /// Establishment state. Key: session.
 #[derive(Debug)]
@@ -30,10 +29,9 @@ pub(crate) struct Establishment {
     /// The peer has.
     pub(super) is_asked: bool,
     opened_at: Instant,
-    /// Ids of sessions that, as the peer reports, this one replaces; the engine ends them.
-    pub(crate) replaced: Vec<[u8; TOKEN_BYTES]>,
-    /// The latest of them, at most [`SUPERSEDED_KEPT`]: a JOIN that arrives late does not open them again.
-    superseded: VecDeque<[u8; TOKEN_BYTES]>,
+    /// Ids that the session had on earlier initial channels, the latest [`FORMER_IDS_KEPT`]. The initiator states them beside the
+    /// present one; at the responder, a JOIN that arrives late does not open a session under them.
+    former: VecDeque<[u8; TOKEN_BYTES]>,
 }
 
 impl Establishment {
@@ -47,8 +45,7 @@ impl Establishment {
             has_asked: false,
             is_asked: false,
             opened_at: now,
-            replaced: Vec::new(),
-            superseded: VecDeque::new(),
+            former: VecDeque::new(),
         }
     }
 
@@ -108,32 +105,38 @@ impl Establishment {
         (!is_settled).then_some(first)
     }
 
-    /// Makes `channel` the initial channel. Returns the previous one, and the frame that has to be sent first if the peer may
-    /// know the session by that one already.
+    /// Makes `channel` the initial channel, from which the token comes. Returns the previous one.
     pub(super) fn set_initial_channel(
         &mut self,
         channel: ChannelId,
         token: Option<Token>,
-    ) -> (Option<ChannelId>, Option<Control>) {
-        let before = self.initial_channel.replace(channel);
-        let replaced = std::mem::replace(&mut self.token, token);
-        let replace = replaced.map(|replaced| Control::Replace {
-            session: replaced.session,
-        });
-        (before, replace)
-    }
-
-    /// Notes that this session replaces that one, as the peer reports.
-    pub(crate) fn note_superseded(&mut self, session: [u8; TOKEN_BYTES]) {
-        if self.superseded.len() >= SUPERSEDED_KEPT {
-            self.superseded.pop_front();
+    ) -> Option<ChannelId> {
+        if let Some(replaced) = std::mem::replace(&mut self.token, token) {
+            self.note_former(replaced.session);
         }
-        self.superseded.push_back(session);
+        self.initial_channel.replace(channel)
     }
 
-    /// True if this session replaces that one, as the peer reported, and not too many since.
-    pub(crate) fn has_superseded(&self, session: &[u8; TOKEN_BYTES]) -> bool {
-        self.superseded.contains(session)
+    /// Frames that follow the JOIN until the channel is introduced: the responder may know the session by an earlier id.
+    pub(super) fn replacements(&self) -> impl Iterator<Item = Control> {
+        let former = self.former.iter();
+        former.map(|&session| Control::Replace { session })
+    }
+
+    /// Notes an earlier id of the session.
+    pub(crate) fn note_former(&mut self, session: [u8; TOKEN_BYTES]) {
+        if self.former.contains(&session) {
+            return;
+        }
+        if self.former.len() >= FORMER_IDS_KEPT {
+            self.former.pop_front();
+        }
+        self.former.push_back(session);
+    }
+
+    /// True if the session had that id.
+    pub(crate) fn had(&self, session: &[u8; TOKEN_BYTES]) -> bool {
+        self.former.contains(session)
     }
 }
 
@@ -142,16 +145,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_replaced_sessions_are_remembered() {
+    fn the_latest_ids_are_remembered() {
         let mut establishment = Establishment::new(Instant::EPOCH, false);
         let id = |number: usize| [number as u8; TOKEN_BYTES];
-        for number in 0..SUPERSEDED_KEPT + 2 {
-            assert!(!establishment.has_superseded(&id(number)));
-            establishment.note_superseded(id(number));
-            assert!(establishment.has_superseded(&id(number)));
-            assert!(establishment.superseded.len() <= SUPERSEDED_KEPT);
+        for number in 0..FORMER_IDS_KEPT + 2 {
+            assert!(!establishment.had(&id(number)));
+            establishment.note_former(id(number));
+            establishment.note_former(id(number));
+            assert!(establishment.had(&id(number)));
+            assert!(establishment.replacements().count() <= FORMER_IDS_KEPT);
         }
-        assert!(!establishment.has_superseded(&id(1)), "two were forgotten");
-        assert!(establishment.has_superseded(&id(2)));
+        assert!(!establishment.had(&id(1)), "two were forgotten");
+        assert!(establishment.had(&id(2)));
     }
 }

@@ -138,8 +138,7 @@ impl Session {
                 self.flow.raise_credit(session_window_bytes);
             }
             // The engine has checked it and added the channel to this session.
-            Control::Join { .. } => {}
-            Control::Replace { session } => self.establishment.replaced.push(session),
+            Control::Join { .. } | Control::Replace { .. } => {}
             Control::Open { stream, spec } => self.on_open(now, stream, *spec, events)?,
             Control::StreamCredit { stream, bytes } => {
                 if let Some(send) = self.streams.send.get_mut(&stream) {

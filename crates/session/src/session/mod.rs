@@ -4,7 +4,7 @@
 //!
 //! | manager | state |
 //! |---|---|
-//! | `establishment` | the initial channel, the token of further channels, replaced sessions |
+//! | `establishment` | the initial channel, the token of further channels, earlier ids |
 //! | `channels` | the state of each channel, the links that they are dialled on, rates, measurements; `coupling`, `partners`: shared bottlenecks |
 //! | `streams` | send and receive streams by id; `send_streams`: which of them changed |
 //! | `flow_control` | credit in both directions |
@@ -65,6 +65,7 @@ use anabranch_channel::{CloseReason, Endpoint};
 use anabranch_metering::Quotas;
 use anabranch_sched::{AnyScheduler, Policy};
 
+pub(crate) use self::establishment::FORMER_IDS_KEPT;
 use crate::{
     attempt::Attempts,
     config::Config,
@@ -270,17 +271,13 @@ impl Session {
         self.establishment.next_initial_channel(usable, exists)
     }
 
-    /// Establishes the session on this channel. Returns the one before it: the peer may know the session by that one already,
-    /// and has to be notified that it is over.
+    /// Establishes the session on this channel. Returns the one before it, on which the peer may know the session already.
     pub(crate) fn set_initial_channel(
         &mut self,
         channel: ChannelId,
         token: Option<Token>,
     ) -> Option<ChannelId> {
-        let (before, replace) = self.establishment.set_initial_channel(channel, token);
-        if let Some(replace) = replace {
-            self.control.push_front(replace);
-        }
+        let before = self.establishment.set_initial_channel(channel, token);
         for state in &mut self.channels.states {
             state.introduced = false;
         }

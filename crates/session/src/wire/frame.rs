@@ -133,9 +133,9 @@ pub enum Control {
         /// Largest one-way delay above the smallest ever seen.
         delay_max: Duration,
     },
-    /// 0x0b: this session replaces the one established under that id on another channel, which is over.
+    /// 0x0b: the session that the JOIN before this frame names had that id on an earlier initial channel.
     Replace {
-        /// The id of the session that is over.
+        /// The earlier id.
         session: [u8; TOKEN_BYTES],
     },
     /// 0x0c: promises in force that rest on this channel; replaces the last list.

@@ -164,7 +164,6 @@ impl CauseBody {
                 node: Some(node.to_string()),
                 ..new("not_listed")
             },
-            SessionCloseReason::Superseded => new("superseded"),
             SessionCloseReason::Forgotten => new("forgotten"),
             SessionCloseReason::Version(version) => Self {
                 version: Some(*version),
@@ -247,7 +246,6 @@ impl CauseBody {
                 Some(node) => SessionCloseReason::NotListed(node),
                 None => SessionCloseReason::Protocol(self.explanation()),
             },
-            "superseded" => SessionCloseReason::Superseded,
             "forgotten" => SessionCloseReason::Forgotten,
             "version" => SessionCloseReason::Version(self.version.unwrap_or(0)),
             "version_refused" => SessionCloseReason::VersionRefused,
@@ -412,7 +410,6 @@ mod tests {
                 reason: String::new(),
             },
             SessionCloseReason::TimedOut(Duration::from_millis(1)),
-            SessionCloseReason::Superseded,
             SessionCloseReason::Forgotten,
             SessionCloseReason::Version(3),
             SessionCloseReason::VersionRefused,

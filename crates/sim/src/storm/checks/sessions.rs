@@ -1,7 +1,5 @@
 //! Checks of the session between the two nodes.
 
-use anabranch_session::SessionCloseReason;
-
 use super::{Findings, Invariant, actor};
 use crate::{
     storm::{ledger::Ledger, plan::Plan},
@@ -13,15 +11,11 @@ pub(super) fn check(world: &mut World, plan: &Plan, ledger: &Ledger, findings: &
     one(world, findings);
 }
 
-/// The session ends only if a restart ends it, or if its initiator establishes it again on another path before it is
-/// complete.
+/// The session ends only if a restart ends it.
 fn lives(plan: &Plan, ledger: &Ledger, findings: &mut Findings) {
     let restart = plan.restart_at();
-    let is_expected = |closed: &crate::storm::ledger::Closed| {
-        let by_restart = restart.is_some_and(|at| closed.at >= at);
-        let is_anew = closed.side == 1 && closed.reason == SessionCloseReason::Superseded;
-        by_restart || is_anew
-    };
+    let is_expected =
+        |closed: &crate::storm::ledger::Closed| restart.is_some_and(|at| closed.at >= at);
     if let Some(closed) = ledger.closed.iter().find(|closed| !is_expected(closed)) {
         let words = format!("node {}: the session ended: {}", closed.side, closed.reason);
         findings.report(Invariant::SessionLives, words);
