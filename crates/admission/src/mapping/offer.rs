@@ -8,7 +8,7 @@ use anabranch_spec::Demand;
 /// Steps of a bisection: to one part in four thousand.
 const STEPS: usize = 12;
 /// Halvings before anything is accepted.
-const HALVINGS_MAX: usize = 16;
+const HALVINGS_MAX: usize = 24;
 /// Streams looked at for a reduction that would free enough capacity, the last in precedence first.
 const CANDIDATES: usize = 8;
 

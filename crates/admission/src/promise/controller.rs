@@ -172,6 +172,21 @@ mod tests {
     }
 
     #[test]
+    fn what_a_slow_path_holds_is_offered_however_much_was_demanded() {
+        let mut controller = AdmissionController::new(1);
+        for _ in 0..60 {
+            controller.end_window(&[1e6], |_| false);
+        }
+        let refusal = controller.admit(&spec(100_000_000, 0.5));
+        let offer = refusal.expect_err("too much").offer;
+        let rate = offer.rate.expect("something is possible");
+        assert!(
+            rate > Rate::from_kbps(900) && rate < Rate::from_mbps(1),
+            "{rate}"
+        );
+    }
+
+    #[test]
     fn a_controller_promises_what_paths_hold_and_keeps_account() {
         let mut controller = AdmissionController::new(2);
         assert!(
