@@ -1,5 +1,10 @@
 //! A channel: a QUIC connection on one path.
 
+mod capacity;
+mod end;
+#[cfg(test)]
+mod tests;
+
 use std::{
     net::{IpAddr, SocketAddr},
     num::NonZeroUsize,
@@ -8,17 +13,17 @@ use std::{
 
 use anabranch_base::{ChannelId, Instant, NodeId, Rate, SocketId, duration, text};
 use bytes::Bytes;
-use noq_proto::{ConnectionError, ConnectionEvent, PathId, VarInt};
+use noq_proto::{ConnectionError, ConnectionEvent, PathId};
 
+use self::end::End;
 use crate::{
     config::Config,
-    contained::contain,
     control::QueueGoal,
     epoch::Epoch,
     liveness::{Due, Liveness, Signs},
     pacer::Pacer,
-    stats::{Load, Stats},
-    tap::{PacketOutcome, Recent, Shared},
+    stats::Stats,
+    tap::{PacketOutcome, Shared},
     tls::{self, Refused},
 };
 
@@ -222,16 +227,6 @@ struct Input {
     at: Instant,
 }
 
-/// End of a channel.
-#[derive(Clone, Copy, Debug, Default)]
-struct End {
-    is_closed: bool,
-    /// A panic of the library ended it; the library is not called again.
-    is_broken: bool,
-    /// The endpoint keeps no state of its connection any more.
-    is_given_up: bool,
-}
-
 /// Progress of the handshake, and what it permits to leave.
 #[derive(Debug)]
 struct Handshake {
@@ -354,146 +349,6 @@ impl Channel {
         }
         let most = self.connection.datagrams().max_size()?;
         (most >= CONTAINER_BYTES_MIN).then_some(most)
-    }
-
-    /// True if a container for which there is no slot may be queued: false while much is in flight or queued beyond the
-    /// window, because the peer elicits answers and acknowledges few of them. O(1).
-    pub fn has_capacity(&mut self) -> bool {
-        let space = self.connection.datagrams().send_buffer_space() as u64;
-        let queued = (DATAGRAM_SEND_BYTES as u64).saturating_sub(space);
-        let tap = self.tap.lock();
-        let most = tap.control.window().saturating_add(BEYOND_WINDOW_BYTES);
-        tap.in_flight + queued <= most
-    }
-
-    /// Bounds the mean rate of what is sent from now on, in bytes of UDP payload; `None`: no bound beside the controller's. Up to 200 ms
-    /// at this rate may be made up for, so that the bursts of who sends less are not held back. A rate of zero counts as 1 bit per second.
-    pub fn set_ceiling(&mut self, rate: Option<Rate>) {
-        let rate = rate.map(|rate| rate.max(Rate::from_bps(1)).as_bytes_per_s());
-        self.pacer.set_ceiling(rate);
-        if rate.is_none() {
-            self.tap.lock().recent.is_capped = false;
-        }
-    }
-
-    /// True if something was acknowledged since the last [`Channel::take_load`] that was sent while there was more to send.
-    pub fn is_loaded(&self) -> bool {
-        self.tap.lock().recent.full_bytes > 0
-    }
-
-    /// Measurements since the last call. O(1).
-    pub fn take_load(&mut self) -> Load {
-        let mut tap = self.tap.lock();
-        let is_capped = tap.recent.is_capped;
-        let recent = std::mem::replace(
-            &mut tap.recent,
-            Recent {
-                is_capped,
-                ..Recent::default()
-            },
-        );
-        Load {
-            acked_bytes: tap.totals.bytes_acked,
-            rtt: (recent.rtt != Duration::MAX).then_some(recent.rtt),
-            is_busy: recent.full_bytes > 0 || (!tap.app_limited && tap.in_flight > 0),
-            is_capped: recent.was_capped,
-        }
-    }
-
-    /// Number of full packets that may leave now: space in the window, as far as the pacer has released it.
-    ///
-    /// Zero while the channel is not connected or is suspected. Costs O(1).
-    pub fn slots(&mut self, now: Instant) -> usize {
-        if !self.is_connected() || !self.liveness.is_active() {
-            return 0;
-        }
-        let packet = f64::from(self.connection.current_mtu());
-        let tap = self.tap.lock();
-        let in_flight = tap.in_flight + self.queued_bytes;
-        let available = tap.control.window().saturating_sub(in_flight) as f64;
-        let rtt = tap.rtt_smoothed();
-        let rate = tap.control.pacing_rate(rtt.as_secs_f64());
-        let is_even = tap.control.is_even();
-        drop(tap);
-        let packets = rate / packet;
-        self.pacer
-            .set_quantum(self.queue_goal, rtt, packets, is_even);
-        let was_awaited = is_even && self.awaits_pacer;
-        let released = self.pacer.available(now, rate, packet, was_awaited);
-        let released = released - self.queued_bytes as f64;
-        let slots = (available.min(released).max(0.0) / packet) as usize;
-        debug_assert!(
-            slots as f64 * packet <= available,
-            "slots are space in the window"
-        );
-        let Some(allowance) = self.allowance else {
-            return slots;
-        };
-        let queued = (self.queued_bytes as f64 / packet).ceil() as usize;
-        slots.min(allowance.saturating_sub(queued))
-    }
-
-    /// Time at which the pacer will have released another slot although none exists now; `None` if the window, and not
-    /// the pacer, is the limit.
-    pub fn next_slot_at(&self) -> Option<Instant> {
-        if !self.is_connected() || !self.liveness.is_active() || self.is_out_of_allowance() {
-            return None;
-        }
-        let packet = u64::from(self.connection.current_mtu());
-        let tap = self.tap.lock();
-        if tap.control.window() < tap.in_flight + self.queued_bytes + packet {
-            return None;
-        }
-        let rate = tap.control.pacing_rate(tap.rtt_smoothed().as_secs_f64());
-        drop(tap);
-        let queued = self.queued_bytes as f64;
-        Some(self.pacer.next_release(rate, packet as f64, queued))
-    }
-
-    /// Time for which packets and slots of this channel may wait for one another, so that one wake-up
-    /// serves many: the pacer's quantum.
-    pub fn coalescing_delay(&self) -> Duration {
-        self.pacer.quantum()
-    }
-
-    /// Reports whether the session has more data that it would send on this channel if there were space. Call it when
-    /// all slots have been offered. Returns true if the network is the limit now.
-    pub fn set_backlogged(&mut self, backlogged: bool) -> bool {
-        let packet = u64::from(self.connection.current_mtu());
-        let mut tap = self.tap.lock();
-        let full = tap.control.window() < tap.in_flight + packet;
-        // A full window is a limit by itself, whether or not more data waits behind it.
-        tap.app_limited = !backlogged && !full;
-        tap.control.on_backlog(backlogged);
-        if full && backlogged {
-            tap.control.on_window_limited();
-        }
-        self.awaits_pacer = backlogged && !full;
-        tap.recent.is_capped = self.awaits_pacer && self.pacer.is_capped();
-        tap.recent.was_capped |= tap.recent.is_capped;
-        backlogged || full
-    }
-
-    /// Limits the number of slots until the next call, however much space the window has; `None`: no limit. For
-    /// channels with a quota.
-    pub fn set_allowance(&mut self, slots: Option<usize>) {
-        self.allowance = slots;
-    }
-
-    /// True if the last [`Channel::set_allowance`] left no slot: none comes before the next call, whatever is acknowledged.
-    pub fn is_out_of_allowance(&self) -> bool {
-        self.allowance == Some(0)
-    }
-
-    /// Forbids (true) even packets outside the slots, because the quota is used up. The flag changes nothing here: the
-    /// code that fills containers and the code that polls for packets check it.
-    pub fn set_held(&mut self, is_held: bool) {
-        self.is_held = is_held;
-    }
-
-    /// Last value given to [`Channel::set_held`]; false at first.
-    pub fn is_held(&self) -> bool {
-        self.is_held
     }
 
     /// From now on, accepts so many bytes of packets and drops the others unread, as if the network had lost them;
@@ -630,6 +485,7 @@ impl Channel {
         tap.transmitting = true;
         let before = tap.totals.bytes_sent;
         drop(tap);
+        self.note_goodbye();
         let std_now = self.epoch.to_std(now);
         let transmit = self
             .contain(|connection| connection.poll_transmit(std_now, packets_max, buffer))
@@ -686,7 +542,7 @@ impl Channel {
 
     /// Handles the timers that are due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.is_deaf() {
+        if self.is_deaf() || self.puts_timers_off() {
             return;
         }
         let std_now = self.epoch.to_std(now);
@@ -725,55 +581,9 @@ impl Channel {
         now.saturating_duration_since(left_at) >= round_trip
     }
 
-    /// Closes the channel; the peer receives `code` and `reason`.
-    pub fn close(&mut self, now: Instant, code: u32, reason: &str) {
-        self.close_because(now, code, reason, CloseReason::Local);
-    }
-
-    /// As [`Channel::close`]; this node reports `because` instead of [`CloseReason::Local`].
-    pub fn close_because(&mut self, now: Instant, code: u32, reason: &str, because: CloseReason) {
-        if self.end.is_closed {
-            return;
-        }
-        let std_now = self.epoch.to_std(now);
-        let code = VarInt::from_u32(code);
-        let reason = Bytes::copy_from_slice(reason.as_bytes());
-        self.contain(|connection| connection.close(std_now, code, reason));
-        self.finish(because);
-    }
-
-    /// True if the channel has nothing left to send or to wait for.
-    pub fn is_drained(&self) -> bool {
-        self.end.is_broken || self.connection.is_drained()
-    }
-
-    /// True if a panic of the library ended it.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.end.is_broken
-    }
-
-    /// Marks that the endpoint keeps no state of its connection any more. False if it was marked before.
-    pub(crate) fn give_up(&mut self) -> bool {
-        !std::mem::replace(&mut self.end.is_given_up, true)
-    }
-
     /// Passes an event of the endpoint to this connection.
     pub(crate) fn handle_event(&mut self, event: ConnectionEvent) {
         self.contain(|connection| connection.handle_event(event));
-    }
-
-    /// Calls the library; `None` if it has panicked on this channel.
-    fn contain<T>(&mut self, call: impl FnOnce(&mut noq_proto::Connection) -> T) -> Option<T> {
-        if self.end.is_broken {
-            return None;
-        }
-        let connection = &mut self.connection;
-        let result = contain(|| call(connection));
-        if let Err(words) = &result {
-            self.end.is_broken = true;
-            self.finish(CloseReason::Fault(words.clone()));
-        }
-        result.ok()
     }
 
     /// Time for which nothing has been in flight; zero while something is. O(1).
@@ -836,21 +646,6 @@ impl Channel {
         self.note_acknowledgements(now);
     }
 
-    /// Reason for which QUIC gave the connection up, with the node that was refused.
-    fn reason_of(&self, error: ConnectionError) -> CloseReason {
-        let is_ours = matches!(error, ConnectionError::TransportError(_));
-        match CloseReason::from(error) {
-            CloseReason::Unauthorized if is_ours => match self.handshake.refused.take() {
-                Some(node) if self.handshake.is_dialled => CloseReason::OtherNode(node),
-                Some(node) => CloseReason::Stranger(node),
-                None => CloseReason::Unauthorized,
-            },
-            // Protected by the keys of a handshake in which the peer has proved its identity.
-            CloseReason::Unauthorized if self.connected => CloseReason::NotListed,
-            reason => reason,
-        }
-    }
-
     /// Takes the handshake's round trip as the estimate until data is acknowledged.
     fn seed_rtt(&mut self) {
         if let Some(rtt) = self.connection.rtt(PathId::ZERO) {
@@ -876,15 +671,6 @@ impl Channel {
         });
     }
 
-    fn finish(&mut self, reason: CloseReason) {
-        if self.end.is_closed {
-            return;
-        }
-        self.end.is_closed = true;
-        self.tap.lock().abandon();
-        self.events.push_back(Event::Closed(reason));
-    }
-
     fn signs(&self) -> Signs {
         let tap = self.tap.lock();
         let rtt = tap.rtt();
@@ -896,6 +682,3 @@ impl Channel {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

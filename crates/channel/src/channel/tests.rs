@@ -215,6 +215,22 @@ fn probes_leave_one_by_one() {
     assert!(probes > 4, "{probes}");
 }
 
+/// The library forgets a closed connection when three probe time-outs are over, whether or not the packet that closes it
+/// has left.
+#[test]
+fn a_node_that_was_busy_says_goodbye_first() {
+    let mut pair = Pair::connect(1_200);
+    let now = pair.now;
+    pair.channel().close(now, 7, "over");
+    pair.now = now + Duration::from_secs(10);
+    let late = pair.now;
+    pair.channel().handle_timeout(late);
+    pair.deliver_from_node();
+    assert!(pair.connection.is_closed(), "the peer is notified");
+    pair.channel().handle_timeout(late);
+    assert!(pair.channel().is_drained(), "then it is over");
+}
+
 /// The library, polled for one packet at a time, closed a handshake without end: in the first space, of which it still
 /// had keys.
 #[test]
