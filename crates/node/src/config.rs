@@ -22,6 +22,7 @@ mod local_users;
 pub(crate) mod mistake;
 mod overlay;
 mod peers;
+mod rendezvous;
 mod rule;
 mod streams;
 mod tunnel;
@@ -36,6 +37,7 @@ pub use local::{LocalConfig, LocalTcp, NO_LOCAL, default_local};
 pub use local_users::{LocalLimits, LocalLimitsLayer, LocalUser, LocalUserLayer};
 pub use overlay::{MemberLayer, OverlayConfig, OverlayLayer, Relaying, Site};
 pub use peers::{GrantLayer, Peer, PeerLayer, Retired, TermsLayer};
+pub use rendezvous::{RendezvousConfig, RendezvousLayer};
 pub use rule::{MatchLayer, PortsLayer, RULES_MAX, RuleLayer, Texts};
 pub use streams::{DeclaredStream, STREAMS_MAX, StreamLayer};
 pub use tunnel::{
@@ -84,6 +86,8 @@ pub struct Layer {
     pub peer: Option<Vec<PeerLayer>>,
     /// The overlay that the node takes part in.
     pub overlay: OverlayLayer,
+    /// The rendezvous that the node serves.
+    pub rendezvous: Option<RendezvousLayer>,
     /// Connections accepted here and made by peers.
     pub forward: Option<Vec<ForwardLayer>>,
     /// Streams of local applications, for checks of objectives.
@@ -183,6 +187,8 @@ pub struct NodeConfig {
     pub peers: Vec<Peer>,
     /// The overlay that the node takes part in.
     pub overlay: Option<OverlayConfig>,
+    /// The rendezvous that the node serves; `None`: it serves none.
+    pub rendezvous: Option<RendezvousConfig>,
     /// Connections accepted here and made by peers; the gateway reads them.
     pub forwards: Vec<ForwardLayer>,
     /// Streams that local applications open, as declared for checks of objectives.
@@ -318,6 +324,7 @@ impl Layer {
             promise_record: None,
             evidence: None,
             peer: None,
+            rendezvous: None,
             forward: None,
             stream: None,
             rule: None,
@@ -363,6 +370,7 @@ impl Layer {
             evidence: self.evidence.or(below.evidence),
             peer: self.peer.or(below.peer),
             overlay: self.overlay.over(below.overlay),
+            rendezvous: self.rendezvous.or(below.rendezvous),
             forward: self.forward.or(below.forward),
             stream: self.stream.or(below.stream),
             rule: self.rule.or(below.rule),
@@ -460,6 +468,11 @@ impl Layer {
         Ok(NodeConfig {
             local,
             overlay,
+            rendezvous: self
+                .rendezvous
+                .as_ref()
+                .map(RendezvousLayer::resolve)
+                .transpose()?,
             key: self.key.unwrap_or_else(|| keys::default_path(&variable)),
             locals,
             rights: peers.rights,

@@ -258,6 +258,8 @@ impl Layer {
             let reason = if may(Right::UseRelay) && !(may(Right::Member) && relays) {
                 "use-relay is for members of the overlay, where this node relays: list the node as [[overlay.member]], and specify \
                  how much in [overlay] relay"
+            } else if may(Right::UseRendezvous) && self.rendezvous.is_none() {
+                "use-rendezvous is for nodes that meet here: add a section [rendezvous]"
             } else if may(Right::SendFiles) && self.receive.is_none() {
                 "send-files needs a directory: name one with `receive`"
             } else if may(Right::SendFiles) && !may(Right::Call) && !is_dialled(id) {

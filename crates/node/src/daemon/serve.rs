@@ -49,6 +49,15 @@ impl Core {
     /// Serves a session that a peer opened, until it is over or the peer may no longer have it.
     pub(super) async fn attend(self: Arc<Self>, session: Session) {
         let peer = session.peer();
+        let access = Access::of(&self.rights.table(), &peer);
+        if let Some(rendezvous) = &self.rendezvous
+            && !access.may_call
+            && !access.is_member
+            && rendezvous.serves(&peer)
+        {
+            rendezvous.attend(&session).await;
+            return;
+        }
         self.sessions.add(&session);
         loop {
             let before = Access::of(&self.rights.table(), &peer);
