@@ -7,6 +7,7 @@
 mod admit;
 mod attach;
 mod bytes;
+mod code;
 mod control;
 mod costs;
 #[cfg(feature = "demo")]
@@ -75,9 +76,9 @@ struct Arguments {
 enum Command {
     /// Generate this node's key and print its node ID.
     Keygen(keygen::Arguments),
-    /// Receive a transfer, and print the ticket that the sender needs.
+    /// Receive a transfer: from the sender who shows a code, or with the ticket or code that this prints.
     Recv(recv::Arguments),
-    /// Send a file, a directory or standard input to the holder of a ticket.
+    /// Send a file, a directory or standard input by a code, or to the issuer of a ticket.
     Send(Box<send::Arguments>),
     /// Forward ports between this machine and a peer's network, as `ssh -L` and `-R` do.
     Forward(Box<gateway::forward::Arguments>),
