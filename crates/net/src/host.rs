@@ -303,7 +303,7 @@ impl Host {
                         session.add_remote(address);
                         is_detour_needed = true;
                     }
-                    std::future::pending().await
+                    std::future::pending::<()>().await;
                 };
                 tokio::select! {
                     result = self.established(&session) => result,

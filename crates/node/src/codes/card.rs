@@ -93,11 +93,9 @@ impl Card {
 
     /// The same with an offer.
     #[must_use]
-    pub fn with_offer(mut self, offer: Offer) -> Self {
-        self.offer = Some(Offer {
-            name: shortened(&offer.name),
-            ..offer
-        });
+    pub fn with_offer(mut self, mut offer: Offer) -> Self {
+        offer.name = shortened(&offer.name);
+        self.offer = Some(offer);
         self
     }
 

@@ -1,10 +1,16 @@
 //! Desk of an issuer: tries those who enter its code, and counts their guesses.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use anabranch_base::NodeId;
 use anabranch_net::Session;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::{
+    sync::{Semaphore, mpsc},
+    time,
+};
 
 use super::{
     LABEL,
@@ -20,6 +26,8 @@ use super::{
 pub const GUESSES: u32 = 3;
 /// Exchanges at a time; others are refused.
 const AT_A_TIME: usize = 8;
+/// Time for which the desk waits until who entered the last wrong code has left.
+const FAREWELL: Duration = Duration::from_secs(3);
 /// Events that may wait; beyond it, only those that end the code are kept.
 const EVENTS: usize = 16;
 
@@ -43,7 +51,7 @@ pub enum DeskEvent {
 enum State {
     Open { wrong: u32 },
     Used,
-    Dead,
+    Dead { is_reported: bool },
 }
 
 /// A code, and the judgement on those who enter it.
@@ -109,6 +117,11 @@ impl Desk {
         if let Err(ExchangeError::Refused(refusal)) = &result {
             // If the line is over, there is nobody to notify.
             let _ = line.send(Message::Refuse(*refusal).encode()).await;
+            if *refusal == Refusal::Dead && self.has_died() {
+                // The issuer may end with the event; who entered the code leaves when it has read the refusal.
+                let _ = time::timeout(FAREWELL, line.recv()).await;
+                let _ = self.events.send(DeskEvent::Dead).await;
+            }
         }
         result
     }
@@ -146,11 +159,21 @@ impl Desk {
         Ok(sent?)
     }
 
+    /// True once, after the last guess.
+    fn has_died(&self) -> bool {
+        let mut state = self.lock();
+        let has_died = *state == State::Dead { is_reported: false };
+        if has_died {
+            *state = State::Dead { is_reported: true };
+        }
+        has_died
+    }
+
     fn check_open(&self) -> Result<(), Refusal> {
         match *self.lock() {
             State::Open { .. } => Ok(()),
             State::Used => Err(Refusal::Used),
-            State::Dead => Err(Refusal::Dead),
+            State::Dead { .. } => Err(Refusal::Dead),
         }
     }
 
@@ -170,8 +193,7 @@ impl Desk {
             // The events of guesses are fewer than the channel holds, unless others fill it; those do not matter.
             let _ = self.events.try_send(DeskEvent::Wrong { left });
             if left == 0 {
-                *state = State::Dead;
-                let _ = self.events.try_send(DeskEvent::Dead);
+                *state = State::Dead { is_reported: false };
                 return Err(Refusal::Dead.into());
             }
             return Err(Refusal::Wrong.into());

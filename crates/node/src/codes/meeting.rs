@@ -9,7 +9,7 @@ use std::{
 };
 
 use anabranch_base::NodeId;
-use anabranch_net::{ConnectError, Detour, Host};
+use anabranch_net::{ConnectError, Host};
 use anabranch_session::StreamSpec;
 use tokio::{
     sync::mpsc,
@@ -22,7 +22,7 @@ use super::{
     card::Card,
     code::{Code, Place},
     desk::{Desk, DeskEvent},
-    exchange::{ExchangeError, enter},
+    exchange::{ExchangeError, Line, enter},
     lan::{Announcement, Found, LanError, Search},
     message::Refusal::{self, Dead, Purpose, Wrong},
 };
@@ -61,7 +61,7 @@ pub struct Met {
     /// Addresses to dial it at, those on its card included.
     pub addresses: Vec<SocketAddr>,
     /// Circuit at the relay through which it was met; `None`: it was met on the local network.
-    pub detour: Option<Arc<dyn Detour>>,
+    pub detour: Option<Arc<Pairing>>,
 }
 
 impl Met {
@@ -69,6 +69,13 @@ impl Met {
     pub fn prepare(&self, host: &Host) {
         if let Some(detour) = &self.detour {
             host.set_detour(self.node, Some(detour.clone()));
+        }
+    }
+
+    /// Waits until the other side has left the relay; returns at once if it was met on the local network.
+    pub async fn left(&self) {
+        if let Some(pairing) = &self.detour {
+            while pairing.recv().await.is_ok() {}
         }
     }
 

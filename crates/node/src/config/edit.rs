@@ -25,6 +25,8 @@ pub struct NewPeer {
     pub node: NodeId,
     /// Its addresses, `IP:PORT` or `HOST:PORT`.
     pub addresses: Vec<String>,
+    /// Relay at which the two nodes meet, `ID@HOST:PORT`; written for a peer that is new.
+    pub via: Option<String>,
     /// Its rights here.
     pub may: Vec<GrantLayer>,
 }
@@ -217,6 +219,9 @@ fn keys(peer: &NewPeer) -> Vec<String> {
     if !peer.addresses.is_empty() {
         keys.push(format!("addresses = {}", list(&peer.addresses)));
     }
+    if let Some(via) = &peer.via {
+        keys.push(format!("via = {}", quoted(via)));
+    }
     keys
 }
 
@@ -358,6 +363,7 @@ mod tests {
             name: "ship".to_owned(),
             node: id(1),
             addresses: vec!["192.0.2.7:4433".to_owned(), "ship.example:4433".to_owned()],
+            via: None,
             may: vec![
                 GrantLayer::Name("call".to_owned()),
                 GrantLayer::Terms(TermsLayer {

@@ -6,6 +6,7 @@
 //! | `serve` | one session, limited to the rights of its peer |
 //! | `sessions` | open sessions by peer, shared by everything in the node that sends |
 //! | `peers` | the peers that are dialled, and the folders that files go into |
+//! | `reach` | sessions with peers that are met at a relay |
 //! | `part` | parts of the program above the node that follow its reloads |
 //! | `reload` | change of the configuration while the node runs |
 //!
@@ -14,6 +15,7 @@
 
 mod part;
 mod peers;
+mod reach;
 mod reload;
 mod serve;
 mod sessions;

@@ -6,7 +6,7 @@ use anabranch_base::NodeId;
 use anabranch_net::{Session, Stream, limited};
 use tokio::task::JoinSet;
 
-use super::{Core, peers::Call};
+use super::{Core, peers::Call, reach::Reached};
 use crate::{
     outcome::{self, Outcome, Outcomes},
     overlay::LABELS,
@@ -164,8 +164,20 @@ impl Core {
         let Call { peer, objectives } = call;
         let mut pause = super::RETRY_MIN;
         loop {
-            match self.host.connect(peer.node, &peer.addresses).await {
-                Ok(session) => {
+            match self.reach(&peer).await {
+                Ok(Reached {
+                    session,
+                    is_ours: false,
+                    _circuit,
+                }) => {
+                    limited!(info, peer = peer.name, "session open");
+                    pause = super::RETRY_MIN;
+                    // It is served where it was accepted.
+                    session.closed().await;
+                }
+                Ok(Reached {
+                    session, _circuit, ..
+                }) => {
                     limited!(info, peer = peer.name, "session open");
                     self.sessions.add(&session);
                     pause = super::RETRY_MIN;

@@ -96,7 +96,10 @@ async fn enter(
     let calling = time::timeout(PATIENCE, host.connect(relay, via.remotes.clone())).await;
     let session = calling
         .map_err(|_| RendezvousError::Silent(relay))?
-        .map_err(|error| RendezvousError::Unreachable(relay, error))?;
+        .map_err(|error| match error.is_refusal() {
+            true => RendezvousError::Refused(Refusal::NoRight),
+            false => RendezvousError::Unreachable(relay, error),
+        })?;
     let spec = StreamSpec {
         duplex: true,
         ..StreamSpec::messages(LABEL)
@@ -262,6 +265,31 @@ impl Pairing {
             Ok(First::Met(pairing)) => Ok(pairing),
             Ok(First::Waiting) => Err(silent()),
             Err(refusal) => Err(refusal.into()),
+        }
+    }
+
+    /// Meets the node `other`, once it wants to meet this one at the same relay.
+    ///
+    /// # Errors
+    /// The relay cannot be reached, refuses, or goes away before that.
+    pub async fn meet(host: &Host, via: &Via, other: NodeId) -> Result<Self, RendezvousError> {
+        let (_link, mut events) = enter(host, via, Request::Meet(other)).await?;
+        let silent = || RendezvousError::Silent(via.node);
+        let mut first = Some(PATIENCE);
+        loop {
+            let event = async {
+                match first {
+                    Some(limit) => time::timeout(limit, events.recv())
+                        .await
+                        .map_err(|_| silent()),
+                    None => Ok(events.recv().await),
+                }
+            };
+            match event.await?.ok_or_else(silent)? {
+                Ok(First::Met(pairing)) => return Ok(pairing),
+                Ok(First::Waiting) => first = None,
+                Err(refusal) => return Err(refusal.into()),
+            }
         }
     }
 

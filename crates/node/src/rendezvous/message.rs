@@ -24,6 +24,8 @@ pub enum Request {
     Release,
     /// Open a circuit to the other node.
     Circuit,
+    /// Meet this node, once it wants to meet this one; without a place.
+    Meet(NodeId),
 }
 
 /// Notice of the rendezvous.
@@ -119,6 +121,7 @@ impl Request {
             Self::Say(bytes) => [&[3][..], bytes].concat(),
             Self::Release => vec![4],
             Self::Circuit => vec![5],
+            Self::Meet(node) => [&[6][..], node.public_key()].concat(),
         }
     }
 
@@ -136,6 +139,10 @@ impl Request {
             [3, rest @ ..] => Ok(Self::Say(rest.to_vec())),
             [4] => Ok(Self::Release),
             [5] => Ok(Self::Circuit),
+            [6, key @ ..] => {
+                let key: [u8; 32] = key.try_into().map_err(|_| DecodeError)?;
+                Ok(Self::Meet(NodeId::from_public_key(key)))
+            }
             _ => Err(DecodeError),
         }
     }
@@ -255,6 +262,7 @@ mod tests {
             prop::collection::vec(any::<u8>(), 0..SAID_BYTES_MAX).prop_map(Request::Say),
             Just(Request::Release),
             Just(Request::Circuit),
+            any::<[u8; 32]>().prop_map(|key| Request::Meet(NodeId::from_public_key(key))),
         ]
     }
 

@@ -29,8 +29,10 @@ use crate::{
 
 /// Guests at a time.
 const GUESTS_MAX: usize = 1024;
-/// Guests of one node.
+/// Guests of one node that has no right of its own.
 const GUESTS_OF_NODE_MAX: usize = 4;
+/// Guests of one node that has the right: one for each peer that it meets here, and some for codes.
+const GUESTS_OF_LISTED_MAX: usize = 64;
 /// Guests of one IP address that have no right of their own; several may be behind one translator.
 const GUESTS_OF_ADDRESS_MAX: usize = 16;
 /// Notices that may wait for a guest; an exchange has fewer.
@@ -114,6 +116,20 @@ impl Drop for Stay<'_> {
 }
 
 impl State {
+    /// Tells two guests of each other.
+    fn introduce(&self, guest: Guest, waiter: Guest) {
+        for (one, other) in [(guest, waiter), (waiter, guest)] {
+            let Some(present) = self.guests.get(&other) else {
+                continue;
+            };
+            let notice = Notice::Peer {
+                node: present.session.peer(),
+                addresses: seen(&present.session),
+            };
+            self.notify(one, notice);
+        }
+    }
+
     fn notify(&self, guest: Guest, notice: Notice) {
         if let Some(present) = self.guests.get(&guest) {
             // A guest that reads nothing misses it.
@@ -179,10 +195,14 @@ impl Server {
         let ip = seen(session).first().map(SocketAddr::ip);
         let mut state = self.lock();
         let guests = || state.guests.values();
+        let of_node_max = match is_listed {
+            true => GUESTS_OF_LISTED_MAX,
+            false => GUESTS_OF_NODE_MAX,
+        };
         let of_node = guests().filter(|present| present.session.peer() == node);
         let of_address = guests().filter(|present| !present.is_listed && present.ip == ip);
         if state.guests.len() >= GUESTS_MAX
-            || of_node.count() >= GUESTS_OF_NODE_MAX
+            || of_node.count() >= of_node_max
             || (!is_listed && of_address.count() >= GUESTS_OF_ADDRESS_MAX)
         {
             return Err(Refusal::Full);
@@ -275,17 +295,12 @@ impl Stay<'_> {
             }
             Request::Reach(place) => {
                 let waiter = state.table.reach(self.guest, place)?;
-                for (one, other) in [(self.guest, waiter), (waiter, self.guest)] {
-                    let Some(present) = state.guests.get(&other) else {
-                        continue;
-                    };
-                    let notice = Notice::Peer {
-                        node: present.session.peer(),
-                        addresses: seen(&present.session),
-                    };
-                    state.notify(one, notice);
-                }
+                state.introduce(self.guest, waiter);
             }
+            Request::Meet(other) => match state.table.meet(self.guest, self.node, other)? {
+                Some(waiter) => state.introduce(self.guest, waiter),
+                None => state.notify(self.guest, Notice::Waiting),
+            },
             Request::Say(said) => {
                 let other = state.table.say(self.guest)?;
                 state.notify(other, Notice::Heard(said));

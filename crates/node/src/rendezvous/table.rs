@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anabranch_base::Instant;
+use anabranch_base::{Instant, NodeId};
 
 use super::message::Refusal;
 use crate::codes::Place;
@@ -35,6 +35,8 @@ struct Pair {
 #[derive(Debug, Default)]
 pub struct Table {
     places: BTreeMap<Place, Waiting>,
+    /// Guests that wait to meet a node that they name, by their own node and the other one.
+    meets: BTreeMap<(NodeId, NodeId), Guest>,
     pairs: BTreeMap<Guest, Pair>,
 }
 
@@ -44,7 +46,7 @@ impl Table {
     /// # Errors
     /// It is taken, all are taken, or the guest is at a place already.
     pub fn wait(&mut self, now: Instant, guest: Guest, place: Place) -> Result<(), Refusal> {
-        if self.place_of(guest).is_some() || self.pairs.contains_key(&guest) {
+        if self.is_engaged(guest) {
             return Err(Refusal::OutOfPlace);
         }
         if self.places.contains_key(&place) {
@@ -67,7 +69,7 @@ impl Table {
     /// # Errors
     /// Nobody waits there, another guest was first, or this guest is at a place already.
     pub fn reach(&mut self, guest: Guest, place: Place) -> Result<Guest, Refusal> {
-        if self.place_of(guest).is_some() || self.pairs.contains_key(&guest) {
+        if self.is_engaged(guest) {
             return Err(Refusal::OutOfPlace);
         }
         let waiting = self.places.get_mut(&place).ok_or(Refusal::Nobody)?;
@@ -76,10 +78,40 @@ impl Table {
         }
         waiting.reached_by = Some(guest);
         let waiter = waiting.guest;
-        for (one, other) in [(guest, waiter), (waiter, guest)] {
+        self.join(guest, waiter);
+        Ok(waiter)
+    }
+
+    /// Brings a guest of the node `own` together with one of `other` that wants to meet `own`, and returns that; `None`: it waits for
+    /// one. Of several guests of a node that want the same, the last counts.
+    ///
+    /// # Errors
+    /// The guest is at a place, or waits for another node.
+    pub fn meet(
+        &mut self,
+        guest: Guest,
+        own: NodeId,
+        other: NodeId,
+    ) -> Result<Option<Guest>, Refusal> {
+        if own == other || self.is_engaged(guest) {
+            return Err(Refusal::OutOfPlace);
+        }
+        match self.meets.remove(&(other, own)) {
+            Some(waiter) => {
+                self.join(guest, waiter);
+                Ok(Some(waiter))
+            }
+            None => {
+                self.meets.insert((own, other), guest);
+                Ok(None)
+            }
+        }
+    }
+
+    fn join(&mut self, one: Guest, other: Guest) {
+        for (one, other) in [(one, other), (other, one)] {
             self.pairs.insert(one, Pair { other, said: 0 });
         }
-        Ok(waiter)
     }
 
     /// The guest that this one is together with.
@@ -116,6 +148,7 @@ impl Table {
     pub fn leave(&mut self, guest: Guest) -> Option<Guest> {
         let other = self.part(guest);
         self.places.retain(|_, waiting| waiting.guest != guest);
+        self.meets.retain(|_, waiting| *waiting != guest);
         other
     }
 
@@ -130,11 +163,11 @@ impl Table {
         alone
     }
 
-    fn place_of(&self, guest: Guest) -> Option<Place> {
-        let mut places = self.places.iter();
-        places
-            .find(|(_, waiting)| waiting.guest == guest)
-            .map(|(place, _)| *place)
+    /// True if the guest is at a place, waits for a node, or is together with another guest.
+    fn is_engaged(&self, guest: Guest) -> bool {
+        self.places.values().any(|waiting| waiting.guest == guest)
+            || self.meets.values().any(|waiting| *waiting == guest)
+            || self.pairs.contains_key(&guest)
     }
 }
 

@@ -101,11 +101,9 @@ async fn a_wrong_code_is_refused_and_the_third_is_the_last() {
             _ => "river-lamp-zero",
         };
         let result = meet_these(&holder, text, &[found(&issuer)]).await;
-        match result {
-            Err(MeetingError::Exchange(ExchangeError::Refused(refusal))) => {
-                assert_eq!(refusal, expected)
-            }
-            other => panic!("{other:?}"),
-        }
+        let Err(MeetingError::Exchange(ExchangeError::Refused(refusal))) = result else {
+            panic!("{result:?}");
+        };
+        assert_eq!(refusal, expected);
     }
 }

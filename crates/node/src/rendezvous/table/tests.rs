@@ -28,6 +28,22 @@ fn two_meet_at_a_place_and_the_third_has_to_wait() {
 }
 
 #[test]
+fn two_nodes_that_name_each_other_meet() {
+    let mut table = Table::default();
+    let [ada, bob, eve] = [1, 2, 3].map(|n| NodeId::from_public_key([n; 32]));
+    assert_eq!(table.meet(Guest(1), ada, bob), Ok(None));
+    assert_eq!(table.meet(Guest(2), eve, ada), Ok(None));
+    assert_eq!(table.meet(Guest(3), bob, ada), Ok(Some(Guest(1))));
+    assert_eq!(table.other(Guest(1)), Some(Guest(3)));
+    assert_eq!(table.meet(Guest(1), ada, eve), Err(Refusal::OutOfPlace));
+    assert_eq!(table.meet(Guest(4), ada, ada), Err(Refusal::OutOfPlace));
+    // One that comes back replaces the one before it.
+    assert_eq!(table.meet(Guest(5), eve, ada), Ok(None));
+    assert_eq!(table.meet(Guest(6), ada, eve), Ok(Some(Guest(5))));
+    assert_eq!(table.leave(Guest(5)), Some(Guest(6)));
+}
+
+#[test]
 fn messages_are_counted() {
     let mut table = Table::default();
     table.wait(NOW, Guest(1), place(7)).unwrap();
@@ -66,16 +82,21 @@ fn places_are_bounded() {
 proptest! {
     /// Whatever guests do, each is together with one that is together with it, and nothing is left when all have gone.
     #[test]
-    fn nobody_is_left_behind(steps in prop::collection::vec((0..5u8, 0..6u64, 0..3u16), 0..60)) {
+    fn nobody_is_left_behind(steps in prop::collection::vec((0..6u8, 0..6u64, 0..3u16), 0..60)) {
         let mut table = Table::default();
         for (step, guest, number) in steps {
             let guest = Guest(guest);
             match step {
-                0 => drop(table.wait(NOW, guest, place(number))),
-                1 => drop(table.reach(guest, place(number))),
-                2 => drop(table.say(guest)),
-                3 => drop(table.part(guest)),
-                _ => drop(table.leave(guest)),
+                0 => _ = table.wait(NOW, guest, place(number)),
+                1 => _ = table.reach(guest, place(number)),
+                2 => _ = table.say(guest),
+                3 => _ = table.part(guest),
+                4 => {
+                    let node = |n: u64| NodeId::from_public_key([n as u8; 32]);
+                    let other = node(u64::from(number) + 2);
+                    _ = table.meet(guest, node(guest.0), other);
+                }
+                _ => _ = table.leave(guest),
             }
             for (one, pair) in &table.pairs {
                 prop_assert_eq!(table.other(pair.other), Some(*one));
@@ -90,6 +111,6 @@ proptest! {
         for guest in 0..6 {
             table.leave(Guest(guest));
         }
-        prop_assert!(table.places.is_empty() && table.pairs.is_empty());
+        prop_assert!(table.places.is_empty() && table.pairs.is_empty() && table.meets.is_empty());
     }
 }
