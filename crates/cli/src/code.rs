@@ -10,7 +10,10 @@ use anabranch::{
     },
     rendezvous::{RendezvousError, Via},
 };
-use tokio::{task::JoinSet, time};
+use tokio::{
+    task::{JoinHandle, JoinSet},
+    time,
+};
 
 use crate::{
     events,
@@ -108,8 +111,27 @@ pub(crate) fn judge(event: DeskEvent) -> Result<Option<Met>, Failure> {
     }
 }
 
+/// Other side of a code that was shown.
+pub(crate) struct Entered {
+    pub(crate) met: Met,
+    /// Ends when the session is over in which the code was entered.
+    leaving: JoinHandle<()>,
+}
+
+impl Entered {
+    /// Waits until the other side has all answers, for a limited time. To be called where the command ends soon.
+    pub(crate) async fn farewell(self) {
+        let leaving = async {
+            // A task that failed has left, too.
+            let _ = self.leaving.await;
+            self.met.left().await;
+        };
+        let _ = time::timeout(FAREWELL, leaving).await;
+    }
+}
+
 /// Waits until the code was entered; accepts the host's sessions for that, and for nothing else.
-pub(crate) async fn wait(host: &Host, mut waiting: Waiting) -> Result<Met, Failure> {
+pub(crate) async fn wait(host: &Host, mut waiting: Waiting) -> Result<Entered, Failure> {
     let mut serving = JoinSet::new();
     let met = loop {
         tokio::select! {
@@ -129,6 +151,9 @@ pub(crate) async fn wait(host: &Host, mut waiting: Waiting) -> Result<Met, Failu
         }
     };
     // The other side reads the answer, and ends its session.
-    tokio::spawn(async move { time::timeout(FAREWELL, serving.join_all()).await });
-    Ok(met)
+    let leaving = tokio::spawn(async move {
+        let _ = time::timeout(FAREWELL, serving.join_all()).await;
+        drop(waiting);
+    });
+    Ok(Entered { met, leaving })
 }

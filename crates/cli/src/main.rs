@@ -33,6 +33,7 @@ mod node;
 mod notify;
 mod objective;
 mod overlay;
+mod pair;
 mod panics;
 mod prompt;
 mod recv;
@@ -81,6 +82,8 @@ enum Command {
     Recv(recv::Arguments),
     /// Send a file, a directory or standard input by a code, or to the issuer of a ticket.
     Send(Box<send::Arguments>),
+    /// Link the node of this machine with that of another one, for good, by a code.
+    Pair(Box<pair::Arguments>),
     /// Forward ports between this machine and a peer's network, as `ssh -L` and `-R` do.
     Forward(Box<gateway::forward::Arguments>),
     /// Serve SOCKS5 on this machine; a peer resolves the names and makes the connections.
@@ -180,6 +183,7 @@ async fn run(command: Command) -> Outcome {
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Recv(arguments) => recv::run(arguments).await,
         Command::Send(arguments) => send::run(*arguments).await,
+        Command::Pair(arguments) => pair::run(*arguments).await,
         Command::Forward(arguments) => gateway::forward::run(*arguments).await,
         Command::Socks(arguments) => gateway::socks::run(*arguments).await,
         #[cfg(target_os = "linux")]

@@ -195,7 +195,7 @@ async fn receive(
     host: &Host,
     receiver: &Arc<Receiver>,
     arguments: &Arguments,
-    directory: &PathBuf,
+    directory: &Path,
     code: Option<Code>,
 ) -> Outcome {
     let announce = || Lead::announce(host, receiver, arguments, directory);

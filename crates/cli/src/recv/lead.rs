@@ -1,11 +1,14 @@
 //! Ways in which a sender finds this receiver: a ticket, a code that this command shows, or one that the sender shows.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anabranch::{
     Host,
     codes::{Code, Desk, Met, Purpose, Waiting},
-    net::Detour,
+    rendezvous::Pairing,
     transfer::Receiver,
 };
 
@@ -70,7 +73,7 @@ pub(super) enum Lead {
     /// By the ticket that was printed.
     Ticket,
     /// With the ticket that it was given when a code was entered. Its circuit lives as long as this.
-    Met { _circuit: Option<Arc<dyn Detour>> },
+    Met { _circuit: Option<Arc<Pairing>> },
     /// By a code that is shown.
     Shown(Waiting),
 }
@@ -81,7 +84,7 @@ impl Lead {
         host: &Host,
         receiver: &Receiver,
         arguments: &Arguments,
-        directory: &PathBuf,
+        directory: &Path,
     ) -> Result<Self, Failure> {
         if !arguments.code {
             print_ticket(host, receiver, arguments, directory)?;
@@ -180,7 +183,7 @@ fn print_ticket(
     host: &Host,
     receiver: &Receiver,
     arguments: &Arguments,
-    directory: &PathBuf,
+    directory: &Path,
 ) -> Outcome {
     let ticket = receiver.issue(host)?;
     if arguments.json {

@@ -44,7 +44,7 @@ pub(super) async fn ticket(
                 arguments.json,
                 arguments.quiet,
             )?;
-            code::wait(host, waiting).await?
+            code::wait(host, waiting).await?.met
         }
     };
     met.prepare(host);

@@ -16,15 +16,19 @@ fn anabranch(folder: &Path, arguments: &[&str]) -> Command {
 }
 
 /// A command that shows a code.
-struct Issuer {
+pub(crate) struct Issuer {
     child: Killed,
     out: BufReader<ChildStdout>,
-    code: String,
+    pub(crate) code: String,
 }
 
 impl Issuer {
     fn start(folder: &Path, arguments: &[&str]) -> Self {
-        let mut child = anabranch(folder, arguments).spawn().unwrap();
+        Self::of(&mut anabranch(folder, arguments))
+    }
+
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let mut child = command.spawn().unwrap();
         let out = child.stdout.take().unwrap();
         let mut issuer = Self {
             child: Killed(child),
@@ -53,7 +57,7 @@ impl Issuer {
     }
 
     /// Its exit code, and what it said.
-    fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let child: &mut Child = &mut self.child.0;
         let mut text = String::new();
         self.out.read_to_string(&mut text).unwrap();
@@ -67,7 +71,7 @@ impl Issuer {
     }
 }
 
-fn seen(output: &Output) -> String {
+pub(crate) fn seen(output: &Output) -> String {
     let texts = [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy);
     texts.concat()
 }

@@ -11,6 +11,7 @@ mod gateway;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hose;
+mod pair;
 mod service;
 mod stream;
 mod trees;
