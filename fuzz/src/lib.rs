@@ -14,6 +14,7 @@
 //! | [`link`] | the reader of link descriptions |
 //! | [`trace`] | the reader of rate traces |
 //! | [`ticket`] | the reader of tickets |
+//! | [`codes`] | codes, the messages behind them, and a rendezvous with eight guests |
 //! | [`transfer_messages`] | messages between sender and receiver of a transfer |
 //! | [`transfer_manifest`] | the offer of a sender |
 //! | [`transfer_note`] | the note that a receiver leaves for itself |
@@ -35,6 +36,7 @@
 #[path = "../../crates/channel/tests/bare/mod.rs"]
 mod bare;
 mod bare_peer;
+mod codes;
 mod container;
 pub mod corpus;
 mod counter;
@@ -55,6 +57,7 @@ mod tunnel;
 mod video;
 
 pub use bare_peer::bare_peer;
+pub use codes::codes;
 pub use container::container;
 pub use forward::forward;
 pub use local::local;
@@ -77,6 +80,7 @@ pub type Property = fn(&[u8]);
 /// The properties by name, each of which is a fuzz target.
 pub const PROPERTIES: &[(&str, Property)] = &[
     ("bare_peer", bare_peer),
+    ("codes", codes),
     ("configuration", configuration),
     ("container", container),
     ("control", control),

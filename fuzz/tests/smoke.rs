@@ -245,6 +245,26 @@ fn ticket() {
 }
 
 #[test]
+fn codes() {
+    let card = br#"{"purpose":"send","name":"ada","addresses":["192.0.2.1:4433"],"offer":{"name":"film","bytes":9,"more":0}}"#;
+    let pieces: &[&[u8]] = &[
+        b"\x01\x01",
+        b"\x02",
+        b"\x03",
+        b"\x04",
+        b"\x05\x01",
+        b"\x06",
+        &[7; 32],
+        &[4, 192, 0, 2, 1, 17, 81],
+        card,
+        b"river-lamp-orbit",
+        b"river lamp",
+        b" orbitt",
+    ];
+    feed("codes", pieces, anabranch_fuzz::codes);
+}
+
+#[test]
 fn objectives() {
     let pieces: &[&[u8]] = &[
         b"objective { context { adu:a { stream_id == 1 } } goal { true } utility { a { 1 } } }",

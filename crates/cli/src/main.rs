@@ -7,6 +7,7 @@
 mod admit;
 mod attach;
 mod bytes;
+mod code;
 mod control;
 mod costs;
 #[cfg(feature = "demo")]
@@ -32,6 +33,7 @@ mod node;
 mod notify;
 mod objective;
 mod overlay;
+mod pair;
 mod panics;
 mod prompt;
 mod recv;
@@ -42,6 +44,7 @@ mod table;
 mod ticket;
 #[cfg(target_os = "linux")]
 mod tun;
+mod up;
 mod version;
 #[cfg(feature = "video")]
 mod video;
@@ -75,10 +78,12 @@ struct Arguments {
 enum Command {
     /// Generate this node's key and print its node ID.
     Keygen(keygen::Arguments),
-    /// Receive a transfer, and print the ticket that the sender needs.
+    /// Receive a transfer: from the sender who shows a code, or with the ticket or code that this prints.
     Recv(recv::Arguments),
-    /// Send a file, a directory or standard input to the holder of a ticket.
+    /// Send a file, a directory or standard input by a code, or to the issuer of a ticket.
     Send(Box<send::Arguments>),
+    /// Link the node of this machine with that of another one, for good, by a code.
+    Pair(Box<pair::Arguments>),
     /// Forward ports between this machine and a peer's network, as `ssh -L` and `-R` do.
     Forward(Box<gateway::forward::Arguments>),
     /// Serve SOCKS5 on this machine; a peer resolves the names and makes the connections.
@@ -89,6 +94,8 @@ enum Command {
     /// Put the traffic of this machine on all paths to a server (Linux only).
     #[cfg(not(target_os = "linux"))]
     Tun(linux_only::Arguments),
+    /// Make this machine a node, if it is none yet, and run it.
+    Up(up::Arguments),
     /// Run a node from a configuration file.
     Node(node::Arguments),
     /// Show node status.
@@ -176,12 +183,14 @@ async fn run(command: Command) -> Outcome {
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Recv(arguments) => recv::run(arguments).await,
         Command::Send(arguments) => send::run(*arguments).await,
+        Command::Pair(arguments) => pair::run(*arguments).await,
         Command::Forward(arguments) => gateway::forward::run(*arguments).await,
         Command::Socks(arguments) => gateway::socks::run(*arguments).await,
         #[cfg(target_os = "linux")]
         Command::Tun(arguments) => tun::run(*arguments).await,
         #[cfg(not(target_os = "linux"))]
         Command::Tun(arguments) => linux_only::run(&arguments),
+        Command::Up(arguments) => up::run(arguments).await,
         Command::Node(arguments) => node::run(arguments).await,
         Command::Status(arguments) => show::run(Subject::Status, &arguments).await,
         Command::Paths(arguments) => show::run(Subject::Paths, &arguments).await,

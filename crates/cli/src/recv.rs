@@ -1,15 +1,19 @@
 //! `anabranch recv`: receives transfers.
 
+mod lead;
+
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use anabranch::{
     AllowList, Closed, Host, HostConfig, Locals, Session, SessionCloseReason, StartError,
     StreamFailure,
     base::size,
+    codes::{Code, Desk},
     keys,
     ledger::Ledger,
     transfer::{Clash, Completed, LeftOut, Progress, Receiver, Rules, TransferError},
@@ -17,18 +21,26 @@ use anabranch::{
 use tokio::task::JoinSet;
 
 use crate::{
-    costs, events,
+    code, costs, events,
     exit::{Failure, Outcome, files_text, print_line, stopped},
     keygen::key_path,
     meter::{self, Direction},
     prompt::OfferPrompt,
+    recv::lead::Lead,
 };
+
+/// Time that a sender whose code was entered may take to dial.
+const REACHED: Duration = Duration::from_secs(60);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Directory for the received files; it is made if it is missing.
-    #[arg(default_value = ".")]
-    directory: PathBuf,
+    /// The code that the sender shows, such as river-lamp-orbit, if it shows one; and the directory for the received files, which is
+    /// made if it is missing [default: this one].
+    #[arg(value_name = "CODE|DIRECTORY")]
+    words: Vec<PathBuf>,
+    /// Print a code of three words in place of the ticket; it is good on the local network, and everywhere with --via.
+    #[arg(long)]
+    code: bool,
     /// Address to listen on, IP:PORT; may be repeated [default: every interface, on a port that stays the
     /// same for this directory and key, if it is free].
     #[arg(long, value_name = "ADDRESS")]
@@ -68,6 +80,8 @@ pub(crate) struct Arguments {
     /// Print only the ticket, and do not ask.
     #[arg(short, long)]
     quiet: bool,
+    #[command(flatten)]
+    meeting: code::Options,
     #[command(flatten)]
     costs: costs::Costing,
 }
@@ -131,6 +145,12 @@ fn make_directory(directory: &Path) -> Outcome {
 }
 
 async fn run_once(arguments: Arguments) -> Outcome {
+    let lead::Words { code, directory } = lead::split(&arguments.words)?;
+    if code.is_some() && (arguments.code || arguments.keep) {
+        return Err(Failure::usage(
+            "a code that the sender shows is for one transfer: leave out --code and --keep, or the code",
+        ));
+    }
     let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
     let rules = Rules {
         bytes_max: arguments.max_size,
@@ -142,14 +162,10 @@ async fn run_once(arguments: Arguments) -> Outcome {
             _ => Clash::Refuse,
         },
     };
-    make_directory(&arguments.directory)?;
-    let receiver = Receiver::new(arguments.directory.clone(), &key, [])?.with_rules(rules);
-    let (prompt, receiver) = OfferPrompt::before(
-        receiver,
-        &arguments.directory,
-        arguments.quiet,
-        arguments.yes,
-    );
+    make_directory(&directory)?;
+    let receiver = Receiver::new(directory.clone(), &key, [])?.with_rules(rules);
+    let (prompt, receiver) =
+        OfferPrompt::before(receiver, &directory, arguments.quiet, arguments.yes);
     let receiver = Arc::new(receiver);
     let mut config = HostConfig::new(key.clone(), AllowList::everyone());
     let ledger = arguments.costs.clone().resolve()?.apply(&mut config)?;
@@ -169,30 +185,50 @@ async fn run_once(arguments: Arguments) -> Outcome {
             "stopped; what has arrived is kept, and the transfer continues when it is sent again",
         ))),
         () = prompt.serve() => unreachable!("the prompt answers until it is dropped"),
-        outcome = receive(&host, &receiver, &arguments) => outcome,
+        outcome = receive(&host, &receiver, &arguments, &directory, code) => outcome,
         () = keep(ledger.as_ref(), &host) => Err(Failure::other("the usage ledger is no longer kept")),
     };
     shutdown(ledger.as_ref(), &host, outcome).await
 }
 
-async fn receive(host: &Host, receiver: &Arc<Receiver>, arguments: &Arguments) -> Outcome {
-    announce(host, receiver, arguments)?;
+async fn receive(
+    host: &Host,
+    receiver: &Arc<Receiver>,
+    arguments: &Arguments,
+    directory: &Path,
+    code: Option<Code>,
+) -> Outcome {
+    let announce = || Lead::announce(host, receiver, arguments, directory);
+    let mut lead = match &code {
+        Some(code) => Lead::enter(host, receiver, code, arguments).await?,
+        None => announce().await?,
+    };
     let mut running = JoinSet::new();
     let mut left_out = LeftOut::default();
+    let mut is_reached = code.is_none();
     loop {
         tokio::select! {
+            () = tokio::time::sleep(REACHED), if !is_reached => {
+                return Err(Failure::unreachable(format!(
+                    "the sender has accepted the code, but has not come within {} s; a firewall on this machine may keep it out",
+                    REACHED.as_secs()
+                )));
+            }
+            met = lead.entered(host, arguments.quiet) => lead = met?,
             session = host.accept() => {
                 let Some(session) = session else { return Ok(()) };
                 let shows = Shows {
                     bar: !arguments.quiet,
                     json: arguments.json,
                 };
-                running.spawn(one(session, receiver.clone(), shows));
+                is_reached = true;
+                running.spawn(one(session, receiver.clone(), lead.desk(), shows));
             }
             Some(ended) = running.join_next() => {
                 let result = ended.map_err(Failure::other)?;
                 match result {
-                    Ok((done, progress)) => {
+                    Ok(None) => {}
+                    Ok(Some((done, progress))) => {
                         if !arguments.quiet {
                             report(&done, &progress, arguments.json)?;
                         }
@@ -203,14 +239,14 @@ async fn receive(host: &Host, receiver: &Arc<Receiver>, arguments: &Arguments) -
                         if !arguments.keep {
                             return events::judge(&left_out, arguments.strict);
                         }
-                        announce(host, receiver, arguments)?;
+                        lead = announce().await?;
                     }
                     // The sender may come back, also with another name, and an unknown peer must not end the wait.
                     Err(error @ (TransferError::Interrupted(_) | TransferError::Exists { .. } | TransferError::Ticket(_) | TransferError::Unknown
                         | TransferError::Protocol(_))) => {
                         tracing::warn!("{}", words(&error));
                     }
-                    Err(TransferError::Declined) if arguments.keep => announce(host, receiver, arguments)?,
+                    Err(TransferError::Declined) if arguments.keep => lead = announce().await?,
                     Err(error) if arguments.keep => tracing::warn!("{error}"),
                     Err(error) => return Err(error.into()),
                 }
@@ -219,21 +255,34 @@ async fn receive(host: &Host, receiver: &Arc<Receiver>, arguments: &Arguments) -
     }
 }
 
+/// Serves a session: a transfer, or the entry of a code.
 async fn one(
     session: Session,
     receiver: Arc<Receiver>,
+    desk: Option<Arc<Desk>>,
     shows: Shows,
-) -> Result<(Completed, Progress), TransferError> {
+) -> Result<Option<(Completed, Progress)>, TransferError> {
     let progress = Progress::default();
     let transfer = receiver.receive(&session, &progress);
     let done = tokio::select! {
+        // The end of the session ends both; if a code was entered in it, it was no transfer.
+        biased;
+        () = entered(desk.as_deref(), &session) => return Ok(None),
         result = transfer => result,
         () = events::follow(&progress), if shows.json => unreachable!("it follows until dropped"),
         () = meter::show(session.clone(), progress.clone(), Direction::Receiving), if shows.bar => {
             unreachable!("the meter runs until it is dropped")
         }
     }?;
-    Ok((done, progress))
+    Ok(Some((done, progress)))
+}
+
+/// Serves a session in which a code is entered until it is over; does not return for any other.
+async fn entered(desk: Option<&Desk>, session: &Session) {
+    match desk {
+        Some(desk) if desk.attend(session).await => {}
+        _ => std::future::pending().await,
+    }
 }
 
 /// Display of a transfer under way.
@@ -254,25 +303,6 @@ fn words(error: &TransferError) -> String {
         }
         other => other.to_string(),
     }
-}
-
-fn announce(host: &Host, receiver: &Receiver, arguments: &Arguments) -> Outcome {
-    let ticket = receiver.issue(host)?;
-    if arguments.json {
-        return events::print(&serde_json::json!({
-            "kind": "ticket",
-            "ticket": ticket.to_string(),
-            "directory": arguments.directory.display().to_string(),
-        }));
-    }
-    if arguments.quiet {
-        return print_line(&ticket.to_string());
-    }
-    print_line(&format!(
-        "Receiving into {}. On the other machine, run\n\n    anabranch send FILE\n\nand enter this ticket when it asks for \
-         it, or put it into a file for --ticket-file:\n\n    {ticket}\n",
-        arguments.directory.display()
-    ))
 }
 
 /// Parses a size with its unit, such as `2 GB`.

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anabranch::Ticket;
+use anabranch::{Ticket, codes::Code};
 
 use crate::exit::Failure;
 
@@ -85,51 +85,72 @@ pub(crate) struct TicketArguments {
 /// Receiver of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// The holder of a ticket.
+    /// The issuer of a ticket.
     Ticket(Ticket),
+    /// The node that shows this code.
+    Code(Code),
+    /// The node at which a code is entered that this command shows.
+    NewCode,
     /// A peer of the running node, by name or id.
     Peer(String),
 }
 
 impl TicketArguments {
-    /// The ticket, or the peer that was named in its place. Standard input is not read for it if it `is_taken` by the data.
+    /// The ticket, the code, or the peer that was named in its place; without any, a new code. Standard input is not read for it if it
+    /// `is_taken` by the data, or is a terminal and nothing asks for it.
     pub(crate) fn target(&self, is_taken: bool) -> Result<Target, Failure> {
-        match self.ticket.as_deref() {
-            Some(name) if name != "-" && !name.trim().starts_with(TICKET_PREFIX) => {
-                Ok(Target::Peer(name.trim().to_owned()))
-            }
-            _ => self.resolve(is_taken).map(Target::Ticket),
-        }
-    }
-
-    /// The ticket. Standard input is not read for it if it `is_taken` by the data.
-    pub(crate) fn resolve(&self, is_taken: bool) -> Result<Ticket, Failure> {
         let source = Source {
             given: self.ticket.as_deref(),
             file: self.ticket_file.as_deref(),
             variables: &[VARIABLE],
         };
-        match source.ticket(|| asked(is_taken))? {
-            Some(ticket) => Ok(ticket),
-            None => asked(is_taken)?.parse().map_err(Failure::usage),
+        let text = source.text(|name| std::env::var(name).ok(), || asked(is_taken))?;
+        match text {
+            Some(text) => read(
+                &text,
+                self.ticket.as_deref().is_some_and(|word| word != "-"),
+            ),
+            None if is_taken || io::stdin().is_terminal() => Ok(Target::NewCode),
+            None => match typed()? {
+                line if line.is_empty() => Ok(Target::NewCode),
+                line => read(&line, false),
+            },
         }
+    }
+}
+
+/// Reads a ticket or a code; anything else `may_be_name` of a peer.
+fn read(text: &str, may_be_name: bool) -> Result<Target, Failure> {
+    if let Ok(code) = text.parse() {
+        return Ok(Target::Code(code));
+    }
+    if Code::is_meant_by(text) {
+        let read: Result<Code, _> = text.parse();
+        return read.map(Target::Code).map_err(Failure::usage);
+    }
+    match text.parse() {
+        Ok(ticket) => Ok(Target::Ticket(ticket)),
+        Err(_) if may_be_name && !text.starts_with(TICKET_PREFIX) => {
+            Ok(Target::Peer(text.to_owned()))
+        }
+        Err(error) => Err(Failure::usage(error)),
     }
 }
 
 fn asked(is_taken: bool) -> Result<String, Failure> {
     if is_taken {
         return Err(Failure::usage(format!(
-            "standard input is the data to send; give the ticket with --ticket-file or in {VARIABLE}"
+            "standard input is the data to send; give the ticket or the code as an argument, with --ticket-file or in {VARIABLE}"
         )));
     }
     if io::stdin().is_terminal() {
         // If standard error is closed, there is no other place to report it.
-        let _ = write!(io::stderr(), "Ticket: ");
+        let _ = write!(io::stderr(), "Ticket or code: ");
     }
     let line = typed()?;
     if line.is_empty() {
         return Err(Failure::usage(format!(
-            "no ticket: give the line that `anabranch recv` printed as an argument, with --ticket-file, in {VARIABLE}, \
+            "no ticket: give the line or the code that `anabranch recv` printed as an argument, with --ticket-file, in {VARIABLE}, \
              or on standard input"
         )));
     }

@@ -21,6 +21,7 @@ use anabranch_session::{
 
 use crate::{
     clock::Clock,
+    detour::Detour,
     driver::Driver,
     error::{ConnectError, StartError},
     handles::{HostInner, close_all},
@@ -274,12 +275,57 @@ impl Host {
         remotes: impl Into<Remotes>,
     ) -> Result<Session, ConnectError> {
         let named = remotes.into();
-        let remotes = named.resolve().await?;
-        let links = links::pair(&self.inner.shared.lock().sockets, &remotes);
+        let detour = self.inner.shared.detours.get(peer);
+        let mut remotes = match named.resolve().await {
+            Err(_) if detour.is_some() => Vec::new(),
+            resolved => resolved?,
+        };
+        let mut links = links::pair(&self.inner.shared.lock().sockets, &remotes);
+        let (mut detour, mut is_detour_needed) = (detour, false);
+        if links.is_empty()
+            && let Some((other, _)) = detour.take()
+            && let Some(address) = other.open().await
+        {
+            remotes.push(address);
+            links = links::pair(&self.inner.shared.lock().sockets, &remotes);
+            is_detour_needed = true;
+        }
         if links.is_empty() {
             return Err(ConnectError::NoLink { peer, remotes });
         }
-        let session = self.open(peer, links, remotes).await?;
+        let mut session = self.begin(peer, links, remotes.clone())?;
+        let result = match &detour {
+            None => self.established(&session).await,
+            Some((detour, wait)) => {
+                let adding = async {
+                    tokio::time::sleep(*wait).await;
+                    if let Some(address) = detour.open().await {
+                        session.add_remote(address);
+                        is_detour_needed = true;
+                    }
+                    std::future::pending::<()>().await;
+                };
+                tokio::select! {
+                    result = self.established(&session) => result,
+                    () = adding => unreachable!("it adds an address, and waits"),
+                }
+            }
+        };
+        match (result, detour) {
+            // Its addresses were refused before the detour was due.
+            (Err(error), Some((detour, _))) if !is_detour_needed && !error.is_refusal() => {
+                let Some(address) = detour.open().await else {
+                    return Err(error);
+                };
+                let links = links::pair(&self.inner.shared.lock().sockets, &[address]);
+                remotes.push(address);
+                session = self.begin(peer, links, remotes)?;
+                self.established(&session).await?;
+                is_detour_needed = true;
+            }
+            (result, _) => result?,
+        }
+        self.inner.shared.detours.note(peer, is_detour_needed);
         if !named.hosts.is_empty() {
             tokio::spawn(remotes::follow(session.downgrade(), named));
         }
@@ -304,7 +350,25 @@ impl Host {
         self.open(peer, links, Vec::new()).await
     }
 
+    /// Sets what is tried if none of a peer's addresses answers within three seconds, by every later call of [`Host::connect`]; after a
+    /// session that came about in this way, it is tried at once. `None`: nothing is.
+    pub fn set_detour(&self, peer: NodeId, detour: Option<Arc<dyn Detour>>) {
+        self.inner.shared.detours.set(peer, detour);
+    }
+
     async fn open(
+        &self,
+        peer: NodeId,
+        links: Vec<Link>,
+        remotes: Vec<SocketAddr>,
+    ) -> Result<Session, ConnectError> {
+        let session = self.begin(peer, links, remotes)?;
+        self.established(&session).await?;
+        Ok(session)
+    }
+
+    /// Starts to open a session; dropping it closes it.
+    fn begin(
         &self,
         peer: NodeId,
         links: Vec<Link>,
@@ -319,8 +383,12 @@ impl Host {
             state.sessions.insert(id, entry);
             Ok(id)
         })?;
-        // From here on, dropping the future closes the session.
-        let session = Session::new(self.inner.clone(), id, peer);
+        Ok(Session::new(self.inner.clone(), id, peer))
+    }
+
+    /// Waits until the first channel of a session is up.
+    async fn established(&self, session: &Session) -> Result<(), ConnectError> {
+        let id = session.id();
         poll_fn(|cx| {
             let mut state = self.inner.shared.lock();
             let Some(entry) = state.sessions.get_mut(&id) else {
@@ -335,8 +403,7 @@ impl Host {
             entry.changing.register(cx);
             Poll::Pending
         })
-        .await?;
-        Ok(session)
+        .await
     }
 
     /// Addresses of `peer` that are tried now, and what came of each; `None`: this node is not opening a session with it.

@@ -30,7 +30,7 @@
 //! | `host`, `session_handle`, `session_events`, `stream`, `outgoing` | the handles, and ADUs that wait to be sent; `handles`: what their clones share, and what the last one ends |
 //! | [`bytestream`] | `AsyncRead` and `AsyncWrite` over ADUs |
 //! | `place`, `tariff`, `budgets` | the costs of sending at local addresses, the events about them, and the budgets of a running host |
-//! | `links`, `remotes`, `watch` | the links that a session tries; addresses and host names of peers; changes of the interfaces |
+//! | `links`, `remotes`, `detour`, `watch` | the links that a session tries; addresses and host names of peers, and what is tried beside them; changes of the interfaces |
 //! | [`log`] | the limit of log lines that peers can cause |
 //! | [`relay`] | forwarding between the ports of circuits |
 //! | `tun` | TUN devices (Linux) |
@@ -39,6 +39,7 @@
 mod budgets;
 pub mod bytestream;
 mod clock;
+mod detour;
 mod driver;
 pub mod emulate;
 mod error;
@@ -72,6 +73,7 @@ pub use anabranch_session as session;
 pub use anabranch_session::LocalDescription;
 pub use anabranch_session::{PromiseEvent, SessionEvent, StreamEvent};
 pub use clock::Clock;
+pub use detour::Detour;
 pub use error::{Closed, ConnectError, StartError, StreamFailure};
 pub use host::{Host, HostConfig, Locals, PromiseReport, SessionReport, SocketReport};
 pub use outgoing::{Field, Outgoing};

@@ -14,6 +14,7 @@ use anabranch_session::{
 
 use crate::{
     clock::Clock,
+    detour::Detours,
     place::Place,
     session_events::Readers,
     socket::{Bind, Socket, SocketStats},
@@ -43,6 +44,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     /// Wakes the driver.
     pub(crate) waker: Waker,
+    pub(crate) detours: Detours,
     state: Mutex<State>,
 }
 
@@ -184,6 +186,7 @@ impl Shared {
         Self {
             clock,
             waker,
+            detours: Detours::default(),
             state: Mutex::new(state),
         }
     }

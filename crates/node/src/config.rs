@@ -14,6 +14,7 @@ use crate::{keys, rights::Table, spec::preferences};
 
 mod check;
 mod costs;
+pub mod edit;
 mod forward;
 mod gateway;
 mod interfaces;
@@ -22,6 +23,8 @@ mod local_users;
 pub(crate) mod mistake;
 mod overlay;
 mod peers;
+mod places;
+mod rendezvous;
 mod rule;
 mod streams;
 mod tunnel;
@@ -36,6 +39,9 @@ pub use local::{LocalConfig, LocalTcp, NO_LOCAL, default_local};
 pub use local_users::{LocalLimits, LocalLimitsLayer, LocalUser, LocalUserLayer};
 pub use overlay::{MemberLayer, OverlayConfig, OverlayLayer, Relaying, Site};
 pub use peers::{GrantLayer, Peer, PeerLayer, Retired, TermsLayer};
+pub(crate) use places::home;
+pub use places::{HOME_VARIABLE, Places, SERVICE_CONTROL, host_name};
+pub use rendezvous::{RendezvousConfig, RendezvousLayer};
 pub use rule::{MatchLayer, PortsLayer, RULES_MAX, RuleLayer, Texts};
 pub use streams::{DeclaredStream, STREAMS_MAX, StreamLayer};
 pub use tunnel::{
@@ -46,6 +52,8 @@ pub use tunnel::{
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Layer {
+    /// Name of this machine.
+    pub name: Option<String>,
     /// Key file.
     pub key: Option<PathBuf>,
     /// Addresses to listen on, `IP:PORT`.
@@ -84,6 +92,8 @@ pub struct Layer {
     pub peer: Option<Vec<PeerLayer>>,
     /// The overlay that the node takes part in.
     pub overlay: OverlayLayer,
+    /// The rendezvous that the node serves.
+    pub rendezvous: Option<RendezvousLayer>,
     /// Connections accepted here and made by peers.
     pub forward: Option<Vec<ForwardLayer>>,
     /// Streams of local applications, for checks of objectives.
@@ -157,6 +167,8 @@ pub struct ChannelLayer {
 /// A checked configuration.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
+    /// Name that this machine suggests to others for itself; `None`: that of the host.
+    pub name: Option<String>,
     /// Key file.
     pub key: PathBuf,
     /// Local addresses.
@@ -183,6 +195,8 @@ pub struct NodeConfig {
     pub peers: Vec<Peer>,
     /// The overlay that the node takes part in.
     pub overlay: Option<OverlayConfig>,
+    /// The rendezvous that the node serves; `None`: it serves none.
+    pub rendezvous: Option<RendezvousConfig>,
     /// Connections accepted here and made by peers; the gateway reads them.
     pub forwards: Vec<ForwardLayer>,
     /// Streams that local applications open, as declared for checks of objectives.
@@ -262,7 +276,7 @@ impl Layer {
     }
 
     /// Reads the variables `ANABRANCH_KEY`, `_LISTEN`, `_PORT`, `_INTERFACES` (lists with
-    /// commas), `_CONTROL`, `_LOCAL` (which may be empty), `_RECEIVE`, `_COST` (short forms, with commas), `_CURRENCY`, `_LEDGER`, `_POLICY`,
+    /// commas), `_CONTROL`, `_LOCAL` (which may be empty), `_RECEIVE`, `_NAME`, `_COST` (short forms, with commas), `_CURRENCY`, `_LEDGER`, `_POLICY`,
     /// `_OBJECTIVES`, `_CONTROLLER` and `_MODEL`.
     ///
     /// # Errors
@@ -300,6 +314,7 @@ impl Layer {
             ),
         };
         Ok(Self {
+            name: get("NAME"),
             key: get("KEY").map(Into::into),
             listen: list("LISTEN"),
             interfaces: list("INTERFACES"),
@@ -318,6 +333,7 @@ impl Layer {
             promise_record: None,
             evidence: None,
             peer: None,
+            rendezvous: None,
             forward: None,
             stream: None,
             rule: None,
@@ -344,6 +360,7 @@ impl Layer {
     #[must_use]
     pub fn over(self, below: Self) -> Self {
         Self {
+            name: self.name.or(below.name),
             key: self.key.or(below.key),
             listen: self.listen.or(below.listen),
             interfaces: self.interfaces.or(below.interfaces),
@@ -363,6 +380,7 @@ impl Layer {
             evidence: self.evidence.or(below.evidence),
             peer: self.peer.or(below.peer),
             overlay: self.overlay.over(below.overlay),
+            rendezvous: self.rendezvous.or(below.rendezvous),
             forward: self.forward.or(below.forward),
             stream: self.stream.or(below.stream),
             rule: self.rule.or(below.rule),
@@ -409,6 +427,11 @@ impl Layer {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<NodeConfig, ConfigError> {
         let engine = self.engine()?;
+        let name = match &self.name {
+            Some(name) if edit::is_peer_name(name) => Some(name.clone()),
+            Some(name) => return Err(refused("name", name, edit::NAME_FORM)),
+            None => None,
+        };
         let costs = self.costs(&variable)?;
         let locals = match &self.listen {
             Some(list) => {
@@ -458,8 +481,14 @@ impl Layer {
         };
         let tunnel = self.tunnel.with_leases(default_state(&variable, "leases"));
         Ok(NodeConfig {
+            name,
             local,
             overlay,
+            rendezvous: self
+                .rendezvous
+                .as_ref()
+                .map(RendezvousLayer::resolve)
+                .transpose()?,
             key: self.key.unwrap_or_else(|| keys::default_path(&variable)),
             locals,
             rights: peers.rights,
@@ -605,10 +634,13 @@ impl Layer {
 pub const NO_CONTROL: &str = "this user has no folder for it (XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME); name the socket \
      with --control, ANABRANCH_CONTROL or `control =`, in a folder that only this user can write to";
 
-/// Default location of the control socket: in `$XDG_RUNTIME_DIR`, else in a folder of its own below `$XDG_STATE_HOME/anabranch`
+/// Default location of the control socket: in `$ANABRANCH_HOME`, else in `$XDG_RUNTIME_DIR`, else in a folder of its own below `$XDG_STATE_HOME/anabranch`
 /// or `~/.local/state/anabranch`; `None` if none of these is set. Never in the folder for temporary files, where any user can
 /// create a socket of that name. `variable` looks up an environment variable.
 pub fn default_control(variable: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    if let Some(home) = home(&variable) {
+        return Some(home.join("anabranch.sock"));
+    }
     let get = |name: &str| variable(name).filter(|value| !value.is_empty());
     if let Some(runtime) = get("XDG_RUNTIME_DIR") {
         return Some(PathBuf::from(runtime).join("anabranch.sock"));

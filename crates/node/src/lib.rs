@@ -69,8 +69,10 @@
 //! | [`objectives`] | files of objectives that apply to sessions from their start |
 //! | [`spec`] | stream specifications in text form |
 //! | [`ledger`] | usage ledger: what was sent where sending costs something, kept over restarts |
+//! | [`codes`] | three words that bring two nodes together
 //! | [`ticket`] | one line of text that lets one sender reach a receiver |
 //! | [`transfer`] | files and directories over a session |
+//! | [`rendezvous`] | nodes that meet at a relay, and circuits between them |
 //! | [`rights`] | what each node may do here |
 //! | [`service`] | the parts of a node that take the streams of peers |
 //! | [`daemon`] | a node that runs by its configuration |
@@ -82,6 +84,7 @@
 //! | [`net`] | the host: sockets, sessions, streams, emulators |
 
 pub mod api;
+pub mod codes;
 pub mod config;
 pub mod control;
 pub mod daemon;
@@ -94,6 +97,7 @@ pub mod outcome;
 pub mod overlay;
 pub mod pace;
 pub mod record;
+pub mod rendezvous;
 pub mod rights;
 pub mod service;
 mod socket_file;

@@ -48,6 +48,7 @@ pub(super) async fn find(
     let own = arguments.of_own_node();
     match target {
         Target::Ticket(_) if own.is_some() => Ok(None),
+        Target::Code(_) | Target::NewCode => Ok(None),
         Target::Ticket(ticket) => Ok(of_ticket(arguments, ticket).await),
         Target::Peer(name) => {
             if let Some(flag) = own {
@@ -57,7 +58,7 @@ pub(super) async fn find(
             }
             let client = arguments.place.attach(PROGRAM).await.map_err(|error| {
                 Failure::usage(format!(
-                    "'{name}' is not a ticket, the line that `anabranch recv` printed, and there is no running node of which \
+                    "'{name}' is neither a code nor a ticket, as `anabranch recv` prints them, and there is no running node of which \
                      it could be a peer: {error}"
                 ))
             })?;

@@ -1,6 +1,7 @@
 //! `anabranch send`: sends a file, a directory or standard input, from a node of its own or, in `attached`, through a running one.
 
 mod attached;
+mod by_code;
 mod standstill;
 mod words;
 
@@ -27,7 +28,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{
     attach::Place,
-    control, costs, events,
+    code, control, costs, events,
     exit::{Failure, Outcome, files_text, note, print_line, stopped},
     guarantee,
     keygen::key_path,
@@ -47,9 +48,10 @@ With --rate, --packets or --late, the data is sent at once, and a guarantee is p
 20 s of traffic at the earliest. Decisions about the promise are printed to standard error, and at the end the number of \
 windows in which it was kept.")]
 pub(crate) struct Arguments {
-    /// Files or directories to send, `-` for standard input. After the last of them, unless --ticket-file is given: the ticket that
-    /// `anabranch recv` printed, `-` for a line of standard input, or the name or id of a peer of the running node. Other users of this
-    /// machine can see it here; if there is one argument only, the ticket comes from ANABRANCH_TICKET or from a prompt.
+    /// Files or directories to send, `-` for standard input. After the last of them, unless --ticket-file is given: the code or the
+    /// ticket that `anabranch recv` printed, `-` for a line of standard input with one of these, or the name or id of a peer of the
+    /// running node. Other users of this machine can see it here. If there is one argument only, it comes from ANABRANCH_TICKET; without
+    /// that, a code is printed, which is entered as `anabranch recv CODE` on the other machine.
     #[arg(value_name = "FILE|DIR|-", required = true)]
     words: Vec<PathBuf>,
     /// File with the ticket in its first line; `-` for standard input.
@@ -93,6 +95,8 @@ pub(crate) struct Arguments {
     /// --cost, --currency and --ledger imply it.
     #[arg(long)]
     direct: bool,
+    #[command(flatten)]
+    meeting: code::Options,
     #[command(flatten)]
     place: Place,
     /// Print nothing but errors.
@@ -147,10 +151,10 @@ async fn run_once(arguments: Arguments) -> Outcome {
     let jobs: Vec<Job> = jobs
         .map(|(path, more)| Job {
             source: source_of(path, &arguments, &exclude),
-            bytes: std::fs::metadata(path)
+            bytes_known: std::fs::metadata(path)
                 .ok()
                 .filter(std::fs::Metadata::is_file)
-                .map_or(BYTES_UNKNOWN, |file| file.len().max(1)),
+                .map(|file| file.len()),
             more,
         })
         .collect();
@@ -171,10 +175,7 @@ async fn run_once(arguments: Arguments) -> Outcome {
             stopped = stopped() => stopped.and(Err(by_signal())),
         };
     }
-    let Target::Ticket(ticket) = target else {
-        unreachable!("a peer that is named is one of a running node");
-    };
-    let (host, ledger) = host(&arguments, &ticket).await?;
+    let (host, ledger) = host(&arguments, &target).await?;
     let control = match &arguments.control {
         Some(path) => Some(Control::open(path).await.map_err(|error| match error {
             ControlError::Listen { .. } => Failure::file(error),
@@ -189,6 +190,7 @@ async fn run_once(arguments: Arguments) -> Outcome {
         }
     };
     let transfers = async {
+        let ticket = by_code::ticket(&host, target, &arguments, &sources, &jobs).await?;
         let mut outcomes = Outcomes::default();
         for job in jobs {
             let manner = Manner {
@@ -211,8 +213,8 @@ async fn run_once(arguments: Arguments) -> Outcome {
 /// One of the sources of a command.
 struct Job {
     source: Source,
-    /// Its size, as far as it is known beforehand.
-    bytes: u64,
+    /// Its size, if it is known beforehand.
+    bytes_known: Option<u64>,
     /// Number of those that follow.
     more: u32,
 }
@@ -311,10 +313,18 @@ fn wanted(flags: &guarantee::Flags) -> Result<Option<Guarantee>, Failure> {
 }
 
 /// Opens the host: on loopback for a receiver on this machine, else on the interfaces.
-async fn host(arguments: &Arguments, ticket: &Ticket) -> Result<(Host, Option<Ledger>), Failure> {
-    let bind = locals::binds(&arguments.bind, &ticket.remotes()).await;
+async fn host(arguments: &Arguments, target: &Target) -> Result<(Host, Option<Ledger>), Failure> {
+    let bind = match target {
+        Target::Ticket(ticket) => locals::binds(&arguments.bind, &ticket.remotes()).await,
+        _ => arguments.bind.clone(),
+    };
     let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
-    let mut config = HostConfig::new(key, AllowList::default());
+    let allowed = match target {
+        // Whoever enters the code.
+        Target::NewCode => AllowList::everyone(),
+        _ => AllowList::default(),
+    };
+    let mut config = HostConfig::new(key, allowed);
     let ledger = arguments.costs.clone().resolve()?.apply(&mut config)?;
     Ok((recv::host(&bind, 0, config)?, ledger))
 }
@@ -331,7 +341,7 @@ async fn transfer(
     let paths = Arc::new(Mutex::new(Vec::new()));
     let mut explained = None;
     let guarantee = manner.data.guarantee.clone();
-    let user = overlay_user(arguments, ticket, job.bytes).await?;
+    let user = overlay_user(arguments, ticket, job.bytes_known).await?;
     let sending = async {
         let mut following = JoinSet::new();
         let observe = |step: Step<'_>| {
@@ -408,12 +418,13 @@ fn sent(done: &Completed, progress: &Progress) -> String {
 async fn overlay_user(
     arguments: &Arguments,
     ticket: &Ticket,
-    bytes: u64,
+    bytes: Option<u64>,
 ) -> Result<Option<User>, Failure> {
     let Some(named) = arguments.overlay.clone() else {
         return Ok(None);
     };
     let control = named.map_or_else(control::place::of_node, Ok)?;
+    let bytes = bytes.unwrap_or(BYTES_UNKNOWN).max(1);
     Ok(Some(User::new(control, ticket.node, bytes).await?))
 }
 

@@ -207,7 +207,7 @@ fn a_ticket_comes_from_a_file_the_environment_or_standard_input() {
     assert!(
         printed
             .iter()
-            .any(|line| line.trim() == "anabranch send FILE"),
+            .any(|line| line.trim() == "anabranch send FILE -"),
         "{printed:?}"
     );
     interrupt(&mut child);

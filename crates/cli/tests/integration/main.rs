@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 mod attached_send;
+mod codes;
 mod command;
 mod connecting;
 mod drone;
@@ -10,6 +11,7 @@ mod gateway;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hose;
+mod pair;
 mod service;
 mod stream;
 mod trees;

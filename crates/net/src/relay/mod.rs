@@ -42,11 +42,11 @@ use std::{
     thread::JoinHandle,
 };
 
-use anabranch_base::{NodeId, Rate};
+use anabranch_base::{Instant, NodeId, Rate};
 pub use anabranch_overlay::relay::{
-    Account, Answer, Broken, CircuitId, CircuitReport, CircuitTable, Config, ConfigError,
+    Account, Answer, Between, Broken, CircuitId, CircuitReport, CircuitTable, Config, ConfigError,
     DecodeError, Dropped, Flow, Members, Open, Opened, Origin, PeerReport, Quota, Reason, Refusal,
-    RelayedPath, RelayedPathSpec, Request, Role, Totals,
+    RelayedPath, RelayedPathSpec, Request, Role, Seen, Totals,
 };
 use anabranch_overlay::relay::{Outcome, PortId};
 
@@ -200,14 +200,32 @@ impl Relay {
         request: &Request,
         members: &(impl Members + ?Sized),
     ) -> Answer {
+        self.decide(request.circuit(), |circuits, now| {
+            circuits.request(now, from, seen, request, members)
+        })
+    }
+
+    /// Opens a circuit between two nodes that both have sessions with this one, and that both want it.
+    pub fn open_between(&self, between: &Between<'_>) -> Answer {
+        self.decide(between.circuit, |circuits, now| {
+            circuits.open_between(now, between)
+        })
+    }
+
+    /// Asks the table, and opens the ports that it needs.
+    fn decide(
+        &self,
+        circuit: CircuitId,
+        mut ask: impl FnMut(&mut CircuitTable, Instant) -> Outcome,
+    ) -> Answer {
         let now = self.shared.clock.now();
         let mut state = self.shared.lock();
         let answer = loop {
-            match state.circuits.request(now, from, seen, request, members) {
+            match ask(&mut state.circuits, now) {
                 Outcome::Answer(answer) => break answer,
                 Outcome::NeedsPort(family) => match self.shared.pool.open(family) {
                     Some(port) => self.shared.add(&mut state, port),
-                    None => break state.circuits.refuse(request.circuit(), Refusal::Ports),
+                    None => break state.circuits.refuse(circuit, Refusal::Ports),
                 },
             }
         };

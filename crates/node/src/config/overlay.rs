@@ -118,6 +118,15 @@ pub struct Relaying {
 impl Relaying {
     /// Starts the relay, on the addresses of the host.
     pub(crate) fn start(self, host: &Host) -> Result<Relay, RelayError> {
+        let relay = Relay::start(self.config(host))?;
+        for (node, quota) in self.quotas {
+            relay.set_quota(node, quota);
+        }
+        Ok(relay)
+    }
+
+    /// Configuration of the relay on the addresses of the host, without quotas of members.
+    pub(crate) fn config(&self, host: &Host) -> RelayConfig {
         let own: BTreeSet<IpAddr> = host.addresses().iter().map(SocketAddr::ip).collect();
         let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = own.iter().partition(|ip| ip.is_ipv4());
         // One of several addresses may reach the source and another one the next hop.
@@ -132,15 +141,11 @@ impl Relaying {
         ];
         let mut config = RelayConfig::new(host.node_id(), addresses.into_iter().flatten());
         config.circuits.capacity = self.capacity;
-        config.ports = self.ports;
+        config.ports.clone_from(&self.ports);
         config.public = self.public.into_iter().collect();
         config.clock = Some(host.clock());
         config.mark = host.mark();
-        let relay = Relay::start(config)?;
-        for (node, quota) in self.quotas {
-            relay.set_quota(node, quota);
-        }
-        Ok(relay)
+        config
     }
 }
 
@@ -256,7 +261,7 @@ impl OverlayLayer {
 }
 
 /// Parses a port range such as `40000-40063`.
-fn range(text: &str) -> Result<RangeInclusive<u16>, String> {
+pub(super) fn range(text: &str) -> Result<RangeInclusive<u16>, String> {
     let wrong = || "write the first port and the last, such as 40000-40063".to_owned();
     let (first, last) = text.split_once('-').ok_or_else(wrong)?;
     let port = |text: &str| text.trim().parse::<u16>().ok().filter(|&port| port > 0);

@@ -10,7 +10,10 @@ use anabranch_net::Remotes;
 use serde::{Deserialize, Deserializer, de::Error};
 
 use super::{ConfigError, Layer, OverlayConfig, missing, node, refused};
-use crate::rights::{Right, Table, Targets, Terms};
+use crate::{
+    rendezvous::Via,
+    rights::{Right, Table, Targets, Terms},
+};
 
 /// Another node.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -25,6 +28,9 @@ pub struct PeerLayer {
     /// Its addresses, `IP:PORT`, if this node shall keep a session with it.
     #[serde(default)]
     pub addresses: Vec<String>,
+    /// Relay at which the two nodes meet, `ID@HOST:PORT`, if neither may be reachable.
+    #[serde(default)]
+    pub via: Option<String>,
     /// File of objectives for sessions that this node opens to it, in addition to those for all.
     #[serde(default)]
     pub objectives: Option<PathBuf>,
@@ -72,6 +78,8 @@ pub struct Peer {
     pub node: NodeId,
     /// Its addresses.
     pub addresses: Remotes,
+    /// Relay at which the two nodes meet.
+    pub via: Option<Via>,
     /// File of objectives for sessions with it.
     pub objectives: Option<PathBuf>,
 }
@@ -258,6 +266,8 @@ impl Layer {
             let reason = if may(Right::UseRelay) && !(may(Right::Member) && relays) {
                 "use-relay is for members of the overlay, where this node relays: list the node as [[overlay.member]], and specify \
                  how much in [overlay] relay"
+            } else if may(Right::UseRendezvous) && self.rendezvous.is_none() {
+                "use-rendezvous is for nodes that meet here: add a section [rendezvous]"
             } else if may(Right::SendFiles) && self.receive.is_none() {
                 "send-files needs a directory: name one with `receive`"
             } else if may(Right::SendFiles) && !may(Right::Call) && !is_dialled(id) {
@@ -292,7 +302,12 @@ impl PeerLayer {
             let added = addresses.add(text);
             added.map_err(|error| refused("peer.addresses", text, error.to_string()))?;
         }
-        if addresses.is_empty() {
+        let via = self.via.as_deref().map(|text| {
+            let read = text.parse::<Via>();
+            read.map_err(|error| refused("peer.via", text, error.to_string()))
+        });
+        let via = via.transpose()?;
+        if addresses.is_empty() && via.is_none() {
             return match self.objectives {
                 None => Ok(None),
                 Some(_) => Err(missing(
@@ -305,6 +320,7 @@ impl PeerLayer {
             name: self.name.clone(),
             node: id,
             addresses,
+            via,
             objectives: self.objectives.clone(),
         }))
     }

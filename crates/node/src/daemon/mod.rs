@@ -6,6 +6,7 @@
 //! | `serve` | one session, limited to the rights of its peer |
 //! | `sessions` | open sessions by peer, shared by everything in the node that sends |
 //! | `peers` | the peers that are dialled, and the folders that files go into |
+//! | `reach` | sessions with peers that are met at a relay |
 //! | `part` | parts of the program above the node that follow its reloads |
 //! | `reload` | change of the configuration while the node runs |
 //!
@@ -14,6 +15,7 @@
 
 mod part;
 mod peers;
+mod reach;
 mod reload;
 mod serve;
 mod sessions;
@@ -25,7 +27,7 @@ use std::{
 };
 
 use anabranch_base::NodeId;
-use anabranch_net::{Host, Session, StartError, limited};
+use anabranch_net::{Host, Session, StartError, limited, relay::RelayError};
 use anabranch_session::{AllowList, SecretKey};
 use tokio::{
     sync::{mpsc, watch},
@@ -46,7 +48,7 @@ use self::{
 };
 pub use crate::rights::CODE_NO_RIGHT;
 use crate::{
-    config::NodeConfig,
+    config::{NodeConfig, RendezvousConfig},
     control::{Control, ControlError},
     evidence::Evidence,
     keys::{self, KeyError},
@@ -55,8 +57,9 @@ use crate::{
     objectives::{Objectives, ObjectivesFileError},
     overlay::{Overlay, OverlayError, Runner},
     record::PromiseRecord,
+    rendezvous::Server as Rendezvous,
     rights::Rights,
-    service::Services,
+    service::{Registration, Services},
     ticket::Ticket,
     transfer::{Receiver, TransferError},
 };
@@ -91,6 +94,9 @@ pub enum DaemonError {
     /// A file of objectives cannot be used.
     #[error(transparent)]
     Objectives(#[from] ObjectivesFileError),
+    /// The relay of the rendezvous cannot start.
+    #[error("rendezvous: {0}")]
+    Rendezvous(#[from] RelayError),
     /// It cannot take part in the overlay.
     #[error(transparent)]
     Overlay(#[from] OverlayError),
@@ -124,6 +130,9 @@ pub(crate) struct Core {
     evidence: Evidence,
     receivers: Mutex<Receivers>,
     services: Services,
+    rendezvous: Option<Arc<Rendezvous>>,
+    /// Keeps it among the services.
+    _rendezvous_service: Option<Registration>,
     parts: Mutex<Vec<Arc<dyn Part>>>,
     sessions: Sessions,
     calls: watch::Sender<Arc<Vec<Call>>>,
@@ -171,7 +180,14 @@ impl Daemon {
         };
         let connecting = config.rights.iter().map(|(node, _)| *node);
         let connecting = connecting.filter(|node| config.rights.may_connect(node));
-        let allowed = AllowList::of(connecting);
+        let serves_strangers = |config: &RendezvousConfig| config.strangers;
+        let allowed = match config.rendezvous.as_ref().is_some_and(serves_strangers) {
+            true => AllowList::everyone(),
+            false => AllowList::default(),
+        };
+        for node in connecting {
+            allowed.add(node);
+        }
         let mut host = config.host(key.clone(), allowed.clone());
         host.engine.objectives.clone_from(&objectives.all);
         let evidence = Evidence::open(config.evidence.clone());
@@ -186,6 +202,21 @@ impl Daemon {
             None => (None, None),
         };
         let (sessions, opened) = Sessions::new();
+        let services = Services::default();
+        let rendezvous = match &config.rendezvous {
+            Some(settings) => {
+                let relay = settings.start(&host)?;
+                let (strangers, clock) = (settings.strangers, host.clock());
+                Some(Arc::new(Rendezvous::new(
+                    relay,
+                    rights.clone(),
+                    strangers,
+                    clock,
+                )))
+            }
+            None => None,
+        };
+        let rendezvous_service = rendezvous.clone().map(|service| services.register(service));
         let core = Core {
             host,
             overlay,
@@ -193,7 +224,10 @@ impl Daemon {
             rights,
             key,
             receivers: Mutex::new(receivers),
-            services: Services::default(),
+            services,
+            rendezvous,
+            // There are no others yet.
+            _rendezvous_service: rendezvous_service.and_then(Result::ok),
             parts: Mutex::default(),
             sessions,
             record: PromiseRecord::new(config.promise_record.clone()),

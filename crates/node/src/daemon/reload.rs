@@ -232,6 +232,11 @@ impl Started {
             ),
             ("overlay", overlay(&before.overlay), overlay(&now.overlay)),
             (
+                "rendezvous",
+                text(&before.rendezvous),
+                text(&now.rendezvous),
+            ),
+            (
                 "tunnel (all but the pools of its server)",
                 text(&before.tunnel.without_reloaded()),
                 text(&now.tunnel.without_reloaded()),

@@ -6,7 +6,7 @@ use anabranch_base::NodeId;
 use anabranch_net::{Session, Stream, limited};
 use tokio::task::JoinSet;
 
-use super::{Core, peers::Call};
+use super::{Core, peers::Call, reach::Reached};
 use crate::{
     outcome::{self, Outcome, Outcomes},
     overlay::LABELS,
@@ -49,6 +49,15 @@ impl Core {
     /// Serves a session that a peer opened, until it is over or the peer may no longer have it.
     pub(super) async fn attend(self: Arc<Self>, session: Session) {
         let peer = session.peer();
+        let access = Access::of(&self.rights.table(), &peer);
+        if let Some(rendezvous) = &self.rendezvous
+            && !access.may_call
+            && !access.is_member
+            && rendezvous.serves(&peer)
+        {
+            rendezvous.attend(&session).await;
+            return;
+        }
         self.sessions.add(&session);
         loop {
             let before = Access::of(&self.rights.table(), &peer);
@@ -155,8 +164,20 @@ impl Core {
         let Call { peer, objectives } = call;
         let mut pause = super::RETRY_MIN;
         loop {
-            match self.host.connect(peer.node, &peer.addresses).await {
-                Ok(session) => {
+            match self.reach(&peer).await {
+                Ok(Reached {
+                    session,
+                    is_ours: false,
+                    _circuit,
+                }) => {
+                    limited!(info, peer = peer.name, "session open");
+                    pause = super::RETRY_MIN;
+                    // It is served where it was accepted.
+                    session.closed().await;
+                }
+                Ok(Reached {
+                    session, _circuit, ..
+                }) => {
                     limited!(info, peer = peer.name, "session open");
                     self.sessions.add(&session);
                     pause = super::RETRY_MIN;

@@ -115,6 +115,11 @@ impl Handle {
 }
 
 impl Core {
+    /// The oldest open session with this peer, if there is one.
+    pub(super) fn session_accepted(&self, peer: &NodeId) -> Option<Session> {
+        self.sessions.find(peer)
+    }
+
     async fn session_with(
         &self,
         peer: NodeId,

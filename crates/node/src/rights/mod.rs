@@ -13,6 +13,7 @@
 //! | [`Right::UseService`] | a stream for a service that a local application has registered ([`crate::local`]) |
 //! | [`Right::Forward`] | each connection, flow and listener that a peer asks for (the gateway) |
 //! | [`Right::Tunnel`] | the request for an address of the tunnel, and while it is used (the tunnel) |
+//! | [`Right::UseRendezvous`] | the stream of a node that wants to meet another here, and every 20 s ([`crate::rendezvous`]) |
 //! | [`Right::ReadLibrary`] | a process that serves a library; `anabranch node` serves none and gives this right to no node |
 
 mod live;
@@ -56,6 +57,8 @@ pub enum Right {
     Forward,
     /// Join the tunnel of this node.
     Tunnel,
+    /// Meet other nodes at this one, by codes, and have packets to them relayed.
+    UseRendezvous,
 }
 
 /// The text is not the name of a right.
@@ -69,7 +72,7 @@ fn names() -> String {
 
 impl Right {
     /// All rights.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Member,
         Self::Call,
         Self::SendFiles,
@@ -78,6 +81,7 @@ impl Right {
         Self::UseService,
         Self::Forward,
         Self::Tunnel,
+        Self::UseRendezvous,
     ];
 
     /// Name of the right in the configuration.
@@ -91,6 +95,7 @@ impl Right {
             Self::UseService => "use-service",
             Self::Forward => "forward",
             Self::Tunnel => "tunnel",
+            Self::UseRendezvous => "use-rendezvous",
         }
     }
 }
@@ -189,7 +194,8 @@ impl Table {
 
     /// True if the node may open a session of any kind.
     pub fn may_connect(&self, node: &NodeId) -> bool {
-        self.may(node, Right::Call) || self.may(node, Right::Member)
+        let opening = [Right::Call, Right::Member, Right::UseRendezvous];
+        opening.iter().any(|right| self.may(node, *right))
     }
 
     /// All nodes that have any right, with their rights.
@@ -233,11 +239,11 @@ mod tests {
     }
 
     #[test]
-    fn only_callers_and_members_open_sessions() {
+    fn only_callers_members_and_guests_open_sessions() {
         for right in Right::ALL {
             let mut table = Table::default();
             table.give(node(1), right, Terms::default());
-            let expected = matches!(right, Right::Call | Right::Member);
+            let expected = matches!(right, Right::Call | Right::Member | Right::UseRendezvous);
             assert_eq!(table.may_connect(&node(1)), expected, "{right}");
         }
     }

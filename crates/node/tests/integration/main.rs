@@ -5,6 +5,7 @@ mod common;
 mod hostile_transfer;
 mod local;
 mod overlay;
+mod rendezvous;
 mod rights;
 mod services;
 mod transfer;

@@ -42,8 +42,8 @@ mod wire;
 
 pub use account::{Account, Dropped, Flow, Reason, Totals};
 pub use circuits::{
-    CircuitReport, CircuitTable, FlowId, Forward, Members, Outcome, PeerReport, Role, Train,
-    Verdict,
+    Between, CircuitReport, CircuitTable, FlowId, Forward, Members, Outcome, PeerReport, Role,
+    Seen, Train, Verdict,
 };
 pub use config::{Config, ConfigError, Quota};
 pub use message::{Answer, CircuitId, Open, Opened, Origin, ROUTE_NODES_MAX, Refusal, Request};

@@ -86,25 +86,25 @@ impl CircuitTable {
         };
         let circuit = self.circuits[end.slot as usize].as_mut();
         let circuit = circuit.expect("ports name circuits that exist");
-        let is_another = end.side == Side::Near
-            && circuit
-                .near
-                .remote
-                .is_some_and(|remote| remote != train.remote);
+        let arrived_at = match end.side {
+            Side::Near => &circuit.near,
+            Side::Far => &circuit.far,
+        };
+        let is_another = arrived_at
+            .remote
+            .is_some_and(|remote| remote != train.remote);
         if is_another || now >= circuit.expires_at {
             self.totals.foreign_packets += train.packets();
             return Verdict::Drop;
         }
         let arrived = match end.side {
-            Side::Near => {
-                circuit.near.remote = Some(train.remote);
-                &mut circuit.near
-            }
+            Side::Near => &mut circuit.near,
             Side::Far => {
                 circuit.has_answered = true;
                 &mut circuit.far
             }
         };
+        arrived.remote = Some(train.remote);
         arrived.local_ip = train.local_ip;
 
         let peer = self.peers.get_mut(circuit.owner);
@@ -116,7 +116,7 @@ impl CircuitTable {
                 circuit.unanswered_left(end.side, self.config.unanswered_bytes_max),
                 Reason::Unanswered,
             ),
-            (circuit.back_left(end.side), Reason::NotLearnt),
+            (circuit.learnt_left(end.side), Reason::NotLearnt),
         ];
         let (least, reason) = limits
             .into_iter()
@@ -203,11 +203,15 @@ impl Circuit {
         }
     }
 
-    /// Bytes that may go back to the source: none until its address is known.
-    fn back_left(&self, from: Side) -> u64 {
-        match from {
-            Side::Far if self.near.remote.is_none() => 0,
-            _ => u64::MAX,
+    /// Bytes that may go to the other side: none until its address is known.
+    fn learnt_left(&self, from: Side) -> u64 {
+        let other = match from {
+            Side::Near => &self.far,
+            Side::Far => &self.near,
+        };
+        match other.remote {
+            None => 0,
+            Some(_) => u64::MAX,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use anabranch_base::{NodeId, Rate};
 
-use super::{Members, Role};
+use super::{Between, Members, Role};
 use crate::relay::{
     message::{Open, Origin, ROUTE_NODES_MAX, Refusal},
     ports::{Family, Peer},
@@ -21,8 +21,8 @@ const SEEN_MAX: usize = 8;
 pub(super) struct CheckedRoute {
     /// Sender to the near port.
     pub(super) origin: Peer,
-    /// Address to which the far port sends.
-    pub(super) towards: SocketAddr,
+    /// Receiver of what the far port sends.
+    pub(super) towards: Peer,
     /// The node that is there.
     pub(super) next: NodeId,
     /// The requested rate.
@@ -80,9 +80,23 @@ pub(super) fn check_route(
     };
     Ok(CheckedRoute {
         origin,
-        towards,
+        towards: Peer::At(towards),
         next,
         wanted: open.rate,
+    })
+}
+
+/// Checks a circuit [between](super::Between) two nodes whose sessions the relay has.
+pub(super) fn check_between(own: NodeId, between: &Between<'_>) -> Result<CheckedRoute, Refusal> {
+    let [near, far] = [&between.near, &between.far];
+    if near.node == far.node || near.node == own || far.node == own {
+        return Err(Refusal::Loop);
+    }
+    Ok(CheckedRoute {
+        origin: Peer::Hosts(host_ips(near.seen)?),
+        towards: Peer::Hosts(host_ips(far.seen)?),
+        next: far.node,
+        wanted: between.rate,
     })
 }
 

@@ -65,6 +65,31 @@ pub enum Outcome {
     NeedsPort(Family),
 }
 
+/// A node that has a session with the relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen<'s> {
+    /// The node, authenticated by the session.
+    pub node: NodeId,
+    /// Remote addresses of the session's channels.
+    pub seen: &'s [SocketAddr],
+}
+
+/// A circuit between two nodes that both have a session with the relay and agree to it, wherever their translators put them: the first
+/// packet of each determines its address and port ([`Origin::Known`](crate::relay::Origin::Known) at both ends).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Between<'s> {
+    /// Identifier, unique among the circuits of the node on the near side.
+    pub circuit: CircuitId,
+    /// The node whose quota is charged; it sends to the near port.
+    pub near: Seen<'s>,
+    /// The other node, which sends to the far port.
+    pub far: Seen<'s>,
+    /// Requested rate of UDP payload, both directions together. Less may be granted.
+    pub rate: Rate,
+    /// Time for which it should live without a refresh.
+    pub lifetime: Duration,
+}
+
 /// One end of a circuit.
 #[derive(Debug)]
 struct Hop {
@@ -160,6 +185,20 @@ impl CircuitTable {
         Outcome::Answer(done.unwrap_or_else(|refusal| self.refuse(request.circuit(), refusal)))
     }
 
+    /// Opens a circuit between two nodes, without a route: the host of the relay answers for both.
+    pub fn open_between(&mut self, now: Instant, between: &Between<'_>) -> Outcome {
+        self.expire(now);
+        let (from, circuit) = (between.near.node, between.circuit);
+        let checked = checks::check_between(self.config.node, between);
+        let done =
+            checked.and_then(|route| self.place(now, from, circuit, route, between.lifetime));
+        Outcome::Answer(match done {
+            Ok(Ok(slot)) => Answer::Opened(self.opened(now, slot)),
+            Ok(Err(family)) => return Outcome::NeedsPort(family),
+            Err(refusal) => self.refuse(circuit, refusal),
+        })
+    }
+
     /// Returns a refusal, and counts it.
     pub fn refuse(&mut self, circuit: CircuitId, refusal: Refusal) -> Answer {
         self.totals.refused += 1;
@@ -243,18 +282,32 @@ impl CircuitTable {
         members: &(impl Members + ?Sized),
     ) -> Result<Result<u32, Family>, Refusal> {
         let check_route = checks::check_route(self.config.node, from, seen, open, members)?;
-        if self.ports.is_own(check_route.towards) {
+        if let Peer::At(towards) = check_route.towards
+            && self.ports.is_own(towards)
+        {
             return Err(Refusal::Loop);
         }
-        if let Some(&slot) = self.by_name.get(&(from, open.circuit)) {
-            return self.reopen(now, slot, &check_route, open.lifetime).map(Ok);
+        self.place(now, from, open.circuit, check_route, open.lifetime)
+    }
+
+    /// Enters a circuit that was checked. Returns its slot, or the family for which a port is missing.
+    fn place(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        id: CircuitId,
+        check_route: CheckedRoute,
+        lifetime: Duration,
+    ) -> Result<Result<u32, Family>, Refusal> {
+        if let Some(&slot) = self.by_name.get(&(from, id)) {
+            return self.reopen(now, slot, &check_route, lifetime).map(Ok);
         }
         if self.by_name.len() >= self.config.circuits_max {
             return Err(Refusal::Full);
         }
         let owner = self.peers.enter(now, from, &self.config)?;
-        let rate = self.grant(owner, open.rate)?;
-        let far_peer = Peer::At(check_route.towards);
+        let rate = self.grant(owner, check_route.wanted)?;
+        let far_peer = check_route.towards.clone();
         let (near_port, far_port) = match self.two_ports(&check_route.origin, &far_peer) {
             Ok(ports) => ports,
             Err(family) if self.ports.len() < self.config.ports_max => return Ok(Err(family)),
@@ -262,7 +315,7 @@ impl CircuitTable {
         };
         let near = Hop::new(near_port, check_route.origin.clone());
         let far = Hop::new(far_port, far_peer);
-        let lifetime = open.lifetime.min(self.config.lifetime_max);
+        let lifetime = lifetime.min(self.config.lifetime_max);
         self.generations += 1;
         let slot = self.free.pop().unwrap_or_else(|| {
             self.circuits.push(None);
@@ -273,7 +326,7 @@ impl CircuitTable {
         }
         let circuit = Circuit {
             generation: self.generations,
-            id: open.circuit,
+            id,
             owner,
             next: check_route.next,
             asked: check_route,
@@ -286,7 +339,7 @@ impl CircuitTable {
             has_answered: false,
             account: Account::default(),
         };
-        self.by_name.insert((from, open.circuit), slot);
+        self.by_name.insert((from, id), slot);
         self.by_expiry.insert((circuit.expires_at, slot));
         self.circuits[slot as usize] = Some(circuit);
         self.peers.opened(owner, rate);
@@ -356,9 +409,11 @@ impl CircuitTable {
     }
 
     fn relearn(&mut self, slot: u32) {
-        let near = &mut self.circuit_mut(slot).near;
-        if let Peer::Hosts(_) = near.peer {
-            near.remote = None;
+        let circuit = self.circuit_mut(slot);
+        for hop in [&mut circuit.near, &mut circuit.far] {
+            if let Peer::Hosts(_) = hop.peer {
+                hop.remote = None;
+            }
         }
     }
 
@@ -431,6 +486,15 @@ impl CircuitTable {
 }
 
 impl Hop {
+    /// Its peer's address; with port 0 while it is not known.
+    fn address(&self) -> SocketAddr {
+        let known = match &self.peer {
+            Peer::At(address) => *address,
+            Peer::Hosts(ips) => SocketAddr::new(ips[0], 0),
+        };
+        self.remote.unwrap_or(known)
+    }
+
     fn new(port: PortId, peer: Peer) -> Self {
         let remote = match &peer {
             Peer::At(address) => Some(*address),

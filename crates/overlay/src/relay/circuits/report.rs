@@ -26,7 +26,7 @@ pub struct CircuitReport {
     pub far: SocketAddr,
     /// Address from which the source's packets come; `None` until the first, if it was not given.
     pub origin: Option<SocketAddr>,
-    /// Address to which the source's packets are forwarded.
+    /// Address to which the source's packets are forwarded; with port 0 while it is not known.
     pub towards: SocketAddr,
     /// Granted rate, both directions together.
     pub rate: Rate,
@@ -74,7 +74,7 @@ impl CircuitTable {
                 near: address(state.near.port),
                 far: address(state.far.port),
                 origin: state.near.remote,
-                towards: state.asked.towards,
+                towards: state.far.address(),
                 rate: state.rate,
                 age: now.since(state.opened_at),
                 left: state.expires_at.since(now),

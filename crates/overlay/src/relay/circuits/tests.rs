@@ -611,3 +611,95 @@ fn a_grown_circuit_counts_with_its_use() {
     let now = NOW + Duration::from_secs(120);
     assert_eq!(relay.circuits.headroom(now), Rate::from_mbps(92));
 }
+
+/// Asks for a circuit between two nodes behind translators at these addresses.
+fn between(relay: &mut Relay, near: (u8, SocketAddr), far: (u8, SocketAddr)) -> Answer {
+    let (near_seen, far_seen) = ([near.1], [far.1]);
+    let seen = |number, seen| Seen {
+        node: node(number),
+        seen,
+    };
+    let between = Between {
+        circuit: CircuitId(1),
+        near: seen(near.0, &near_seen[..]),
+        far: seen(far.0, &far_seen[..]),
+        rate: RATE,
+        lifetime: Duration::from_secs(60),
+    };
+    loop {
+        match relay.circuits.open_between(NOW, &between) {
+            Outcome::Answer(answer) => break answer,
+            Outcome::NeedsPort(_) => {
+                relay.opened += 1;
+                let address = SocketAddr::from(([198, 51, 100, 1], 10_000 + relay.opened));
+                let id = relay.circuits.add_port(address);
+                relay.ports.insert(id, address);
+            }
+        }
+    }
+}
+
+/// Both ends are behind translators that give packets to the circuit another port than those to the relay's session.
+#[test]
+fn between_two_translators_both_addresses_are_learnt() {
+    let mut relay = Relay::new(Config::new(node(0)));
+    let answer = between(
+        &mut relay,
+        (1, at("192.0.2.1:7000")),
+        (2, at("192.0.2.2:8000")),
+    );
+    let circuit = opened(answer);
+    let (near, far) = (at("192.0.2.1:7001"), at("192.0.2.2:8001"));
+    // The first packet of either side has no receiver yet.
+    assert_eq!(relay.send(NOW, near, circuit.near, 100), Verdict::Drop);
+    let back = forwarded(relay.send(NOW, far, circuit.far, 100));
+    assert_eq!(back.remote, near);
+    let out = forwarded(relay.send(NOW, near, circuit.near, 100));
+    assert_eq!(out.remote, far);
+    // Neither another port of either, nor anybody else.
+    for (from, to) in [
+        ("192.0.2.1:9", circuit.near),
+        ("192.0.2.2:9", circuit.far),
+        ("192.0.2.3:1", circuit.near),
+        ("192.0.2.3:1", circuit.far),
+    ] {
+        assert_eq!(relay.send(NOW, at(from), to, 100), Verdict::Drop, "{from}");
+    }
+}
+
+/// Two machines behind one translator have one address at the relay, and so two ports there.
+#[test]
+fn between_two_nodes_behind_one_translator_are_two_ports() {
+    let mut relay = Relay::new(Config::new(node(0)));
+    let answer = between(
+        &mut relay,
+        (1, at("192.0.2.1:7000")),
+        (2, at("192.0.2.1:8000")),
+    );
+    let circuit = opened(answer);
+    assert_ne!(circuit.near, circuit.far);
+    relay.send(NOW, at("192.0.2.1:7000"), circuit.near, 100);
+    let back = forwarded(relay.send(NOW, at("192.0.2.1:8000"), circuit.far, 100));
+    assert_eq!(back.remote, at("192.0.2.1:7000"));
+    assert!(
+        relay.circuits.open_between(
+            NOW,
+            &Between {
+                circuit: CircuitId(2),
+                near: Seen {
+                    node: node(1),
+                    seen: &[]
+                },
+                far: Seen {
+                    node: node(2),
+                    seen: &[at("192.0.2.2:1")]
+                },
+                rate: RATE,
+                lifetime: Duration::from_secs(60),
+            }
+        ) == Outcome::Answer(Answer::Refused {
+            circuit: CircuitId(2),
+            refusal: Refusal::Origin
+        })
+    );
+}

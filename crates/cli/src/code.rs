@@ -1,0 +1,159 @@
+//! Codes on the command line: shown by one command and entered at another (`docs/codes.md`).
+
+use std::time::Duration;
+
+use anabranch::{
+    Host,
+    base::text::printable,
+    codes::{
+        Card, Code, DeskEvent, GUESSES, MeetingError, Met, Purpose, Waiting, meet, of_this_machine,
+    },
+    rendezvous::{RendezvousError, Via},
+};
+use tokio::{
+    task::{JoinHandle, JoinSet},
+    time,
+};
+
+use crate::{
+    events,
+    exit::{Failure, Outcome, note, print_line},
+};
+
+/// Time that the session in which the code was entered may take to end.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// Characters shown of a name that the other side gives itself.
+const NAME_CHARS: usize = 100;
+
+impl From<MeetingError> for Failure {
+    fn from(error: MeetingError) -> Self {
+        match error {
+            MeetingError::Exchange(_) | MeetingError::Rendezvous(RendezvousError::Refused(_)) => {
+                Self::refused(error)
+            }
+            MeetingError::Nobody(_)
+            | MeetingError::Unreachable(_)
+            | MeetingError::Rendezvous(_) => Self::unreachable(error),
+            _ => Self::other(error),
+        }
+    }
+}
+
+/// Options of commands that show or enter a code.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Options {
+    /// Relay at which a code is also shown or entered, so that it is good everywhere, and that relays the transfer if no direct path is
+    /// found: ID@HOST:PORT, or the line that `anabranch node` prints there. The relay's configuration needs a section [rendezvous].
+    #[arg(long, value_name = "RELAY", env = "ANABRANCH_VIA")]
+    pub(crate) via: Option<Via>,
+}
+
+/// What this side says of itself.
+pub(crate) fn card(host: &Host, purpose: Purpose) -> Card {
+    let name = of_this_machine(|name| std::env::var(name).ok());
+    Card::new(purpose, &name, host.addresses())
+}
+
+/// The other side, for display.
+pub(crate) fn name_of(met: &Met) -> String {
+    format!(
+        "{} (node {})",
+        printable(&met.card.name, NAME_CHARS),
+        met.node
+    )
+}
+
+/// Shows a code, with the command for the other side.
+pub(crate) fn show(code: &Code, command: &str, is_json: bool, quiet: bool) -> Outcome {
+    if is_json {
+        return events::print(&serde_json::json!({"kind": "code", "code": code.to_string()}));
+    }
+    if quiet {
+        return print_line(&code.to_string());
+    }
+    print_line(&format!(
+        "On the other machine, run\n\n    anabranch {command}\n\nThe code is good for one use. Waiting for it to be entered.\n"
+    ))
+}
+
+/// Enters a code.
+pub(crate) async fn enter(
+    host: &Host,
+    code: &Code,
+    card: &Card,
+    options: &Options,
+) -> Result<Met, Failure> {
+    Ok(meet(host, code, card, options.via.as_ref()).await?)
+}
+
+/// Reports an event of a code that is shown; the other side, once the code was entered.
+///
+/// # Errors
+/// The code is no longer valid.
+pub(crate) fn judge(event: DeskEvent) -> Result<Option<Met>, Failure> {
+    match event {
+        DeskEvent::Met(met) => Ok(Some(met)),
+        DeskEvent::Wrong { left: 0 } => Ok(None),
+        DeskEvent::Wrong { left } => {
+            note(&format!(
+                "a wrong code was entered; tries left: {left}. If it was not the other side, somebody may be guessing"
+            ));
+            Ok(None)
+        }
+        DeskEvent::Unsuited => {
+            note("the other side entered the code at a command that does not fit to this one");
+            Ok(None)
+        }
+        DeskEvent::Dead => Err(Failure::refused(format!(
+            "the code was entered wrongly {GUESSES} times and is no longer valid; somebody may have tried to guess it. Run the command \
+             again for a new one"
+        ))),
+    }
+}
+
+/// Other side of a code that was shown.
+pub(crate) struct Entered {
+    pub(crate) met: Met,
+    /// Ends when the session is over in which the code was entered.
+    leaving: JoinHandle<()>,
+}
+
+impl Entered {
+    /// Waits until the other side has all answers, for a limited time. To be called where the command ends soon.
+    pub(crate) async fn farewell(self) {
+        let leaving = async {
+            // A task that failed has left, too.
+            let _ = self.leaving.await;
+            self.met.left().await;
+        };
+        let _ = time::timeout(FAREWELL, leaving).await;
+    }
+}
+
+/// Waits until the code was entered; accepts the host's sessions for that, and for nothing else.
+pub(crate) async fn wait(host: &Host, mut waiting: Waiting) -> Result<Entered, Failure> {
+    let mut serving = JoinSet::new();
+    let met = loop {
+        tokio::select! {
+            session = host.accept() => {
+                let Some(session) = session else {
+                    return Err(Failure::other("the node shuts down"));
+                };
+                let desk = waiting.desk().clone();
+                serving.spawn(async move { desk.attend(&session).await });
+            }
+            event = waiting.next() => {
+                if let Some(met) = judge(event)? {
+                    break met;
+                }
+            }
+            Some(_) = serving.join_next() => {}
+        }
+    };
+    // The other side reads the answer, and ends its session.
+    let leaving = tokio::spawn(async move {
+        let _ = time::timeout(FAREWELL, serving.join_all()).await;
+        drop(waiting);
+    });
+    Ok(Entered { met, leaving })
+}

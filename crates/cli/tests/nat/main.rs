@@ -1,0 +1,119 @@
+//! Codes between two machines behind translators of addresses (NAT), with a relay between them: five network namespaces, skipped
+//! without root or nft.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
+
+#[path = "../harness/mod.rs"]
+mod harness;
+#[path = "../../../net/tests/netns/namespace.rs"]
+#[expect(dead_code, reason = "shared with tests that have TUN devices")]
+mod namespace;
+#[path = "../integration/faults/process.rs"]
+#[expect(dead_code, reason = "shared with tests that do more with them")]
+mod process;
+mod stage;
+
+use std::fs;
+
+use stage::{Kind, Stage};
+
+/// Public address of the relay.
+const RELAY: &str = "198.51.100.1";
+/// Public address of the receiver's translator.
+const FAR: &str = "198.51.102.2";
+
+/// Sends a file by a code from behind one translator to behind the other; returns what the sender printed.
+#[track_caller]
+fn transfer(stage: &Stage) -> String {
+    let content: Vec<u8> = (0..2_000_000u32).map(|n| (n * 31 + n / 7) as u8).collect();
+    fs::write(stage.path("film"), &content).unwrap();
+    let via = stage.relay_ticket();
+    let arguments = ["send", "film", "--key", "a.key", "--via", &via];
+    let mut sender = stage.start(&stage.near, &arguments, Some("sender.out"));
+    // No ticket comes by standard input.
+    sender.say("");
+    let code = stage.code("sender.out");
+    let arguments = ["recv", &code, "in", "--key", "b.key", "--via", &via];
+    let receiver = stage.start(&stage.far, &arguments, None);
+    receiver.ended().is(0, &["the sender is "]);
+    sender.ended().is(0, &["sending to "]);
+    assert_eq!(fs::read(stage.path("in/film")).unwrap(), content);
+    fs::read_to_string(stage.path("sender.out")).unwrap()
+}
+
+#[test]
+fn translators_that_keep_ports_are_passed_directly() {
+    let Some(stage) = Stage::new(Kind::KeepsPorts) else {
+        return;
+    };
+    let printed = transfer(&stage);
+    assert!(printed.contains(&format!("→ {FAR}:")), "{printed}");
+    assert!(!printed.contains(&format!("→ {RELAY}:")), "{printed}");
+}
+
+#[test]
+fn between_translators_with_a_port_for_each_destination_the_relay_carries_it() {
+    let Some(stage) = Stage::new(Kind::RandomPorts) else {
+        return;
+    };
+    let printed = transfer(&stage);
+    assert!(printed.contains(&format!("→ {RELAY}:")), "{printed}");
+}
+
+#[test]
+fn a_relay_that_does_not_serve_strangers_says_what_to_do() {
+    let Some(stage) = Stage::with(Kind::KeepsPorts, "[rendezvous]\n") else {
+        return;
+    };
+    let via = stage.relay_ticket();
+    fs::write(stage.path("film"), "film").unwrap();
+    let mut sender = stage.start(
+        &stage.near,
+        &["send", "film", "--key", "a.key", "--via", &via],
+        None,
+    );
+    sender.say("");
+    let ended = sender.ended();
+    assert!(!ended.status.success());
+    assert!(ended.err.contains("rendezvous"), "{}", ended.err);
+}
+
+/// Two nodes that list each other with `via` and no address.
+#[test]
+fn nodes_find_each_other_at_the_relay_by_name() {
+    for kind in [Kind::KeepsPorts, Kind::RandomPorts] {
+        let Some(stage) = Stage::new(kind) else {
+            return;
+        };
+        let via = stage.relay_ticket();
+        let ids = ["a", "b"].map(|name| {
+            let key = anabranch::keys::load_or_create(&stage.path(&format!("{name}.key"))).unwrap();
+            key.node_id()
+        });
+        for (own, peer, id) in [("a", "b", ids[1]), ("b", "a", ids[0])] {
+            let text = format!(
+                "key = \"{own}.key\"\nport = 4433\ncontrol = \"{own}.sock\"\nlocal = \"\"\n\
+                 [[peer]]\nname = \"{peer}\"\nnode = \"{id}\"\nmay = [\"call\"]\nvia = \"{via}\"\n"
+            );
+            fs::write(stage.path(&format!("{own}.toml")), text).unwrap();
+        }
+        let mut nodes = [(&stage.near, "a"), (&stage.far, "b")].map(|(namespace, name)| {
+            let (config, out) = (format!("{name}.toml"), format!("{name}.out"));
+            stage.start(namespace, &["node", "--config", &config], Some(&out))
+        });
+        let address = match kind {
+            Kind::KeepsPorts => "198.51.10",
+            Kind::RandomPorts => RELAY,
+        };
+        // Not the session with the relay.
+        let is_there = |text: &str| {
+            let mut rows = text.lines();
+            rows.any(|row| row.contains(address) && row.contains("\"peer_name\":\"b\""))
+        };
+        stage.until("a session by name", || {
+            assert!(nodes.iter_mut().all(process::Process::is_running));
+            let arguments = ["paths", "--control", "a.sock", "--json"];
+            is_there(&stage.start(&stage.near, &arguments, None).ended().out)
+        });
+    }
+}

@@ -1,0 +1,183 @@
+//! A rendezvous at a relay on loopback: places, the talk over it, circuits, and who is let in.
+
+use std::{sync::Arc, time::Duration};
+
+use anabranch::{
+    AllowList, Host, HostConfig, SecretKey,
+    base::NodeId,
+    codes::{Card, Code, DeskEvent, Line, Place, Purpose, Waiting, meet},
+    net::{
+        Detour,
+        relay::{Relay, RelayConfig},
+    },
+    rendezvous::{Pairing, Refusal, RendezvousError, Server, Via, Waiter},
+    rights::{Right, Rights},
+};
+
+/// Generous: what is tested takes less than a few seconds.
+const HANG: Duration = Duration::from_secs(60);
+
+fn host(seed: u8, allowed: AllowList) -> Host {
+    let config = HostConfig::new(SecretKey::from_seed([seed; 32]), allowed);
+    let loopback: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
+    Host::start(config.bind([loopback])).unwrap()
+}
+
+fn id(seed: u8) -> NodeId {
+    SecretKey::from_seed([seed; 32]).node_id()
+}
+
+/// A relay with a rendezvous, for these nodes or for all.
+fn relay(guests: Option<&[u8]>) -> (Host, Via) {
+    let host = host(100, AllowList::everyone());
+    let relay = Relay::start(RelayConfig::new(
+        host.node_id(),
+        ["127.0.0.1".parse().unwrap()],
+    ))
+    .unwrap();
+    let rights = Rights::only(
+        Right::UseRendezvous,
+        guests.unwrap_or_default().iter().map(|&seed| id(seed)),
+    );
+    let server = Arc::new(Server::new(relay, rights, guests.is_none(), host.clock()));
+    let accepting = host.clone();
+    tokio::spawn(async move {
+        while let Some(session) = accepting.accept().await {
+            let server = server.clone();
+            tokio::spawn(async move { server.attend(&session).await });
+        }
+    });
+    let via = format!("{}@{}", host.node_id(), host.addresses()[0]);
+    (host, via.parse().unwrap())
+}
+
+fn place(number: u16) -> Place {
+    Place::new(number).unwrap()
+}
+
+async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(HANG, what).await.expect("it ends")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_nodes_meet_talk_and_get_a_circuit() {
+    let (_relay, via) = relay(None);
+    let (waiting, reaching) = (
+        host(1, AllowList::everyone()),
+        host(2, AllowList::default()),
+    );
+    let mut waiter = soon(Waiter::start(&waiting, &via, place(7))).await.unwrap();
+    let here = soon(Pairing::reach(&reaching, &via, place(7)))
+        .await
+        .unwrap();
+    let there = soon(waiter.next()).await.unwrap();
+    assert_eq!((here.node, there.node), (id(1), id(2)));
+    assert_eq!(here.addresses, waiting.addresses());
+    assert_eq!(there.addresses, reaching.addresses());
+    here.send(b"hello".to_vec()).await.unwrap();
+    assert_eq!(soon(there.recv()).await.unwrap(), b"hello");
+    there.send(b"welcome".to_vec()).await.unwrap();
+    assert_eq!(soon(here.recv()).await.unwrap(), b"welcome");
+    // No address of the other side answers: the circuit carries the session.
+    reaching.set_detour(here.node, Some(Arc::new(here)));
+    let nowhere: std::net::SocketAddr = "127.0.0.1:9".parse().unwrap();
+    let session = soon(reaching.connect(id(1), &[nowhere][..])).await.unwrap();
+    let channels = session.channels();
+    assert!(
+        channels
+            .iter()
+            .all(|channel| channel.remote != waiting.addresses()[0]),
+        "{channels:?}"
+    );
+    let accepted = soon(waiting.accept()).await.unwrap();
+    assert_eq!(accepted.peer(), id(2));
+    // It ends with the connection of the other side to the relay.
+    drop((there, waiter));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn places_are_for_one_and_refusals_say_why() {
+    let (_relay, via) = relay(None);
+    let [first, second, third] = [1, 2, 3].map(|seed| host(seed, AllowList::default()));
+    let refused = |error| match error {
+        RendezvousError::Refused(refusal) => refusal,
+        other => panic!("{other}"),
+    };
+    let nobody = soon(Pairing::reach(&second, &via, place(7)))
+        .await
+        .unwrap_err();
+    assert_eq!(refused(nobody), Refusal::Nobody);
+    let mut waiter = soon(Waiter::start(&first, &via, place(7))).await.unwrap();
+    let taken = soon(Waiter::start(&second, &via, place(7)))
+        .await
+        .unwrap_err();
+    assert_eq!(refused(taken), Refusal::Taken);
+    let pairing = soon(Pairing::reach(&second, &via, place(7))).await.unwrap();
+    let busy = soon(Pairing::reach(&third, &via, place(7)))
+        .await
+        .unwrap_err();
+    assert_eq!(refused(busy), Refusal::Busy);
+    // A wrong code: the other side parts, and the next may try.
+    soon(waiter.next()).await.unwrap().release().await;
+    assert!(soon(pairing.recv()).await.is_err());
+    soon(Pairing::reach(&third, &via, place(7))).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_are_let_in_only_where_the_relay_serves_them() {
+    let (_relay, via) = relay(Some(&[1]));
+    let (listed, stranger) = (host(1, AllowList::default()), host(2, AllowList::default()));
+    let _waiter = soon(Waiter::start(&listed, &via, place(7))).await.unwrap();
+    let error = soon(Pairing::reach(&stranger, &via, place(7)))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error, RendezvousError::Refused(Refusal::NoRight)),
+        "{error}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_meet_by_name() {
+    let (_relay, via) = relay(None);
+    let [ada, bob] = [1, 2].map(|seed| host(seed, AllowList::default()));
+    let (here, there) = soon(async {
+        tokio::join!(
+            Pairing::meet(&ada, &via, bob.node_id()),
+            Pairing::meet(&bob, &via, ada.node_id()),
+        )
+    })
+    .await;
+    assert_eq!(here.unwrap().node, bob.node_id());
+    assert_eq!(there.unwrap().node, ada.node_id());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_code_is_good_over_the_relay() {
+    let (_relay, via) = relay(None);
+    let (issuer, holder) = (
+        host(1, AllowList::everyone()),
+        host(2, AllowList::default()),
+    );
+    let card = |purpose, host: &Host| Card::new(purpose, "ada", host.addresses());
+    let waiting = Waiting::start(&issuer, card(Purpose::Send, &issuer), Some(&via));
+    let mut waiting = soon(waiting).await.unwrap();
+    let code: Code = *waiting.desk().code();
+    // Nobody serves the sessions of the issuer: over the local network, the code is not answered.
+    let theirs = card(Purpose::Receive, &holder);
+    let (met, event) =
+        soon(async { tokio::join!(meet(&holder, &code, &theirs, Some(&via)), waiting.next()) })
+            .await;
+    let met = met.unwrap();
+    assert_eq!(
+        (met.node, met.card.purpose),
+        (issuer.node_id(), Purpose::Send)
+    );
+    assert!(met.detour.is_some());
+    let DeskEvent::Met(seen) = event else {
+        panic!("{event:?}");
+    };
+    assert_eq!(seen.node, holder.node_id());
+    let circuit = seen.detour.unwrap();
+    assert!(soon(circuit.open()).await.is_some());
+}
