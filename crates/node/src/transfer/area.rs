@@ -13,10 +13,9 @@ use std::{
     borrow::Cow,
     collections::HashMap,
     fs::File,
-    io::{self, Read, Seek, SeekFrom, Write},
+    io::{self, Seek, SeekFrom},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use anabranch_base::NodeId;
@@ -25,27 +24,22 @@ use super::{
     barrier::{Barrier, Count},
     digest::Digest,
     dress::{dress_directories, dress_file, dress_root, make_links},
+    earlier::Earlier,
     error::TransferError,
     folder::{Folder, Parents},
-    holes::hash_zeros,
-    keyed::{FOLDER_PREFIX, StateKey},
+    keyed::StateKey,
     manifest::Manifest,
     message::{Entry, Kind},
     naming::Naming,
-    note::{Note, Unfinished},
+    note::Note,
     progress::Progress,
     rules::Clash,
+    sink::{Have, Sink, hash_prefix},
     tickets::USED,
     write_behind::WriteBehind,
 };
 
-const COPY_BYTES: usize = 1 << 20;
-const DATA: &str = "data";
-/// Limit on the folders that are examined when a receiver starts.
-const FOLDERS_MAX: usize = 10_000;
-/// Time for which a sender that did not receive the confirmation of its transfer can ask for it.
-const REMEMBERED: Duration = Duration::from_secs(86_400);
-
+pub(super) const DATA: &str = "data";
 /// Belongs to one attempt at one transfer.
 #[derive(Debug)]
 pub(crate) struct Area {
@@ -101,38 +95,6 @@ struct Confirmed {
     is_so: Vec<bool>,
     /// Hash of the first entry.
     first: Option<blake3::Hash>,
-}
-
-/// The part of a file that is present.
-#[derive(Clone, Debug)]
-pub(crate) struct Have {
-    pub(crate) bytes: u64,
-    /// Hash of these bytes.
-    pub(crate) hash: blake3::Hash,
-    /// State of the same hash, to continue at the first missing byte; about 2 kB, and `None` for a file that is complete.
-    pub(crate) hasher: Option<Box<blake3::Hasher>>,
-}
-
-impl Default for Have {
-    /// No bytes.
-    fn default() -> Self {
-        let hasher = blake3::Hasher::new();
-        Self {
-            bytes: 0,
-            hash: hasher.finalize(),
-            hasher: Some(Box::new(hasher)),
-        }
-    }
-}
-
-/// A file being written.
-#[derive(Debug)]
-pub(crate) struct Sink {
-    path: PathBuf,
-    file: File,
-    hasher: Box<blake3::Hasher>,
-    pub(crate) position: u64,
-    behind: WriteBehind,
 }
 
 /// A transfer that has its final name. Its note stays until the sender has the confirmation.
@@ -493,37 +455,6 @@ impl Area {
     }
 }
 
-/// Folder of an earlier attempt, with a note that this node wrote.
-struct Earlier {
-    root: Folder,
-    note: Note,
-    /// `None` if it is gone.
-    data: Option<Folder>,
-    has_data: bool,
-}
-
-impl Earlier {
-    fn find(directory: &Folder, key: &StateKey, folder_name: &str, name: &str) -> Option<Self> {
-        let root = directory.private(folder_name).ok()?;
-        let note = Note::read(&root, key, folder_name)?;
-        let data = root.child(DATA).ok();
-        let has_data = data
-            .as_ref()
-            .is_some_and(|data| data.holds(name).unwrap_or(true));
-        Some(Self {
-            root,
-            note,
-            data,
-            has_data,
-        })
-    }
-
-    /// True if it was complete and the data was moved to its final name.
-    fn was_named(&self) -> bool {
-        self.note.is_complete && !self.has_data
-    }
-}
-
 /// Checks that no two entries are the same file or directory.
 fn claim(
     inodes: &mut HashMap<(u64, u64), u32>,
@@ -551,104 +482,6 @@ impl Named {
         for name in earlier.iter().chain([&self.folder_name]) {
             // Anything left is found and removed when a receiver starts.
             let _ = self.directory.remove_all(name);
-        }
-    }
-}
-
-impl Sink {
-    /// Leaves a hole of so many bytes, which read as zeros.
-    pub(crate) fn skip(&mut self, bytes: u64) -> Result<(), TransferError> {
-        let end = self.position.saturating_add(bytes);
-        self.file
-            .set_len(end)
-            .and_then(|()| self.file.seek(SeekFrom::Start(end)))
-            .map_err(TransferError::write(&self.path))?;
-        hash_zeros(&mut self.hasher, bytes);
-        self.position = end;
-        Ok(())
-    }
-
-    pub(crate) fn write(&mut self, data: &[u8]) -> Result<(), TransferError> {
-        self.file
-            .write_all(data)
-            .and_then(|()| self.behind.wrote(&self.file, data.len() as u64))
-            .map_err(TransferError::write(&self.path))?;
-        self.hasher.update(data);
-        self.position += data.len() as u64;
-        Ok(())
-    }
-}
-
-/// Checks that files can be written to `directory`.
-pub(super) fn probe(directory: &Path) -> io::Result<()> {
-    let folder = Folder::open(directory)?;
-    let name = format!("{FOLDER_PREFIX}probe-{}", std::process::id());
-    // From a process that was killed, or a link that another user put there.
-    folder.remove_all(&name)?;
-    folder.make_private(&name)?;
-    folder.remove_all(&name)
-}
-
-/// Transfers that an earlier receiver with this key left unfinished in `directory`. Folders of transfers that got their final
-/// name more than a day ago are removed.
-pub(super) fn unfinished(directory: &Path, key: &StateKey) -> Vec<Unfinished> {
-    let Ok(folder) = Folder::open(directory) else {
-        return Vec::new();
-    };
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut found = Vec::new();
-    for folder_name in names
-        .filter(|name| name.starts_with(FOLDER_PREFIX))
-        .take(FOLDERS_MAX)
-    {
-        let Ok(root) = folder.private(&folder_name) else {
-            continue;
-        };
-        let Some(note) = Note::read(&root, key, &folder_name) else {
-            continue;
-        };
-        if note.is_complete && is_empty(&root.path_of(DATA)) && is_old(root.path(), folder.path()) {
-            // If it cannot be removed now, it stays.
-            let _ = folder.remove_all(&folder_name);
-            continue;
-        }
-        found.push(Unfinished { folder_name, note });
-    }
-    found
-}
-
-fn is_empty(directory: &Path) -> bool {
-    std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
-}
-
-/// True if nothing was changed in it for a day before the last change in `directory`, such as the probe's. Both times are the
-/// file system's own.
-fn is_old(root: &Path, directory: &Path) -> bool {
-    let modified = |path: &Path| std::fs::symlink_metadata(path)?.modified();
-    match (modified(root), modified(directory)) {
-        (Ok(then), Ok(now)) => now.duration_since(then).is_ok_and(|age| age > REMEMBERED),
-        _ => false,
-    }
-}
-
-/// Hashes up to `bytes` from the start; returns how many there were.
-pub(crate) fn hash_prefix(
-    file: &mut File,
-    bytes: u64,
-    hasher: &mut blake3::Hasher,
-) -> io::Result<u64> {
-    let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(bytes).unwrap_or(COPY_BYTES))];
-    let mut rest = file.take(bytes);
-    let mut done = 0;
-    loop {
-        // An empty buffer, for 0 bytes, reads nothing.
-        match rest.read(&mut buffer)? {
-            0 => return Ok(done),
-            count => {
-                hasher.update(&buffer[..count]);
-                done += count as u64;
-            }
         }
     }
 }

@@ -9,27 +9,31 @@
 //! | `message` | messages between the two sides (`spec/transfer.md`) |
 //! | `manifest`, `names` | entries of a transfer, and the receiver's check of them |
 //! | `selection`, `exclude`, `source`, `holes` | choice of what is sent; its entries, read from the sender's disk; holes of sparse files |
-//! | `area`, `note`, `folder` | the hidden folder: partial files, a signed note, and directories in which no link is followed |
+//! | `offer`, `control` | the offer in parts; messages on the control stream |
+//! | `area`, `sink`, `note`, `folder`, `earlier` | the hidden folder: partial files, a signed note, directories in which no link is followed; what earlier attempts left |
 //! | `dress`, `naming` | attributes and links of what has arrived; its final name |
 //! | `keyed` | key with which a receiver signs its notes |
 //! | `write_behind`, `barrier` | write the data of a large file, and many small files, to the disk while more arrives |
 //! | `tickets`, `digest`, `attempts` | valid tickets, with their holders and uses; the hashes by which they are found; attempts with wrong tickets |
 //! | `rules` | [`Rules`]: limits on what is accepted; [`Offered`]: an offer that waits for an answer |
 //! | `active` | attempts under way: of two at the same transfer, the newer continues |
-//! | `receive`, `writing` | [`Receiver`] |
+//! | `receive`, `admission`, `writing` | [`Receiver`] |
 //! | `send`, `reading`, `pace` | [`Source`], [`send`], [`send_as`], [`send_in`]: over any session, in the same process or of a running node |
 //! | `redial` | [`send_with_retries`]: a transfer that resumes by itself after an interruption |
 //! | `progress` | [`Progress`] |
 //! | `error` | [`TransferError`] |
 
 mod active;
+mod admission;
 mod area;
 mod attempts;
 mod barrier;
+mod control;
 #[doc(hidden)]
 pub mod decoders;
 mod digest;
 mod dress;
+mod earlier;
 mod error;
 mod exclude;
 mod folder;
@@ -40,6 +44,7 @@ mod message;
 mod names;
 mod naming;
 mod note;
+mod offer;
 mod pace;
 mod progress;
 mod reading;
@@ -48,6 +53,7 @@ mod redial;
 mod rules;
 mod selection;
 mod send;
+mod sink;
 mod source;
 mod tickets;
 mod write_behind;

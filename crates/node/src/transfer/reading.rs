@@ -10,13 +10,13 @@ use bytes::{Bytes, BytesMut};
 use tokio::sync::mpsc;
 
 use super::{
-    area::hash_prefix,
     error::TransferError,
     holes::{self, HOLE_BYTES_MAX, hash_zeros},
     manifest::Manifest,
     message::{CHUNK_HEADER_BYTES, Record},
     progress::Progress,
     send::ReadSend,
+    sink::hash_prefix,
     source::Origin,
 };
 

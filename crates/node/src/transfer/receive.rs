@@ -1,31 +1,26 @@
 //! Receiver of a transfer.
 
-use std::{
-    net::IpAddr,
-    path::PathBuf,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anabranch_base::NodeId;
 use anabranch_net::{Host, Session, Stream};
 use anabranch_session::SecretKey;
-use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::mpsc;
 
 use super::{
     active::{Active, Hold, REPLACED},
-    area::{self, Area, Named, Opening},
+    admission::{Admitted, HELLO_TIMEOUT},
+    area::{Area, Named, Opening},
     attempts::Attempts,
     barrier::Count,
+    control::{accept, farewell, send_message},
     digest::Digest,
+    earlier,
     error::TransferError,
     keyed::StateKey,
-    manifest::{ENTRIES_MAX, Manifest, PATHS_BYTES_MAX},
-    message::{
-        self, CONTROL_LABEL, DATA_LABEL, HELLO_BYTES_MAX, Link, MESSAGE_BYTES_MAX, MORE_MAX,
-        REVISION, Reply, Request,
-    },
+    manifest::Manifest,
+    message::{CONTROL_LABEL, DATA_LABEL, Reply},
+    offer::read_offer,
     progress::Progress,
     rules::{self, Offered, Rules},
     selection::LeftOut,
@@ -33,14 +28,11 @@ use super::{
     writing::{Writing, have_all, pump, write_all},
 };
 use crate::{
-    api::AduStream,
     keys::KeyError,
     rights::{Right, Rights},
     ticket::{ADDRESSES_MAX, SECRET_BYTES, Secret, Ticket},
 };
 
-/// Time after which a silent sender is disconnected.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time that the final message of a failed transfer may take.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The same for a complete transfer: a sender that does not receive the message assumes an interruption, and finds the name
@@ -78,24 +70,13 @@ pub struct Completed {
 pub struct Receiver {
     directory: PathBuf,
     key: StateKey,
-    rights: Rights,
+    pub(super) rights: Rights,
     rules: Rules,
     /// Channel to the consumer that decides about every new transfer; `None`: all that keep to the rules are accepted.
     asked: Option<mpsc::Sender<Offered>>,
-    tickets: Tickets,
-    attempts: Attempts,
+    pub(super) tickets: Tickets,
+    pub(super) attempts: Attempts,
     active: Arc<Active>,
-}
-
-/// Permission of a sender, from its first message.
-struct Admitted {
-    sender: NodeId,
-    /// The ticket that it showed; `None`: it is trusted.
-    ticket: Option<Digest>,
-    /// Revision of the protocol that it speaks.
-    revision: u32,
-    /// Transfers that it has announced under the same ticket after this one.
-    more: u32,
 }
 
 impl Receiver {
@@ -121,10 +102,10 @@ impl Receiver {
         key: &SecretKey,
         rights: Rights,
     ) -> Result<Self, TransferError> {
-        area::probe(&directory).map_err(TransferError::write(&directory))?;
+        earlier::probe(&directory).map_err(TransferError::write(&directory))?;
         let key = StateKey::of(key);
         Ok(Self {
-            tickets: Tickets::of_unfinished(area::unfinished(&directory, &key)),
+            tickets: Tickets::of_unfinished(earlier::unfinished(&directory, &key)),
             directory,
             key,
             rights,
@@ -272,63 +253,6 @@ impl Receiver {
         let forgetting = tokio::task::spawn_blocking(move || named.forget(&earlier));
         forgetting.await.expect("removing a folder does not panic");
         Ok(())
-    }
-
-    /// Reads the first message and checks the right of the sender.
-    async fn greet(&self, session: &Session, control: &Stream) -> Result<Admitted, TransferError> {
-        let hello = tokio::time::timeout(HELLO_TIMEOUT, read_at_most(control, HELLO_BYTES_MAX));
-        let Request::Hello {
-            secret,
-            revision,
-            more,
-        } = hello
-            .await
-            .map_err(|_| TransferError::Protocol("no greeting"))??
-        else {
-            return Err(TransferError::Protocol("no greeting"));
-        };
-        if more > MORE_MAX {
-            return Err(TransferError::Protocol(
-                "more than 1,000 transfers under one ticket",
-            ));
-        }
-        let sender = session.peer();
-        let ticket = self.admit(session, &secret)?;
-        session.end_probation()?;
-        let welcome = Reply::Welcome { revision: REVISION };
-        send_message(control, &welcome).await?;
-        Ok(Admitted {
-            sender,
-            ticket,
-            revision,
-            more,
-        })
-    }
-
-    /// Checks that this node may send, by its ticket or by its id; returns the ticket if it needs one.
-    fn admit(&self, session: &Session, secret: &str) -> Result<Option<Digest>, TransferError> {
-        let peer = session.peer();
-        if secret.is_empty() {
-            if !self.rights.may(&peer, Right::SendFiles) {
-                return Err(TransferError::Ticket(
-                    "this node takes transfers from nodes with the right send-files and from holders of a ticket only",
-                ));
-            }
-            return Ok(None);
-        }
-        let channels = session.channels();
-        let addresses: Vec<IpAddr> = channels.iter().map(|channel| channel.remote.ip()).collect();
-        let now = Instant::now();
-        if !self.attempts.may_try(peer, &addresses, now) {
-            return Err(TransferError::Ticket(
-                "too many wrong tickets from this node or address; wait ten minutes",
-            ));
-        }
-        let taken = self.tickets.take(secret, peer);
-        if let Err(TransferError::Unknown) = taken {
-            self.attempts.failed(peer, &addresses, now);
-        }
-        taken.map(Some)
     }
 
     async fn serve(
@@ -486,115 +410,4 @@ async fn report(control: &Stream, progress: &Progress) {
             std::future::pending::<()>().await;
         }
     }
-}
-
-/// Sends the final message; true if the sender has read it, as the end of its own stream confirms. A message not read when the
-/// session ends is lost.
-async fn farewell(control: &Stream, last: &Reply, timeout: Duration) -> bool {
-    let saying = async {
-        send_message(control, last).await?;
-        control.finish()?;
-        while control.recv().await?.is_some() {}
-        Ok::<_, TransferError>(())
-    };
-    matches!(tokio::time::timeout(timeout, saying).await, Ok(Ok(())))
-}
-
-/// The next stream of a transfer, which must have this label.
-async fn accept(session: &Session, label: &str) -> Result<Stream, TransferError> {
-    let own = session.accept_stream_where(|spec| message::is_transfer(&spec.label));
-    let stream = own.await?;
-    if stream.spec().label != label {
-        return Err(TransferError::Protocol("an unexpected stream"));
-    }
-    Ok(stream)
-}
-
-async fn read_offer(control: &Stream) -> Result<Manifest, TransferError> {
-    let Request::Offer {
-        kind,
-        name,
-        entries: number,
-    } = read_message(control).await?
-    else {
-        return Err(TransferError::Protocol("no offer"));
-    };
-    if number > ENTRIES_MAX {
-        return Err(TransferError::TooMany {
-            entries: number,
-            most: ENTRIES_MAX,
-        });
-    }
-    let (mut entries, mut attributes, mut links) = (Vec::new(), Vec::new(), Vec::new());
-    let mut paths_bytes = 0;
-    loop {
-        match read_message(control).await? {
-            Request::Entries {
-                list,
-                attributes: more,
-            } if !list.is_empty() => {
-                paths_bytes += list.iter().map(|entry| entry.path.len()).sum::<usize>();
-                entries.extend(list);
-                attributes.extend(more);
-            }
-            Request::Links { list } if !list.is_empty() => {
-                paths_bytes += list.iter().map(Link::bytes).sum::<usize>();
-                links.extend(list);
-            }
-            Request::OfferEnd => break,
-            _ => return Err(TransferError::Protocol("an offer without end")),
-        }
-        if attributes.len() > entries.len() || links.len() as u64 > ENTRIES_MAX {
-            return Err(TransferError::Protocol(
-                "more attributes or links than are accepted",
-            ));
-        }
-        if entries.len() as u64 > number {
-            return Err(TransferError::Protocol("more entries than were offered"));
-        }
-        if paths_bytes > PATHS_BYTES_MAX {
-            return Err(TransferError::Protocol("paths of more than 32 MiB"));
-        }
-    }
-    Ok(Manifest {
-        kind,
-        name,
-        entries,
-        attributes,
-        links,
-    })
-}
-
-/// Sends one message.
-pub(super) async fn send_message<S: AduStream>(
-    stream: &S,
-    message: &(impl Serialize + Sync),
-) -> Result<(), TransferError>
-where
-    TransferError: From<S::Error>,
-{
-    stream.send(message::encode(message)).await?;
-    Ok(())
-}
-
-/// Waits for one message.
-pub(super) async fn read_message<T: DeserializeOwned, S: AduStream>(
-    stream: &S,
-) -> Result<T, TransferError>
-where
-    TransferError: From<S::Error>,
-{
-    read_at_most(stream, MESSAGE_BYTES_MAX).await
-}
-
-async fn read_at_most<T: DeserializeOwned, S: AduStream>(
-    stream: &S,
-    bytes_max: usize,
-) -> Result<T, TransferError>
-where
-    TransferError: From<S::Error>,
-{
-    let adu = stream.recv().await?;
-    let adu = adu.ok_or(TransferError::Protocol("the control stream ended early"))?;
-    message::decode(&adu.data, bytes_max).ok_or(TransferError::Protocol("not a message"))
 }

@@ -9,17 +9,16 @@ use tokio::sync::mpsc;
 
 use super::{
     barrier::Count,
+    control::{read_message, send_message},
     error::TransferError,
     manifest::Manifest,
-    message::{
-        CONTROL_LABEL, DATA_LABEL, ENTRIES_PER_MESSAGE, Entry, Link, PATHS_PER_MESSAGE_BYTES,
-        REVISION, Record, Reply, Request,
-    },
+    message::{CONTROL_LABEL, DATA_LABEL, Entry, REVISION, Record, Reply, Request},
     names::path_fault,
+    offer::{is_brief, offer},
     pace::Pace,
     progress::Progress,
     reading::{CHUNK_BYTES, Known, Origins, Reading},
-    receive::{Completed, read_message, send_message},
+    receive::Completed,
     redial::Manner,
     selection::{LeftOut, Selection},
     source::Found,
@@ -34,11 +33,6 @@ const READ_AHEAD: usize = 8;
 
 /// Time to wait for the receiver's acknowledgement of the final message.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Limit on the bytes of entries in an offer that follows the greeting of an unknown node at once.
-const BRIEF_BYTES: usize = 1024;
-/// Approximate bytes of an entry in addition to its path.
-const ENTRY_BYTES: usize = 112;
-
 /// Source of a transfer.
 #[derive(Debug)]
 pub enum Source {
@@ -306,61 +300,6 @@ where
     }
 }
 
-/// Offers the manifest.
-async fn offer<S: AduStream>(control: &S, manifest: &Manifest) -> Result<(), TransferError>
-where
-    TransferError: From<S::Error>,
-{
-    let offer = Request::Offer {
-        kind: manifest.kind,
-        name: manifest.name.clone(),
-        entries: manifest.entries.len() as u64,
-    };
-    send_message(control, &offer).await?;
-    let mut rest = &manifest.entries[..];
-    while !rest.is_empty() {
-        let (list, after) = rest.split_at(batch(rest.iter().map(|entry| entry.path.len())));
-        let from = manifest.entries.len() - rest.len();
-        let attributes = manifest.attributes.get(from..from + list.len());
-        let entries = Request::Entries {
-            list: list.to_vec(),
-            attributes: attributes.unwrap_or_default().to_vec(),
-        };
-        send_message(control, &entries).await?;
-        rest = after;
-    }
-    let mut rest = &manifest.links[..];
-    while !rest.is_empty() {
-        let (list, after) = rest.split_at(batch(rest.iter().map(Link::bytes)));
-        let list = list.to_vec();
-        send_message(control, &Request::Links { list }).await?;
-        rest = after;
-    }
-    send_message(control, &Request::OfferEnd).await
-}
-
-/// True if the offer is small enough to follow the greeting at once. The session of an unknown node is on probation until the
-/// ticket was read: beyond a few packets, the rest would be dropped and sent again after a time-out.
-fn is_brief(manifest: &Manifest) -> bool {
-    let entry = |entry: &Entry| entry.path.len() + ENTRY_BYTES;
-    let mut entries = manifest.entries.iter().map(entry);
-    let bytes = entries.try_fold(0, |sum, more| {
-        let sum = sum + more;
-        (sum <= BRIEF_BYTES).then_some(sum)
-    });
-    bytes.is_some()
-}
-
-/// Number of those with so many bytes of text that go into the next message; at least one.
-fn batch(texts_bytes: impl Iterator<Item = usize>) -> usize {
-    let mut sum = 0;
-    let fitting = texts_bytes.take(ENTRIES_PER_MESSAGE).take_while(|bytes| {
-        sum += bytes;
-        sum <= PATHS_PER_MESSAGE_BYTES
-    });
-    fitting.count().max(1)
-}
-
 /// The part of each of the `entries` that the receiver has.
 async fn known<S: AduStream>(
     control: &S,
@@ -427,35 +366,4 @@ where
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::transfer::message::Attributes;
-
-    /// The longest possible paths, of characters that take two bytes in JSON.
-    #[test]
-    fn no_message_of_an_offer_is_too_long_to_be_read() {
-        let entry = |bytes: usize| Entry {
-            path: "\"".repeat(bytes),
-            is_directory: false,
-            size_bytes: Some(u64::MAX),
-            modified_ns: u64::MAX,
-            is_executable: true,
-        };
-        for (bytes, number) in [(4096, 1), (4096, 20), (10, 2_000), (100_000, 2)] {
-            let entries = vec![entry(bytes); number];
-            let fitting = batch(entries.iter().map(|entry| entry.path.len()));
-            let attributes = Attributes {
-                mode: Some(u32::MAX),
-                modified_ns: Some(i64::MIN),
-            };
-            let message = super::super::message::encode(&Request::Entries {
-                list: entries[..fitting].to_vec(),
-                attributes: vec![attributes; fitting],
-            });
-            assert!(message.len() <= super::super::message::MESSAGE_BYTES_MAX);
-        }
-    }
 }

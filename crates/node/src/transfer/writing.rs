@@ -7,12 +7,13 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::{
-    area::{Area, Have, Named, Sink},
+    area::{Area, Named},
     error::TransferError,
     holes::HOLE_BYTES_MAX,
     message::{RECORD_BYTES_MAX, Record, Reply, Whole},
     progress::Progress,
     rules::Rules,
+    sink::{Have, Sink},
 };
 
 /// Limit on the files that are partly present and continue at their end. There is one, unless the sender is unusual; files

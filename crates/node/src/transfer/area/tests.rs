@@ -3,6 +3,10 @@ use std::{fs, os::unix::fs::symlink};
 use anabranch_session::SecretKey;
 
 use super::*;
+use crate::transfer::{
+    earlier::{REMEMBERED, unfinished},
+    keyed::FOLDER_PREFIX,
+};
 
 fn key() -> StateKey {
     StateKey::of(&SecretKey::from_seed([9; 32]))
