@@ -108,12 +108,18 @@ impl From<anabranch::transfer::TransferError> for Failure {
             }
             E::Unreachable(cause) if cause.is_refusal() => Self::refused(error),
             E::Unreachable(_) => Self::unreachable(error),
-            E::Refused(_) | E::Failed(_) | E::Ticket(_) | E::Unknown | E::NotTaken => {
-                Self::refused(error)
-            }
-            E::Read { .. } | E::Write { .. } | E::Exists { .. } | E::NotAFile { .. } => {
-                Self::file(error)
-            }
+            E::Refused(_)
+            | E::Failed(_)
+            | E::Ticket(_)
+            | E::Unknown
+            | E::NotTaken
+            | E::Unanswered(_)
+            | E::NoUpdates => Self::refused(error),
+            E::Read { .. }
+            | E::Write { .. }
+            | E::Exists { .. }
+            | E::InTheWay { .. }
+            | E::NotAFile { .. } => Self::file(error),
             _ => Self::other(error),
         }
     }

@@ -14,4 +14,5 @@ mod service;
 mod stream;
 mod trees;
 mod tun;
+mod updates;
 mod video;

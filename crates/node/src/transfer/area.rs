@@ -16,10 +16,14 @@ use std::{
     io::{self, Seek, SeekFrom},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 use anabranch_base::NodeId;
 
+use rustix::fs::FileType;
+
+use self::merge::Merge;
 use super::{
     barrier::{Barrier, Count},
     digest::Digest,
@@ -34,10 +38,14 @@ use super::{
     note::Note,
     progress::Progress,
     rules::Clash,
+    selection::LeftOut,
     sink::{Have, Sink, hash_prefix},
     tickets::USED,
+    update::{Changes, Survey},
     write_behind::WriteBehind,
 };
+
+mod merge;
 
 pub(super) const DATA: &str = "data";
 /// Belongs to one attempt at one transfer.
@@ -61,12 +69,16 @@ pub(crate) struct Area {
     clash: Clash,
     /// Name that it has, or gets unless that is taken.
     final_name: String,
+    /// Of an update.
+    merge: Option<Merge>,
 }
 
 /// Circumstances of an attempt.
 #[derive(Debug)]
 pub(crate) struct Opening<'a> {
     pub(crate) directory: &'a Path,
+    /// Name of the transfer's folder in it.
+    pub(crate) folder_name: &'a str,
     pub(crate) key: &'a StateKey,
     pub(crate) sender: NodeId,
     /// Ticket of the transfer; `None`: the sender is trusted.
@@ -106,13 +118,22 @@ pub(crate) struct Named {
     pub(crate) hash: Option<blake3::Hash>,
     directory: Folder,
     folder_name: String,
+    /// Of an update.
+    pub(crate) changes: Option<Changes>,
+    /// What could not be deleted.
+    pub(crate) left_out: LeftOut,
 }
 
 impl Area {
-    /// Opens the folder of an earlier attempt at the same transfer, or begins anew.
-    pub(crate) fn open(opening: &Opening<'_>, manifest: Manifest) -> Result<Self, TransferError> {
+    /// Opens the folder of an earlier attempt at the same transfer, or begins anew. An update has a `survey` of what there is.
+    pub(crate) fn open(
+        opening: &Opening<'_>,
+        manifest: Manifest,
+        survey: Option<Survey>,
+    ) -> Result<Self, TransferError> {
         let Opening {
             directory,
+            folder_name,
             key,
             sender,
             ticket,
@@ -121,7 +142,8 @@ impl Area {
             progress,
         } = *opening;
         let directory = Folder::open(directory).map_err(TransferError::write(directory))?;
-        let folder_name = key.folder_name(sender, &manifest.name);
+        let folder_name = folder_name.to_owned();
+        let is_update = survey.is_some();
         let name = manifest.name.clone();
         let failed = |name: &str| TransferError::write(directory.path_of(name));
         let digest = manifest.digest();
@@ -134,7 +156,8 @@ impl Area {
             |earlier: &Earlier| earlier.note.digest == digest && manifest.kind != Kind::Stream;
         let was_named = earlier.as_ref().is_some_and(Earlier::was_named);
         let same = earlier.as_ref().is_some_and(is_same);
-        if was_named && !(same && is_named) {
+        let is_update_done = is_update && earlier.as_ref().is_some_and(|e| e.note.is_complete);
+        if (was_named || is_update_done) && !(same && is_named) {
             // The transfer that the ticket was good for is complete.
             let used = earlier
                 .as_ref()
@@ -143,9 +166,9 @@ impl Area {
                 return Err(TransferError::Ticket(USED));
             }
         }
-        let is_repeated = was_named && same && is_named;
+        let is_repeated = was_named && same && is_named && !is_update;
         let exists = directory.holds(&name).map_err(failed(&name))?;
-        if exists && !is_repeated && clash == Clash::Refuse {
+        if exists && !is_repeated && !is_update && clash == Clash::Refuse {
             return Err(TransferError::Exists {
                 path: directory.path_of(&name),
             });
@@ -164,7 +187,7 @@ impl Area {
                 root,
                 data: Some(data),
                 ..
-            }) if same && !was_named => (root, Place::Waiting(data), false),
+            }) if same && (!was_named || is_update) => (root, Place::Waiting(data), false),
             _ => {
                 let failed = || failed(&folder_name);
                 directory.remove_all(&folder_name).map_err(failed())?;
@@ -197,6 +220,7 @@ impl Area {
             parents: Parents::default(),
             clash,
             final_name,
+            merge: survey.map(Merge::from),
         };
         area.make_directories()?;
         Ok(area)
@@ -210,6 +234,13 @@ impl Area {
         for (entry, index) in entries.filter(|(entry, _)| entry.is_directory) {
             let make = || {
                 let (parent, name) = data.walk(&entry.path)?;
+                if self.merge.is_some() {
+                    // What gave way to the directory in an attempt that was killed.
+                    let stat = parent.stat(name)?;
+                    if stat.is_some_and(|stat| stat.kind != FileType::Directory) {
+                        parent.remove_file(name)?;
+                    }
+                }
                 parent.make(name)?.identity()
             };
             let path = data.path_of(&entry.path);
@@ -220,8 +251,8 @@ impl Area {
     }
 
     /// True if no part of any file is present.
-    pub(super) fn is_fresh(&self) -> bool {
-        self.is_fresh
+    pub(super) fn has_nothing(&self) -> bool {
+        self.is_fresh && self.merge.is_none()
     }
 
     pub(crate) fn entry(&self, index: u32) -> Option<&Entry> {
@@ -270,7 +301,7 @@ impl Area {
             .and_then(|(parent, name)| parent.read(name));
         let mut file = match opened {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Have::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return self.have_here(index),
             Err(error) => return Err(TransferError::read(path)(error)),
         };
         self.claim(index, &file, &path)?;
@@ -299,7 +330,7 @@ impl Area {
             file,
             hasher,
             position: have.bytes,
-            behind: WriteBehind::default(),
+            behind: WriteBehind::new(self.progress.clone(), Instant::now()),
         })
     }
 
@@ -343,11 +374,11 @@ impl Area {
         if sink.position != size || actual != blake3::Hash::from_bytes(hash) {
             return Err(self.discard(index, sink.path));
         }
-        let written = sink.behind.finish();
-        written.map_err(TransferError::write(&sink.path))?;
+        let counted = sink.behind.finish();
+        let counted = counted.map_err(TransferError::write(&sink.path))?;
         self.confirm(index, size, actual)?;
         dress_file(&self.manifest, index, &sink.file).map_err(TransferError::write(&sink.path))?;
-        let added = self.barrier.add(sink.file, size);
+        let added = self.barrier.add(sink.file, size.saturating_sub(counted));
         added.map_err(TransferError::write(&sink.path))
     }
 
@@ -370,6 +401,9 @@ impl Area {
         hash: [u8; 32],
     ) -> Result<(), TransferError> {
         let is_so = have.bytes == size && have.hash == blake3::Hash::from_bytes(hash);
+        if let Some(stamp) = self.here(index) {
+            return self.keep(index, stamp, have, is_so);
+        }
         match self.place {
             Place::Waiting(_) => {
                 let (path, file) = self.open_for_writing(index)?;
@@ -407,6 +441,9 @@ impl Area {
     pub(crate) fn finish(mut self) -> Result<Named, TransferError> {
         if self.confirmed.files != self.manifest.files() {
             return Err(TransferError::Protocol("the end came before all files"));
+        }
+        if let Some(merge) = self.merge.take() {
+            return self.finish_update(&merge);
         }
         let needs_directories = self.barrier.needs_files();
         let name = self.manifest.name.clone();
@@ -451,6 +488,8 @@ impl Area {
             hash: self.confirmed.first.filter(|_| is_single),
             directory: self.directory,
             folder_name: self.folder_name,
+            changes: None,
+            left_out: LeftOut::default(),
         })
     }
 }

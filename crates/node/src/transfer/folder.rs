@@ -4,9 +4,13 @@
 //! the user named, a path is therefore never passed to the system as a whole.
 
 use std::{
+    ffi::OsString,
     fs::{self, File},
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStringExt,
+    },
     path::{Path, PathBuf},
 };
 
@@ -131,6 +135,12 @@ impl Folder {
         self.open_file(name, OFlags::RDONLY, Mode::empty())
     }
 
+    /// Opens a regular file in it, if this user may read it.
+    pub(super) fn read_as_is(&self, name: &str) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        regular(sys::openat(&self.fd, name, flags, Mode::empty())?)
+    }
+
     /// Opens a regular file in it for writing, and creates it with these permission bits if it does not exist.
     pub(super) fn write(&self, name: &str, mode: sys::RawMode) -> io::Result<File> {
         let mode = Mode::from_raw_mode(mode);
@@ -150,11 +160,39 @@ impl Folder {
             }
             opened => opened?,
         };
-        let kind = FileType::from_raw_mode(sys::fstat(&fd)?.st_mode);
-        if kind != FileType::RegularFile {
-            return Err(io::Error::other("it is not a regular file"));
+        regular(fd)
+    }
+
+    /// What has this name, itself and not what a link leads to; `None`: nothing.
+    pub(super) fn stat(&self, name: &str) -> io::Result<Option<Stat>> {
+        match sys::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(Stat {
+                kind: FileType::from_raw_mode(stat.st_mode),
+                identity: (number(stat.st_dev), number(stat.st_ino)),
+                links: number(stat.st_nlink),
+            })),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
         }
-        Ok(File::from(fd))
+    }
+
+    /// Names in it, in order.
+    pub(super) fn names(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in sys::Dir::read_from(&self.fd)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if !matches!(name, b"." | b"..") {
+                names.push(OsString::from_vec(name.to_vec()));
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Target of a symbolic link in it.
+    pub(super) fn target(&self, name: &str) -> io::Result<Vec<u8>> {
+        Ok(sys::readlinkat(&self.fd, name, Vec::new())?.into_bytes())
     }
 
     /// True if the name exists, even as a broken link.
@@ -172,6 +210,21 @@ impl Folder {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Removes an empty directory in it; false if it is not empty. A missing one is not an error.
+    pub(super) fn remove_directory(&self, name: &str) -> io::Result<bool> {
+        match sys::unlinkat(&self.fd, name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => Ok(true),
+            Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Lets this user change what is in it.
+    pub(super) fn grant_to_owner(&self) -> io::Result<()> {
+        let mode = Mode::from_raw_mode(sys::fstat(&self.fd)?.st_mode);
+        Ok(sys::fchmod(&self.fd, mode | Mode::RWXU)?)
     }
 
     /// Removes the entry with this name, and everything in it; links are removed, not followed. A missing entry is not an
@@ -230,6 +283,11 @@ impl Folder {
         Ok(sys::renameat(&self.fd, from, &self.fd, to)?)
     }
 
+    /// Moves an entry into another directory, in the place of what has its name there, in one step.
+    pub(super) fn rename_into(&self, name: &str, to: &Self) -> io::Result<()> {
+        Ok(sys::renameat(&self.fd, name, &to.fd, name)?)
+    }
+
     /// Moves an entry into another directory, under a name that it never takes from an existing one there.
     pub(super) fn move_new(&self, name: &str, to: &Self, new: &str) -> io::Result<()> {
         #[cfg(target_os = "linux")]
@@ -261,6 +319,23 @@ impl Folder {
     /// Syncs the names in it to the disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         judge(sys::fsync(&self.fd))
+    }
+}
+
+/// Kind, identity and number of names of a file or directory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stat {
+    pub(super) kind: FileType,
+    /// Device and inode.
+    pub(super) identity: (u64, u64),
+    pub(super) links: u64,
+}
+
+/// The open file, if it is a regular one.
+fn regular(fd: OwnedFd) -> io::Result<File> {
+    match FileType::from_raw_mode(sys::fstat(&fd)?.st_mode) {
+        FileType::RegularFile => Ok(File::from(fd)),
+        _ => Err(io::Error::other("it is not a regular file")),
     }
 }
 

@@ -17,14 +17,16 @@
 //! | `tickets`, `digest`, `attempts` | valid tickets, with their holders and uses; the hashes by which they are found; attempts with wrong tickets |
 //! | `rules` | [`Rules`]: limits on what is accepted; [`Offered`]: an offer that waits for an answer |
 //! | `active` | attempts under way: of two at the same transfer, the newer continues |
-//! | `receive`, `admission`, `writing` | [`Receiver`] |
-//! | `send`, `reading`, `pace` | [`Source`], [`send`], [`send_as`], [`send_in`]: over any session, in the same process or of a running node |
+//! | `receive`, `admission`, `taking`, `writing` | [`Receiver`] |
+//! | `send`, `answers`, `reading`, `pace` | [`Source`], [`send`], [`send_as`], [`send_in`]: over any session, in the same process or of a running node |
 //! | `redial` | [`send_with_retries`]: a transfer that resumes by itself after an interruption |
+//! | `update` | [`Update`]: comparison with what the receiver has, deletion, placing |
 //! | `progress` | [`Progress`] |
 //! | `error` | [`TransferError`] |
 
 mod active;
 mod admission;
+mod answers;
 mod area;
 mod attempts;
 mod barrier;
@@ -55,7 +57,9 @@ mod selection;
 mod send;
 mod sink;
 mod source;
+mod taking;
 mod tickets;
+mod update;
 mod write_behind;
 mod writing;
 
@@ -69,6 +73,7 @@ pub use message::{CONTROL_LABEL, DATA_LABEL, Kind, MORE_MAX};
 pub use progress::{FileProgress, Progress, Snapshot};
 pub use receive::{Completed, Receiver};
 pub use redial::{Manner, Step, connect, send_with_retries};
-pub use rules::{Clash, Offered, Rules};
+pub use rules::{Clash, Offered, Rules, Updates};
 pub use selection::{Left, LeftOut, Selection};
 pub use send::{Source, send, send_as, send_in, send_observed};
+pub use update::{Change, Changes, Update};

@@ -7,6 +7,7 @@ use super::{
     error::TransferError,
     manifest::{ENTRIES_MAX, Manifest, PATHS_BYTES_MAX},
     message::{ENTRIES_PER_MESSAGE, Entry, Link, PATHS_PER_MESSAGE_BYTES, Request},
+    update::Update,
 };
 use crate::api::AduStream;
 
@@ -19,6 +20,7 @@ const ENTRY_BYTES: usize = 112;
 pub(super) async fn offer<S: AduStream>(
     control: &S,
     manifest: &Manifest,
+    update: Option<Update>,
 ) -> Result<(), TransferError>
 where
     TransferError: From<S::Error>,
@@ -27,6 +29,7 @@ where
         kind: manifest.kind,
         name: manifest.name.clone(),
         entries: manifest.entries.len() as u64,
+        update,
     };
     send_message(control, &offer).await?;
     let mut rest = &manifest.entries[..];
@@ -64,7 +67,7 @@ pub(super) fn is_brief(manifest: &Manifest) -> bool {
 }
 
 /// Number of those with so many bytes of text that go into the next message; at least one.
-fn batch(texts_bytes: impl Iterator<Item = usize>) -> usize {
+pub(super) fn batch(texts_bytes: impl Iterator<Item = usize>) -> usize {
     let mut sum = 0;
     let fitting = texts_bytes.take(ENTRIES_PER_MESSAGE).take_while(|bytes| {
         sum += bytes;
@@ -74,11 +77,14 @@ fn batch(texts_bytes: impl Iterator<Item = usize>) -> usize {
 }
 
 /// Reads an offer.
-pub(super) async fn read_offer(control: &Stream) -> Result<Manifest, TransferError> {
+pub(super) async fn read_offer(
+    control: &Stream,
+) -> Result<(Manifest, Option<Update>), TransferError> {
     let Request::Offer {
         kind,
         name,
         entries: number,
+        update,
     } = read_message(control).await?
     else {
         return Err(TransferError::Protocol("no offer"));
@@ -120,13 +126,14 @@ pub(super) async fn read_offer(control: &Stream) -> Result<Manifest, TransferErr
             return Err(TransferError::Protocol("paths of more than 32 MiB"));
         }
     }
-    Ok(Manifest {
+    let manifest = Manifest {
         kind,
         name,
         entries,
         attributes,
         links,
-    })
+    };
+    Ok((manifest, update))
 }
 
 #[cfg(test)]

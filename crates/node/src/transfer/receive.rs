@@ -1,31 +1,35 @@
 //! Receiver of a transfer.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anabranch_base::NodeId;
-use anabranch_net::{Host, Session, Stream};
+use anabranch_net::{Host, Session, Stream, limited};
 use anabranch_session::SecretKey;
 use tokio::sync::mpsc;
 
 use super::{
-    active::{Active, Hold, REPLACED},
+    active::{Active, REPLACED},
     admission::{Admitted, HELLO_TIMEOUT},
-    area::{Area, Named, Opening},
+    area::Named,
     attempts::Attempts,
-    barrier::Count,
-    control::{accept, farewell, send_message},
+    control::{accept, farewell},
     digest::Digest,
     earlier,
     error::TransferError,
     keyed::StateKey,
     manifest::Manifest,
-    message::{CONTROL_LABEL, DATA_LABEL, Reply},
+    message::{CONTROL_LABEL, Reply},
     offer::read_offer,
     progress::Progress,
     rules::{self, Offered, Rules},
     selection::LeftOut,
+    taking::Accepted,
     tickets::Tickets,
-    writing::{Writing, have_all, pump, write_all},
+    update::{Changes, Update},
 };
 use crate::{
     keys::KeyError,
@@ -38,12 +42,6 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The same for a complete transfer: a sender that does not receive the message assumes an interruption, and finds the name
 /// taken when it comes back.
 const FAREWELL_DONE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Interval between two reports of what is durable.
-const REPORT_EVERY: Duration = Duration::from_millis(250);
-/// Limit on the records that wait between the network and the disk.
-const WRITE_BEHIND: usize = 8;
-/// Limit on the `Have` messages that wait between the disk and the network.
-const HAVE_AHEAD: usize = 64;
 
 /// A transfer that is complete and verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,15 +61,33 @@ pub struct Completed {
     pub left_out: LeftOut,
     /// Transfers that the sender has announced after this one; 0 at the sender.
     pub more: u32,
+    /// Of an update, what it changed, or at the sender of a dry run, what it would change.
+    pub changes: Option<Changes>,
+}
+
+impl Completed {
+    /// All of it, as it was offered.
+    pub(super) fn of(manifest: &Manifest) -> Self {
+        Self {
+            name: manifest.name.clone(),
+            path: None,
+            files: manifest.files(),
+            bytes: manifest.bytes(),
+            blake3: None,
+            left_out: LeftOut::default(),
+            more: 0,
+            changes: None,
+        }
+    }
 }
 
 /// Receives transfers into a directory, from holders of tickets and from trusted nodes.
 #[derive(Debug)]
 pub struct Receiver {
-    directory: PathBuf,
-    key: StateKey,
+    pub(super) directory: PathBuf,
+    pub(super) key: StateKey,
     pub(super) rights: Rights,
-    rules: Rules,
+    pub(super) rules: Rules,
     /// Channel to the consumer that decides about every new transfer; `None`: all that keep to the rules are accepted.
     asked: Option<mpsc::Sender<Offered>>,
     pub(super) tickets: Tickets,
@@ -199,16 +215,19 @@ impl Receiver {
         progress: &Progress,
     ) -> Result<Completed, TransferError> {
         // The right to send comes first; before a peer has shown it, nothing else of it is read or stored.
-        let result =
-            match self.greet(session, &control).await {
-                Ok(right) => self.serve(session, &control, &right, progress).await.map(
-                    |(mut done, named)| {
-                        done.more = right.more;
-                        (done, named, right.ticket)
-                    },
-                ),
-                Err(error) => Err(error),
-            };
+        let result = match self.greet(session, &control).await {
+            Ok(right) => {
+                progress.announced(right.more);
+                let start = Instant::now();
+                let served = self.serve(session, &control, &right, progress).await;
+                served.map(|(mut done, named)| {
+                    done.more = right.more;
+                    note(&done, right.sender, start.elapsed());
+                    (done, named, right.ticket)
+                })
+            }
+            Err(error) => Err(error),
+        };
         match result {
             Ok((done, named, ticket)) => {
                 let last = Reply::Done {
@@ -224,10 +243,11 @@ impl Receiver {
             Err(error) => {
                 let reason = error.to_string();
                 let last = match error {
-                    TransferError::Interrupted(_) => return Err(error),
-                    TransferError::Ticket(_) | TransferError::Unknown | TransferError::Declined => {
-                        Reply::Refused { reason }
-                    }
+                    TransferError::Interrupted(_) | TransferError::DryRun => return Err(error),
+                    TransferError::Ticket(_)
+                    | TransferError::Unknown
+                    | TransferError::Declined
+                    | TransferError::Unpermitted(_) => Reply::Refused { reason },
                     _ => Reply::Failed { reason },
                 };
                 farewell(&control, &last, FAREWELL_TIMEOUT).await;
@@ -262,24 +282,32 @@ impl Receiver {
         right: &Admitted,
         progress: &Progress,
     ) -> Result<(Completed, Named), TransferError> {
-        let mut manifest = read_offer(control).await?;
+        let (mut manifest, update) = read_offer(control).await?;
         manifest.check()?;
         self.rules.check(&manifest)?;
+        if let Some(update) = update {
+            self.rules.check_update(update)?;
+        }
         let mut left_out = LeftOut::default();
         if !self.rules.allow_special_bits {
             left_out = manifest.drop_special_bits();
         }
-        self.accept_offer(right, &manifest).await?;
+        self.accept_offer(right, &manifest, update).await?;
         progress.begin(&manifest.name, manifest.bytes(), manifest.files());
         let (hold, mut replaced) = self
             .active
             .enter(right.sender, &manifest.name, session.id())
             .await?;
+        let offered = Accepted {
+            manifest,
+            update,
+            hold,
+        };
         let (mut done, named) = tokio::select! {
-            taken = self.take(session, control, manifest, right, hold, progress) => taken?,
+            taken = self.take(session, control, offered, right, progress) => taken?,
             () = replaced.wait() => return Err(TransferError::Ticket(REPLACED)),
         };
-        done.left_out = left_out;
+        done.left_out.join(left_out);
         Ok((done, named))
     }
 
@@ -288,126 +316,55 @@ impl Receiver {
         &self,
         right: &Admitted,
         manifest: &Manifest,
+        update: Option<Update>,
     ) -> Result<(), TransferError> {
-        let folder = self.key.folder_name(right.sender, &manifest.name);
+        let folder = self.folder_name(right, manifest, update);
         let is_accepted = right
             .ticket
             .is_some_and(|ticket| self.tickets.is_for(ticket, &folder));
         if let Some(whom) = self.asked.as_ref().filter(|_| !is_accepted) {
-            let answer = rules::ask(whom, right.sender, manifest).await;
+            let answer = rules::ask(whom, right.sender, manifest, update).await;
             if let (Err(TransferError::Declined), Some(ticket)) = (&answer, right.ticket) {
                 self.tickets.spend(ticket);
             }
             answer?;
         }
         match right.ticket {
-            Some(ticket) => self.tickets.bind(ticket, &folder),
-            None => Ok(()),
+            // What follows a dry run is asked about again.
+            Some(ticket) if update.is_none_or(|update| !update.dry_run) => {
+                self.tickets.bind(ticket, &folder)
+            }
+            _ => Ok(()),
         }
     }
 
-    /// Receives the data offered. Dropping the future leaves the data that has arrived for the next attempt, and `hold` is
-    /// released after the last write.
-    async fn take(
+    /// Name of the folder of a transfer. An update has another one than a transfer that needs a free name.
+    pub(super) fn folder_name(
         &self,
-        session: &Session,
-        control: &Stream,
-        manifest: Manifest,
         right: &Admitted,
-        hold: Hold,
-        progress: &Progress,
-    ) -> Result<(Completed, Named), TransferError> {
-        let (name, files) = (manifest.name.clone(), manifest.files());
-        if let Some(ticket) = right.ticket {
-            // An older attempt under it may have ended while this one waited.
-            let folder = self.key.folder_name(right.sender, &name);
-            self.tickets.bind(ticket, &folder)?;
+        manifest: &Manifest,
+        update: Option<Update>,
+    ) -> String {
+        let name = &manifest.name;
+        match update {
+            None => self.key.folder_name(right.sender, name),
+            // No name contains a separator.
+            Some(_) => self
+                .key
+                .folder_name(right.sender, &format!("{name}/update")),
         }
-        let (directory, key) = (self.directory.clone(), self.key.clone());
-        let (sender, ticket) = (right.sender, right.ticket);
-        let (reporter, mut reports) = mpsc::channel(HAVE_AHEAD);
-        let (counted, clash, has_more) = (progress.clone(), self.rules.clash, right.more > 0);
-        let opening = tokio::task::spawn_blocking(move || {
-            let opening = Opening {
-                directory: &directory,
-                key: &key,
-                sender,
-                ticket,
-                clash,
-                has_more,
-                progress: &counted,
-            };
-            let area = Area::open(&opening, manifest)?;
-            let (area, have) = have_all(area, &reporter)?;
-            Ok::<_, TransferError>((area, have, hold))
-        });
-        while let Some(reply) = reports.recv().await {
-            send_message(control, &reply).await?;
-        }
-        let opened = opening.await.expect("opening files does not panic");
-        if let (Err(TransferError::Exists { .. }), Some(ticket)) = (&opened, right.ticket) {
-            self.tickets.release(ticket);
-        }
-        let (area, have, hold) = opened?;
-        send_message(control, &Reply::Go).await?;
-
-        let data = accept(session, DATA_LABEL).await?;
-        let (records, queue) = mpsc::channel(WRITE_BEHIND);
-        let writing = Writing {
-            area,
-            have,
-            rules: self.rules,
-            progress: progress.clone(),
-        };
-        let mut writing = tokio::task::spawn_blocking(move || {
-            let _hold = hold;
-            write_all(writing, queue)
-        });
-        // A failing disk, or a sender that breaks the rules, ends it at once.
-        let moving = async {
-            tokio::select! {
-                written = &mut writing => (written, Ok(())),
-                pumped = pump(&data, records) => (writing.await, pumped),
-            }
-        };
-        let (written, pumped) = tokio::select! {
-            moved = moving => moved,
-            () = report(control, progress), if right.revision >= 1 => unreachable!("it reports until dropped"),
-        };
-        let named = match (written.expect("writing files does not panic"), pumped) {
-            (Err(TransferError::Protocol(_)), Err(error)) => return Err(error),
-            (written, _) => written?,
-        };
-        let completed = Completed {
-            name,
-            path: Some(named.path.clone()),
-            files,
-            bytes: named.bytes,
-            blake3: named.hash.map(|hash| hash.to_hex().to_string()),
-            left_out: LeftOut::default(),
-            more: 0,
-        };
-        Ok((completed, named))
     }
 }
 
-/// Reports what is durable until dropped.
-async fn report(control: &Stream, progress: &Progress) {
-    let mut reported = Count::default();
-    loop {
-        tokio::time::sleep(REPORT_EVERY).await;
-        let now = progress.durable_count();
-        if now == reported {
-            continue;
-        }
-        reported = now;
-        let Count { files, bytes } = now;
-        if send_message(control, &Reply::Durable { files, bytes })
-            .await
-            .is_err()
-        {
-            // The session is over; the stream of data ends, too.
-            std::future::pending::<()>().await;
-        }
-    }
+/// Logs a transfer that is complete.
+fn note(done: &Completed, from: NodeId, took: Duration) {
+    limited!(
+        info,
+        name = ?done.name,
+        bytes = done.bytes,
+        files = done.files,
+        %from,
+        took_s = took.as_secs_f64(),
+        "received"
+    );
 }

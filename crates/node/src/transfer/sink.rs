@@ -4,6 +4,7 @@ use std::{
     fs::File,
     io::{self, Read, Seek, SeekFrom, Write},
     path::PathBuf,
+    time::Instant,
 };
 
 use super::{error::TransferError, holes::hash_zeros, write_behind::WriteBehind};
@@ -58,10 +59,12 @@ impl Sink {
     pub(crate) fn write(&mut self, data: &[u8]) -> Result<(), TransferError> {
         self.file
             .write_all(data)
-            .and_then(|()| self.behind.wrote(&self.file, data.len() as u64))
             .map_err(TransferError::write(&self.path))?;
         self.hasher.update(data);
         self.position += data.len() as u64;
+        self.behind
+            .wrote(&self.file, self.position, Instant::now())
+            .map_err(TransferError::write(&self.path))?;
         Ok(())
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct Origin {
 
 /// Attributes that change when a file is written or replaced. The time of change (`ctime`) cannot be set by programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+pub(super) struct Stamp {
     device: u64,
     inode: u64,
     size_bytes: u64,
@@ -43,7 +43,7 @@ struct Stamp {
 }
 
 impl Stamp {
-    fn of(metadata: &Metadata) -> Self {
+    pub(super) fn of(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),
             inode: metadata.ino(),
@@ -51,6 +51,12 @@ impl Stamp {
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
+    }
+}
+
+impl Stamp {
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.size_bytes
     }
 }
 
