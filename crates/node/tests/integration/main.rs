@@ -9,3 +9,4 @@ mod rights;
 mod services;
 mod transfer;
 mod trees;
+mod updates;
