@@ -37,6 +37,7 @@ mod prompt;
 mod recv;
 mod send;
 mod show;
+mod signals;
 mod stream;
 mod table;
 mod ticket;

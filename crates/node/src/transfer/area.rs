@@ -14,14 +14,11 @@ use std::{
     collections::HashMap,
     fs::File,
     io::{self, Seek, SeekFrom},
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::Instant,
 };
 
 use anabranch_base::NodeId;
-
-use rustix::fs::FileType;
 
 use self::merge::Merge;
 use super::{
@@ -30,7 +27,7 @@ use super::{
     dress::{dress_directories, dress_file, dress_root, make_links},
     earlier::Earlier,
     error::TransferError,
-    folder::{Folder, Parents},
+    folder::{FileKind, Folder, Parents},
     keyed::StateKey,
     manifest::Manifest,
     message::{Entry, Kind},
@@ -60,7 +57,7 @@ pub(crate) struct Area {
     place: Place,
     confirmed: Confirmed,
     /// The entry whose file has this device and inode.
-    inodes: HashMap<(u64, u64), u32>,
+    inodes: HashMap<Identity, u32>,
     barrier: Barrier,
     progress: Progress,
     /// True if no earlier attempt left anything.
@@ -237,7 +234,7 @@ impl Area {
                 if self.merge.is_some() {
                     // What gave way to the directory in an attempt that was killed.
                     let stat = parent.stat(name)?;
-                    if stat.is_some_and(|stat| stat.kind != FileType::Directory) {
+                    if stat.is_some_and(|stat| stat.kind != FileKind::Directory) {
                         parent.remove_file(name)?;
                     }
                 }
@@ -356,8 +353,7 @@ impl Area {
 
     /// Checks that no two entries share a file: some file systems fold case, and some treat other names as equal, too.
     fn claim(&mut self, index: u32, file: &File, path: &Path) -> Result<(), TransferError> {
-        let metadata = file.metadata().map_err(TransferError::read(path))?;
-        let identity = (metadata.dev(), metadata.ino());
+        let identity = identity_of(file).map_err(TransferError::read(path))?;
         claim(&mut self.inodes, index, identity, path)
     }
 
@@ -494,13 +490,34 @@ impl Area {
     }
 }
 
+/// Device and inode.
+type Identity = (u64, u64);
+
+/// Identity of an open file; `None` where it is not known.
+fn identity_of(file: &File) -> io::Result<Option<Identity>> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = file.metadata()?;
+        Ok(Some((metadata.dev(), metadata.ino())))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = file;
+        Ok(None)
+    }
+}
+
 /// Checks that no two entries are the same file or directory.
 fn claim(
-    inodes: &mut HashMap<(u64, u64), u32>,
+    inodes: &mut HashMap<Identity, u32>,
     index: u32,
-    identity: (u64, u64),
+    identity: Option<Identity>,
     path: &Path,
 ) -> Result<(), TransferError> {
+    let Some(identity) = identity else {
+        return Ok(());
+    };
     if *inodes.entry(identity).or_insert(index) == index {
         return Ok(());
     }

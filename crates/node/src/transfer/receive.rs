@@ -289,8 +289,16 @@ impl Receiver {
             self.rules.check_update(update)?;
         }
         let mut left_out = LeftOut::default();
+        if cfg!(windows) {
+            for link in std::mem::take(&mut manifest.links) {
+                left_out.add(
+                    link.path,
+                    "a symbolic link, for which Windows wants a right",
+                );
+            }
+        }
         if !self.rules.allow_special_bits {
-            left_out = manifest.drop_special_bits();
+            left_out.join(manifest.drop_special_bits());
         }
         self.accept_offer(right, &manifest, update).await?;
         progress.begin(&manifest.name, manifest.bytes(), manifest.files());

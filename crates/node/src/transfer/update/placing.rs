@@ -2,15 +2,13 @@
 
 use std::{collections::HashSet, io, path::PathBuf};
 
-use rustix::{fs::FileType, io::Errno};
-
 use super::{Change, Changes, Extra, Present, parent_of, survey::has_target};
 use crate::transfer::source::Stamp;
 use crate::transfer::{
     barrier,
-    dress::{dress, dress_file},
+    dress::{dress_file, dress_folder},
     error::TransferError,
-    folder::Folder,
+    folder::{FileKind, Folder, is_absent},
     manifest::Manifest,
     selection::LeftOut,
     update::is_unchanged,
@@ -108,7 +106,7 @@ impl Placing<'_> {
         let place = || -> io::Result<bool> {
             let (to, name) = self.directory.walk(path)?;
             match to.stat(name)?.map(|stat| stat.kind) {
-                Some(FileType::Directory) => to.make(name).map(|_| false),
+                Some(FileKind::Directory) => to.make(name).map(|_| false),
                 None if parent_of(path).is_some() => to.make(name).map(|_| false),
                 None => self.data.move_new(name, &to, name).map(|()| true),
                 Some(_) => {
@@ -170,7 +168,7 @@ impl Placing<'_> {
         let failed = || TransferError::write(self.here(path));
         let (to, name) = self.directory.walk(path).map_err(failed())?;
         let stat = to.stat(name).map_err(failed())?;
-        if stat.is_none_or(|stat| stat.kind != FileType::Directory) {
+        if stat.is_none_or(|stat| stat.kind != FileKind::Directory) {
             return Ok(());
         }
         self.delete_below(&format!("{path}/"), placed)?;
@@ -206,9 +204,9 @@ impl Placing<'_> {
             Ok(found) => found,
             // It went with what it was in.
             Err(error) => {
-                return match Errno::from_io_error(&error) {
-                    Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(true),
-                    _ => Err(error),
+                return match is_absent(&error) {
+                    true => Ok(true),
+                    false => Err(error),
                 };
             }
         };
@@ -234,7 +232,7 @@ impl Placing<'_> {
             let finish = || {
                 let (parent, name) = self.directory.walk(&entry.path)?;
                 let folder = parent.child(name)?;
-                dress(&folder, self.manifest.attributes(index as u32))?;
+                dress_folder(&folder, self.manifest.attributes(index as u32))?;
                 barrier::sync_later(folder, &mut folders)
             };
             let mut finish = finish;

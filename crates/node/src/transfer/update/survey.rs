@@ -2,12 +2,10 @@
 
 use std::{collections::HashSet, fs::File, io};
 
-use rustix::fs::FileType;
-
 use super::{Extra, Update};
 use crate::transfer::{
     error::TransferError,
-    folder::Folder,
+    folder::{FileKind, Folder, Stat, is_absent},
     manifest::{ENTRIES_MAX, Manifest},
     message::Entry,
     names::is_reserved,
@@ -64,8 +62,8 @@ impl Survey {
             let Some((kind, inode)) = look(directory, &entry.path)? else {
                 continue;
             };
-            offered.inodes.insert(inode);
-            let is_directory = kind == FileType::Directory;
+            offered.inodes.extend(inode);
+            let is_directory = kind == FileKind::Directory;
             if is_directory && !entry.is_directory {
                 check_deletion(directory, &entry.path, update)?;
             }
@@ -78,11 +76,11 @@ impl Survey {
             let Some((kind, inode)) = look(directory, &link.path)? else {
                 continue;
             };
-            offered.inodes.insert(inode);
-            if kind == FileType::Directory {
+            offered.inodes.extend(inode);
+            if kind == FileKind::Directory {
                 check_deletion(directory, &link.path, update)?;
             }
-            let same = kind == FileType::Symlink
+            let same = kind == FileKind::Link
                 && has_target(directory, &link.path, &link.target)
                     .map_err(TransferError::read(directory.path_of(&link.path)))?;
             match same {
@@ -92,7 +90,7 @@ impl Survey {
         }
         if update.delete {
             let name = manifest.name.as_str();
-            if let Some((FileType::Directory, _)) = look(directory, name)? {
+            if let Some((FileKind::Directory, _)) = look(directory, name)? {
                 let root = directory.child(name);
                 let root = root.map_err(TransferError::read(directory.path_of(name)))?;
                 survey.search(&root, name, &offered, DEPTH_MAX)?;
@@ -124,7 +122,7 @@ impl Survey {
             let Some(stat) = folder.stat(&name).map_err(failed())? else {
                 continue;
             };
-            let is_directory = stat.kind == FileType::Directory;
+            let is_directory = stat.kind == FileKind::Directory;
             if !offered.has(&path, &stat) {
                 if self.extras.len() as u64 >= ENTRIES_MAX {
                     return Err(TransferError::TooManyExtras { most: ENTRIES_MAX });
@@ -156,14 +154,21 @@ struct Offered<'a> {
 
 impl Offered<'_> {
     /// True if this is an entry of the offer, if only by another spelling of its name in a file system that treats both as equal.
-    fn has(&self, path: &str, stat: &crate::transfer::folder::Stat) -> bool {
-        let is_alone = stat.links == 1 || stat.kind == FileType::Directory;
-        self.paths.contains(path) || (is_alone && self.inodes.contains(&stat.identity))
+    fn has(&self, path: &str, stat: &Stat) -> bool {
+        let is_alone = stat.links == 1 || stat.kind == FileKind::Directory;
+        self.paths.contains(path)
+            || (is_alone
+                && stat
+                    .identity
+                    .is_some_and(|inode| self.inodes.contains(&inode)))
     }
 }
 
 /// Kind and identity of what is at a path; `None`: nothing, or a part of the path is no directory.
-fn look(directory: &Folder, path: &str) -> Result<Option<(FileType, (u64, u64))>, TransferError> {
+fn look(
+    directory: &Folder,
+    path: &str,
+) -> Result<Option<(FileKind, Option<(u64, u64)>)>, TransferError> {
     let found = match directory.walk(path) {
         Ok((parent, name)) => parent.stat(name),
         Err(error) => match is_absent(&error) {
@@ -173,15 +178,6 @@ fn look(directory: &Folder, path: &str) -> Result<Option<(FileType, (u64, u64))>
     };
     let found = found.map_err(TransferError::read(directory.path_of(path)))?;
     Ok(found.map(|stat| (stat.kind, stat.identity)))
-}
-
-/// True for the error of a path with a part that is missing, or no directory. The latter is reported as a loop for a link.
-fn is_absent(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    matches!(
-        Errno::from_io_error(error),
-        Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
-    )
 }
 
 fn check_deletion(directory: &Folder, path: &str, update: Update) -> Result<(), TransferError> {
