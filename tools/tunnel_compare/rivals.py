@@ -102,7 +102,7 @@ def make(rival, folder):
         (folder / rival.renamed).rename(folder / rival.programs[0])
 
 
-def build(folder, find):
+def build(folder, find, rivals=RIVALS):
     """Builds what can be built in the folder, and names for each rival what came of it; `find` is the path of a program there, or None."""
     folder = pathlib.Path(folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
@@ -110,7 +110,7 @@ def build(folder, find):
     def missing(rival):
         return [name for name in rival.programs if not find(name)]
 
-    for rival in RIVALS:
+    for rival in rivals:
         if not missing(rival):
             yield f"{rival.name}: is there already, {', '.join(find(name) for name in rival.programs)}"
             continue

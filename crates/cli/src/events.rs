@@ -63,8 +63,20 @@ pub(crate) fn completed(kind: &str, done: &Completed, progress: &Progress) -> Va
         "bytes": done.bytes,
         "bytes_present_before": progress.snapshot().bytes_resumed,
         "blake3": done.blake3,
+        "changes": changes(done),
         "left_out": done.left_out.count,
         "left_out_paths": left,
+    })
+}
+
+/// Numbers of what an update changed; null of another transfer.
+pub(crate) fn changes(done: &Completed) -> Value {
+    done.changes.as_ref().map_or(Value::Null, |changes| {
+        json!({
+            "added": changes.added.len(),
+            "replaced": changes.replaced.len(),
+            "deleted": changes.deleted.len(),
+        })
     })
 }
 

@@ -3,19 +3,11 @@
 use std::{
     io::{self, Write},
     process::ExitCode,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
 };
 
 use anabranch::{base::text::printable_lines, objectives::ObjectivesFileError};
-use signal_hook::{
-    consts::{SIGINT, SIGTERM},
-    flag::register,
-    low_level::unregister,
-};
-use tokio::signal::unix::{SignalKind, signal};
+
+pub(crate) use crate::signals::stopped;
 
 /// Printed with `--help`.
 pub(crate) const HELP: &str = "\
@@ -108,12 +100,18 @@ impl From<anabranch::transfer::TransferError> for Failure {
             }
             E::Unreachable(cause) if cause.is_refusal() => Self::refused(error),
             E::Unreachable(_) => Self::unreachable(error),
-            E::Refused(_) | E::Failed(_) | E::Ticket(_) | E::Unknown | E::NotTaken => {
-                Self::refused(error)
-            }
-            E::Read { .. } | E::Write { .. } | E::Exists { .. } | E::NotAFile { .. } => {
-                Self::file(error)
-            }
+            E::Refused(_)
+            | E::Failed(_)
+            | E::Ticket(_)
+            | E::Unknown
+            | E::NotTaken
+            | E::Unanswered(_)
+            | E::NoUpdates => Self::refused(error),
+            E::Read { .. }
+            | E::Write { .. }
+            | E::Exists { .. }
+            | E::InTheWay { .. }
+            | E::NotAFile { .. } => Self::file(error),
             _ => Self::other(error),
         }
     }
@@ -205,58 +203,4 @@ pub(crate) fn files_text(files: u64) -> String {
 pub(crate) fn note(words: &str) {
     // If standard error is closed, there is no other place to report it.
     let _ = writeln!(io::stderr(), "anabranch: {}", printable_lines(words));
-}
-
-/// Completes on SIGINT (Ctrl-C) or on SIGTERM, which service managers send. This is the only place where these signals are
-/// handled; every command that runs until it is stopped waits for this future. Signals count from the call on, not only
-/// from the first poll.
-///
-/// Tokio alone would lose a signal: it installs its handler before it subscribes, and a signal between the two has no
-/// subscriber. Therefore a handler of our own, which is installed first, sets a flag.
-///
-/// # Errors
-/// The system does not install the handler.
-pub(crate) fn stopped() -> impl Future<Output = Outcome> {
-    stopped_after(|| ())
-}
-
-/// As [`stopped`], with `between` called after our handler is installed and before tokio's.
-fn stopped_after(between: impl FnOnce()) -> impl Future<Output = Outcome> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let flagged = [SIGINT, SIGTERM].map(|number| register(number, Arc::clone(&flag)));
-    between();
-    let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
-    async move {
-        let ids = flagged.into_iter().collect::<Result<Vec<_>, _>>();
-        let ids = ids.map_err(Failure::other)?;
-        let [interrupt, terminate] = signals;
-        let mut interrupt = interrupt.map_err(Failure::other)?;
-        let mut terminate = terminate.map_err(Failure::other)?;
-        // From here on, tokio passes on every signal.
-        let is_stopped = flag.load(Ordering::SeqCst);
-        for id in ids {
-            unregister(id);
-        }
-        if is_stopped {
-            return Ok(());
-        }
-        tokio::select! {
-            _ = interrupt.recv() => Ok(()),
-            _ = terminate.recv() => Ok(()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_signal_before_tokio_listens_is_not_lost() {
-        let raise = || signal_hook::low_level::raise(SIGTERM).unwrap();
-        let stopped = stopped_after(raise);
-        let limit = std::time::Duration::from_secs(10);
-        let ended = tokio::time::timeout(limit, stopped).await;
-        assert!(matches!(ended, Ok(Ok(()))), "{ended:?}");
-    }
 }

@@ -4,7 +4,6 @@ use std::{
     env,
     ffi::OsString,
     io,
-    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -28,11 +27,11 @@ pub(crate) struct Arguments {
     arguments: Vec<OsString>,
 }
 
-/// Replaces this process by the lab: the program in the same directory, or else the one on PATH.
+/// Starts the lab in place of this process: the program in the same directory, or else the one on PATH.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let beside = env::current_exe().ok().and_then(|own| beside(&own));
     let program = beside.unwrap_or_else(|| PROGRAM.into());
-    let error = Command::new(&program).args(&arguments.arguments).exec();
+    let error = start(Command::new(&program).args(&arguments.arguments));
     Err(match error.kind() {
         io::ErrorKind::NotFound => Failure::usage(format!(
             "{PROGRAM} is neither in the directory of this program nor on PATH; build it with `make lab`, or with \
@@ -42,9 +41,26 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     })
 }
 
+/// Runs a program in place of this one; returns only if it cannot.
+#[cfg(unix)]
+fn start(command: &mut Command) -> io::Error {
+    std::os::unix::process::CommandExt::exec(command)
+}
+
+/// Runs a program, and ends with its exit code; returns only if it cannot.
+#[cfg(windows)]
+fn start(command: &mut Command) -> io::Error {
+    match command.status() {
+        Ok(status) => std::process::exit(status.code().unwrap_or(1)),
+        Err(error) => error,
+    }
+}
+
 /// The lab in the directory of this program, if it is there.
 fn beside(own: &Path) -> Option<PathBuf> {
-    let path = own.parent()?.join(PROGRAM);
+    let path = own
+        .parent()?
+        .join(format!("{PROGRAM}{}", env::consts::EXE_SUFFIX));
     path.is_file().then_some(path)
 }
 

@@ -39,6 +39,7 @@ mod prompt;
 mod recv;
 mod send;
 mod show;
+mod signals;
 mod stream;
 mod table;
 mod ticket;

@@ -17,7 +17,6 @@ use anabranch_gateway::{
 use anabranch_tunnel::{
     Notices as TunnelNotices, Tunnel, TunnelError, section::Settings as TunnelSettings,
 };
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 #[cfg(not(target_os = "linux"))]
 use crate::linux_only;
@@ -25,6 +24,7 @@ use crate::{
     costs,
     exit::{Failure, Outcome, note, print_line, stopped},
     notify::Manager,
+    signals::Hangups,
 };
 
 #[derive(Clone, Debug, clap::Args)]
@@ -123,8 +123,8 @@ pub(crate) fn read_file(
 }
 
 /// Reloads the configuration at each SIGHUP; does not return.
-async fn reload_on_hangup(daemon: &Daemon, mut hangups: Signal, manager: &Manager) {
-    while hangups.recv().await.is_some() {
+async fn reload_on_hangup(daemon: &Daemon, mut hangups: Hangups, manager: &Manager) {
+    while hangups.next().await {
         manager.reloading();
         match daemon.reload().await {
             Ok(reloaded) if reloaded.restart.is_empty() => tracing::info!("reloaded"),
@@ -226,7 +226,7 @@ pub(crate) async fn serve(
     })?;
     // Before the first output: a script that reads it may send a signal at once, which ends the process if it is not handled.
     let stopped = stopped();
-    let hangups = signal(SignalKind::hangup()).map_err(Failure::other)?;
+    let hangups = Hangups::listen()?;
     greet(&daemon, &config)?;
     let manager = Manager::of_environment();
     manager.ready();

@@ -6,7 +6,6 @@ use std::{
     env,
     ffi::{OsStr, OsString},
     io,
-    os::unix::net::UnixDatagram,
 };
 
 /// Socket of the service manager.
@@ -44,7 +43,9 @@ impl Manager {
     }
 }
 
+#[cfg(unix)]
 fn send(socket: &OsStr, state: &[u8]) -> io::Result<()> {
+    use std::os::unix::net::UnixDatagram;
     let own = UnixDatagram::unbound()?;
     // A manager that does not read must not hold the node up.
     own.set_nonblocking(true)?;
@@ -55,4 +56,9 @@ fn send(socket: &OsStr, state: &[u8]) -> io::Result<()> {
         return own.send_to_addr(state, &address).map(|_| ());
     }
     own.send_to(state, socket).map(|_| ())
+}
+
+#[cfg(windows)]
+fn send(_: &OsStr, _: &[u8]) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }

@@ -14,7 +14,7 @@ use anabranch::{
         edit::{Added, NewPeer, add_peer_to, free_name, peer_name},
         host_name,
     },
-    control::Request,
+    control::{Request, is_open},
     keys,
     rights::Right,
     ticket::ADDRESSES_MAX,
@@ -119,7 +119,7 @@ async fn own(arguments: &Arguments) -> Result<Own, Failure> {
         }
         _ => node::read_file(Some(&path), Layer::default(), environment)?,
     };
-    let runs = control::place::answers(&config.control).await;
+    let runs = is_open(&config.control).await;
     let addresses = match runs {
         true => running_addresses(&config.control).await?,
         false => Vec::new(),

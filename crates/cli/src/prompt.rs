@@ -7,7 +7,7 @@ use std::{
 
 use anabranch::{
     base::text,
-    transfer::{Kind, Offered, Receiver},
+    transfer::{Kind, Offered, Receiver, Update},
 };
 use tokio::sync::mpsc;
 
@@ -102,8 +102,16 @@ fn words(offered: &Offered, directory: &Path) -> String {
         0 => String::new(),
         hidden => format!(", {hidden} hidden names in it"),
     };
+    let offers = match offered.update {
+        None => "offers",
+        Some(Update { dry_run: true, .. }) => "asks what would change in an update of",
+        Some(Update { delete: true, .. }) => {
+            "wants to update, and to delete what it does not have in,"
+        }
+        Some(_) => "wants to update",
+    };
     format!(
-        "node {:?} offers {what} '{}' ({files}{bytes}{hidden}), for {}",
+        "node {:?} {offers} {what} '{}' ({files}{bytes}{hidden}), for {}",
         offered.sender,
         offered.name,
         directory.display()

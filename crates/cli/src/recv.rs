@@ -16,17 +16,18 @@ use anabranch::{
     codes::{Code, Desk},
     keys,
     ledger::Ledger,
-    transfer::{Clash, Completed, LeftOut, Progress, Receiver, Rules, TransferError},
+    transfer::{Clash, Completed, LeftOut, Progress, Receiver, Rules, TransferError, Updates},
 };
 use tokio::task::JoinSet;
 
 use crate::{
     code, costs, events,
-    exit::{Failure, Outcome, files_text, print_line, stopped},
+    exit::{Failure, Outcome, files_text, note, print_line, stopped},
     keygen::key_path,
     meter::{self, Direction},
     prompt::OfferPrompt,
     recv::lead::Lead,
+    send::update,
 };
 
 /// Time that a sender whose code was entered may take to dial.
@@ -71,6 +72,14 @@ pub(crate) struct Arguments {
     /// Give a transfer whose name exists another one, such as 'film (2).mp4'.
     #[arg(long, conflicts_with = "overwrite")]
     rename: bool,
+    /// Let senders update what exists under the name of their transfer (`send --update`): what differs is replaced, each file in one step,
+    /// when all have arrived. They can see which files of the same name and size have which content.
+    #[arg(long)]
+    update: bool,
+    /// With --update: let senders delete what they do not have, in the directory of the name of their transfer (`send --update --delete`).
+    /// They can see the names in it.
+    #[arg(long, requires = "update")]
+    delete: bool,
     /// Fail with exit code 7, after everything was received, if something was left out, such as a set-user-ID bit.
     #[arg(long, conflicts_with = "keep")]
     strict: bool,
@@ -161,6 +170,11 @@ async fn run_once(arguments: Arguments) -> Outcome {
             (_, true) => Clash::Rename,
             _ => Clash::Refuse,
         },
+        updates: match (arguments.update, arguments.delete) {
+            (false, _) => Updates::Refused,
+            (true, false) => Updates::Permitted,
+            (true, true) => Updates::WithDeletion,
+        },
     };
     make_directory(&directory)?;
     let receiver = Receiver::new(directory.clone(), &key, [])?.with_rules(rules);
@@ -206,6 +220,8 @@ async fn receive(
     let mut running = JoinSet::new();
     let mut left_out = LeftOut::default();
     let mut is_reached = code.is_none();
+    // True while transfers are to come that the sender of a complete one has announced.
+    let mut has_more = false;
     loop {
         tokio::select! {
             () = tokio::time::sleep(REACHED), if !is_reached => {
@@ -225,15 +241,16 @@ async fn receive(
                 running.spawn(one(session, receiver.clone(), lead.desk(), shows));
             }
             Some(ended) = running.join_next() => {
-                let result = ended.map_err(Failure::other)?;
+                let (result, progress) = ended.map_err(Failure::other)?;
                 match result {
                     Ok(None) => {}
-                    Ok(Some((done, progress))) => {
+                    Ok(Some(done)) => {
                         if !arguments.quiet {
                             report(&done, &progress, arguments.json)?;
                         }
                         left_out.count += done.left_out.count;
-                        if done.more > 0 {
+                        has_more = done.more > 0;
+                        if has_more {
                             continue;
                         }
                         if !arguments.keep {
@@ -241,9 +258,24 @@ async fn receive(
                         }
                         lead = announce().await?;
                     }
+                    // The last of several, of which others have arrived: nothing else comes under the ticket.
+                    Err(error @ TransferError::Exists { .. }) if has_more && progress.snapshot().more == Some(0) => {
+                        tracing::warn!("{}", words(&error));
+                        has_more = false;
+                        if !arguments.keep {
+                            return events::judge(&left_out, arguments.strict);
+                        }
+                        lead = announce().await?;
+                    }
+                    // What follows a dry run needs the same ticket.
+                    Err(TransferError::DryRun) => {
+                        if !arguments.quiet {
+                            note(&TransferError::DryRun.to_string());
+                        }
+                    }
                     // The sender may come back, also with another name, and an unknown peer must not end the wait.
                     Err(error @ (TransferError::Interrupted(_) | TransferError::Exists { .. } | TransferError::Ticket(_) | TransferError::Unknown
-                        | TransferError::Protocol(_))) => {
+                        | TransferError::InTheWay { .. } | TransferError::Unpermitted(_) | TransferError::Protocol(_))) => {
                         tracing::warn!("{}", words(&error));
                     }
                     Err(TransferError::Declined) if arguments.keep => lead = announce().await?,
@@ -261,20 +293,20 @@ async fn one(
     receiver: Arc<Receiver>,
     desk: Option<Arc<Desk>>,
     shows: Shows,
-) -> Result<Option<(Completed, Progress)>, TransferError> {
+) -> (Result<Option<Completed>, TransferError>, Progress) {
     let progress = Progress::default();
     let transfer = receiver.receive(&session, &progress);
-    let done = tokio::select! {
+    let result = tokio::select! {
         // The end of the session ends both; if a code was entered in it, it was no transfer.
         biased;
-        () = entered(desk.as_deref(), &session) => return Ok(None),
-        result = transfer => result,
+        () = entered(desk.as_deref(), &session) => Ok(None),
+        result = transfer => result.map(Some),
         () = events::follow(&progress), if shows.json => unreachable!("it follows until dropped"),
         () = meter::show(session.clone(), progress.clone(), Direction::Receiving), if shows.bar => {
             unreachable!("the meter runs until it is dropped")
         }
-    }?;
-    Ok(Some((done, progress)))
+    };
+    (result, progress)
 }
 
 /// Serves a session in which a code is entered until it is over; does not return for any other.
@@ -322,10 +354,11 @@ fn report(done: &Completed, progress: &Progress, is_json: bool) -> Outcome {
         .map(|hash| format!(", BLAKE3 {hash}"))
         .unwrap_or_default();
     print_line(&format!(
-        "received {} ({}, {} bytes{hash}){}",
+        "received {} ({}, {} bytes{hash}){}{}",
         path.display(),
         files_text(done.files),
         done.bytes,
+        update::suffix(done),
         events::left_out_text(&done.left_out)
     ))
 }

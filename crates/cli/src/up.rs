@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anabranch::{
     config::{Layer, NodeConfig, Places, host_name},
-    control::Request,
+    control::{Request, is_open},
     daemon::Daemon,
 };
 
@@ -93,7 +93,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         }
     }
     let config = read(&places)?;
-    if control::place::answers(&config.control).await {
+    if is_open(&config.control).await {
         print_line("The node of this machine runs already.")?;
         return show_running(&places, &config).await;
     }

@@ -11,7 +11,7 @@ use std::{
 
 use anabranch::rights::{Targets, Transport};
 use tokio::{
-    net::{TcpStream, UdpSocket, UnixStream, lookup_host},
+    net::{TcpStream, UdpSocket, lookup_host},
     task::JoinSet,
     time::timeout,
 };
@@ -21,6 +21,7 @@ use crate::{
     error::{Code, Refusal},
     limits::{CONNECT_TIMEOUT, RESOLVE_TIMEOUT},
     socket::Socket,
+    unix_socket::UnixStream,
 };
 
 /// Pause before the next address is tried beside those that have not answered (RFC 8305 §5).

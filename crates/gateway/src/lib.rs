@@ -58,6 +58,7 @@ mod socket;
 pub mod socks;
 mod source;
 pub mod target;
+mod unix_socket;
 pub mod uplink;
 pub mod wire;
 

@@ -85,6 +85,7 @@ impl Timeouts {
 }
 
 /// True if a failure means that there are no files, or no memory for sockets, left.
+#[cfg(unix)]
 pub fn is_out_of_files(error: &io::Error) -> bool {
     let code = error
         .raw_os_error()
@@ -100,8 +101,23 @@ pub fn is_out_of_files(error: &io::Error) -> bool {
     )
 }
 
+/// True if a failure means that there are no sockets, or no memory for them, left.
+#[cfg(windows)]
+pub fn is_out_of_files(error: &io::Error) -> bool {
+    const WSAEMFILE: i32 = 10_024;
+    const WSAENOBUFS: i32 = 10_055;
+    matches!(error.raw_os_error(), Some(WSAEMFILE | WSAENOBUFS))
+}
+
+/// `None`: there is no limit on open files here.
+#[cfg(windows)]
+pub fn raise_file_limit() -> Option<u64> {
+    None
+}
+
 /// Raises the limit of the process on open files as far as the system lets it, and returns it; `None`: there is none. Each
 /// connection takes a file.
+#[cfg(unix)]
 pub fn raise_file_limit() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -1,15 +1,9 @@
 //! Listeners: accepting connections, whatever the limit of files.
 
-use std::{
-    fs, io,
-    net::SocketAddr,
-    os::unix::{fs::PermissionsExt, net::UnixStream as StdUnixStream},
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{io, net::SocketAddr, time::Duration};
 
 use anabranch::rights::Transport;
-use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 
 use crate::{
     datagram,
@@ -18,6 +12,7 @@ use crate::{
     notice::{Notice, Notices},
     socket::Socket,
     source::Source,
+    unix_socket::{SocketFile, UnixStream, process},
 };
 
 /// Pause when no file is left for another connection.
@@ -49,20 +44,6 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// Unix socket, removed when this is dropped.
-#[derive(Debug)]
-pub(crate) struct SocketFile {
-    listener: UnixListener,
-    path: PathBuf,
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        // It may be gone already.
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
 /// An endpoint that is open.
 #[derive(Debug)]
 pub(crate) enum Listener {
@@ -83,10 +64,7 @@ impl Accepted {
     pub(crate) fn source(&self) -> Source {
         match self {
             Self::Tcp(stream) => tcp_source(stream),
-            Self::Unix(stream) => {
-                let credentials = stream.peer_cred();
-                Source::Unix(credentials.ok().and_then(|found| found.pid()))
-            }
+            Self::Unix(stream) => Source::Unix(process(stream)),
         }
     }
 }
@@ -120,7 +98,7 @@ impl Listener {
     /// The address is taken or not available.
     pub(crate) fn open(at: &Endpoint) -> Result<(Self, Endpoint), ListenError> {
         let opened = match at {
-            Endpoint::Unix(path) => open_unix(path).map(Self::Unix),
+            Endpoint::Unix(path) => SocketFile::open(path).map(Self::Unix),
             Endpoint::Port {
                 host: Host::Name(_),
                 ..
@@ -152,7 +130,7 @@ impl Listener {
         match self {
             Self::Tcp(listener) => listener.local_addr().map(Endpoint::tcp),
             Self::Udp(socket) => socket.local_addr().map(Endpoint::udp),
-            Self::Unix(file) => Ok(Endpoint::Unix(file.path.clone())),
+            Self::Unix(file) => Ok(Endpoint::Unix(file.path().to_owned())),
         }
     }
 
@@ -164,11 +142,7 @@ impl Listener {
                     .accept()
                     .await
                     .map(|(stream, _)| Accepted::Tcp(stream)),
-                Self::Unix(file) => file
-                    .listener
-                    .accept()
-                    .await
-                    .map(|(stream, _)| Accepted::Unix(stream)),
+                Self::Unix(file) => file.accept().await.map(Accepted::Unix),
                 Self::Udp(_) => std::future::pending().await,
             };
             match accepted {
@@ -197,33 +171,10 @@ fn open_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-fn open_unix(path: &Path) -> io::Result<SocketFile> {
-    let listener = match UnixListener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left_over(path) => {
-            fs::remove_file(path)?;
-            UnixListener::bind(path)?
-        }
-        bound => bound?,
-    };
-    let file = SocketFile {
-        listener,
-        path: path.to_owned(),
-    };
-    // Only this user; a wider mode can be set once it is there. Until then the mask of the process applies.
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-    Ok(file)
-}
-
-/// True if no program listens at a socket: the one that did has ended without removing it.
-fn is_left_over(path: &Path) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-    is_socket && StdUnixStream::connect(path).err().is_some_and(refused)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
     use super::*;
 
     #[tokio::test]

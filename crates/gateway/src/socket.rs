@@ -3,10 +3,9 @@
 use std::{io, time::Duration};
 
 use bytes::BufMut;
-use tokio::{
-    io::Interest,
-    net::{TcpStream, UnixStream},
-};
+use tokio::{io::Interest, net::TcpStream};
+
+use crate::unix_socket::UnixStream;
 
 /// Silence of a program after which it is asked whether it is still there, the pause between two questions, and their number.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(300);
@@ -41,6 +40,7 @@ impl From<TcpStream> for Socket {
 
 /// Has the system ask a silent program whether it is still there: its own connection is not the one with the target, so that neither
 /// of both would learn of the other's end without a packet.
+#[cfg(unix)]
 fn keep_alive(stream: &TcpStream) {
     use rustix::net::sockopt::{
         set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl,
@@ -50,6 +50,17 @@ fn keep_alive(stream: &TcpStream) {
     let _ = set_tcp_keepidle(stream, KEEPALIVE_IDLE);
     let _ = set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL);
     let _ = set_tcp_keepcnt(stream, KEEPALIVE_PROBES);
+}
+
+/// The same on Windows.
+#[cfg(windows)]
+fn keep_alive(stream: &TcpStream) {
+    let asking = socket2::TcpKeepalive::new()
+        .with_time(KEEPALIVE_IDLE)
+        .with_interval(KEEPALIVE_INTERVAL)
+        .with_retries(KEEPALIVE_PROBES);
+    // A connection that has failed takes no options, and is over.
+    let _ = socket2::SockRef::from(stream).set_tcp_keepalive(&asking);
 }
 
 impl From<UnixStream> for Socket {
@@ -125,12 +136,21 @@ impl Socket {
     }
 
     /// Sends FIN. An error means that the connection is over, which reading reports.
+    #[cfg(unix)]
     pub(crate) fn shut_write(&self) {
         let how = rustix::net::Shutdown::Write;
         let _ = match &self.kind {
             Kind::Tcp(stream) => rustix::net::shutdown(stream, how),
             Kind::Unix(stream) => rustix::net::shutdown(stream, how),
         };
+    }
+
+    /// Sends FIN. An error means that the connection is over, which reading reports.
+    #[cfg(windows)]
+    pub(crate) fn shut_write(&self) {
+        if let Kind::Tcp(stream) = &self.kind {
+            let _ = socket2::SockRef::from(stream).shutdown(std::net::Shutdown::Write);
+        }
     }
 
     /// Waits until the connection has failed, as by RST.

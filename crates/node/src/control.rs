@@ -44,10 +44,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use anabranch_base::{NodeId, text::printable};
 use anabranch_net::Host;
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::UnixStream,
-};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
 pub use self::{
     error::ControlError,
@@ -57,6 +54,7 @@ pub use self::{
 use crate::{
     daemon::{Core, FlowReports},
     overlay::Overlay,
+    socket_file::UnixStream,
 };
 
 /// Most rows of an answer.
@@ -146,6 +144,11 @@ async fn answer_rows(context: &Context, request: &Request) -> Result<Vec<Value>,
 
 fn ms(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// True if a process listens at a control socket.
+pub async fn is_open(path: &Path) -> bool {
+    UnixStream::connect(path).await.is_ok()
 }
 
 /// Sends a request to a running node; returns the whole answer.

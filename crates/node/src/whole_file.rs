@@ -28,12 +28,26 @@ pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let draft = beside(path, ".new");
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(&draft)?;
+    let mut file = private(&mut options).open(&draft)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&draft, path)?;
-    fs::File::open(folder(path))?.sync_all()
+    sync_folder(folder(path))
+}
+
+/// Makes names in a folder durable. Windows does that itself.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    match cfg!(unix) {
+        true => fs::File::open(folder)?.sync_all(),
+        false => Ok(()),
+    }
+}
+
+/// The same options, so that a file that is made can be read by its owner only. On Windows it has the access rights of its folder.
+pub(crate) fn private(options: &mut fs::OpenOptions) -> &mut fs::OpenOptions {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    options
 }
 
 /// Replaces the text of an existing file in one step; `None` from `change` leaves it as it is. Mode and, as far as this user may

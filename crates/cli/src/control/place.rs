@@ -5,8 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anabranch::config;
-use tokio::net::UnixStream;
+use anabranch::{config, control::is_open};
 
 use crate::exit::Failure;
 
@@ -50,7 +49,7 @@ async fn free(node: &Path, device: &str) -> Option<PathBuf> {
             count => format!("{device}.{count}"),
         };
         let path = named(node, &name);
-        if !answers(&path).await {
+        if !is_open(&path).await {
             return Some(path);
         }
     }
@@ -59,11 +58,6 @@ async fn free(node: &Path, device: &str) -> Option<PathBuf> {
 
 fn named(node: &Path, name: &str) -> PathBuf {
     node.with_file_name(format!("{TUNNEL}{name}{SOCKET}"))
-}
-
-/// True if a process listens there.
-pub(crate) async fn answers(path: &Path) -> bool {
-    UnixStream::connect(path).await.is_ok()
 }
 
 /// Socket that `--control` names: a file, or else that of the tunnel of this name.
@@ -82,7 +76,7 @@ pub(super) fn of_argument(argument: &Path, node: Option<&Path>) -> PathBuf {
 /// # Errors
 /// Several tunnels run and no node: names them.
 pub(super) async fn found(node: PathBuf) -> Result<PathBuf, Failure> {
-    if answers(&node).await {
+    if is_open(&node).await {
         return Ok(node);
     }
     let mut tunnels = tunnels(&node).await;
@@ -100,7 +94,7 @@ pub(super) async fn found(node: PathBuf) -> Result<PathBuf, Failure> {
     }
     let of_machine = PathBuf::from(config::SERVICE_CONTROL);
     // Other users may not connect to it.
-    match answers(&of_machine).await {
+    match is_open(&of_machine).await {
         true => Ok(of_machine),
         false => Ok(node),
     }
@@ -117,7 +111,7 @@ async fn tunnels(node: &Path) -> Vec<Tunnel> {
             continue;
         };
         // One that was killed leaves its file.
-        if answers(&file.path()).await {
+        if is_open(&file.path()).await {
             tunnels.push(Tunnel {
                 name: name.to_owned(),
                 path: file.path(),

@@ -3,6 +3,7 @@
 mod attached;
 mod by_code;
 mod standstill;
+pub(crate) mod update;
 mod words;
 
 use std::{
@@ -98,6 +99,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     meeting: code::Options,
     #[command(flatten)]
+    update: update::UpdateFlags,
+    #[command(flatten)]
     place: Place,
     /// Print nothing but errors.
     #[arg(short, long)]
@@ -140,6 +143,9 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
 async fn run_once(arguments: Arguments) -> Outcome {
     let words::Words { sources, ticket } = words::split(&arguments)?;
     let is_stdin = sources.iter().any(|source| source.as_os_str() == "-");
+    if is_stdin && arguments.update.update().is_some() {
+        return Err(Failure::usage(TransferError::Incomparable));
+    }
     let exclude = Exclude::parse(arguments.exclude.iter().map(String::as_str));
     let exclude = exclude.map_err(|error| Failure::usage(format!("--exclude: {error}")))?;
     // Checked before the call: a wrong file name is the most likely mistake.
@@ -162,7 +168,8 @@ async fn run_once(arguments: Arguments) -> Outcome {
         retry_for: arguments.retry,
         data: data_spec(&arguments)?,
         limit: arguments.limit,
-        more: 0,
+        update: arguments.update.update(),
+        ..Manner::default()
     };
     let target = ticket.target(is_stdin)?;
     let attached = tokio::select! {
@@ -390,6 +397,10 @@ fn report(done: &Completed, progress: &Progress, arguments: &Arguments) -> Resul
         return Ok(false);
     }
     events::note_left_out(&done.left_out);
+    if arguments.update.is_dry_run() {
+        update::report_plan(done, arguments.json)?;
+        return Ok(false);
+    }
     if arguments.json {
         events::print(&events::completed("sent", done, progress))?;
         return Ok(false);
@@ -406,10 +417,11 @@ fn sent(done: &Completed, progress: &Progress) -> String {
         bytes => format!(", {bytes} of them were there already"),
     };
     format!(
-        "sent {} ({}, {} bytes{note}); the receiver has verified it{}",
+        "sent {} ({}, {} bytes{note}); the receiver has verified it{}{}",
         done.name,
         files_text(done.files),
         done.bytes,
+        update::suffix(done),
         events::left_out_text(&done.left_out)
     )
 }

@@ -1,9 +1,10 @@
 //! Two directions between a stream and the standard streams of the command.
 
-use std::{
-    io::{self, IsTerminal},
-    os::fd::AsFd,
-};
+use std::io::{self, IsTerminal};
+#[cfg(unix)]
+use std::os::fd::{AsFd as Owned, OwnedFd};
+#[cfg(windows)]
+use std::os::windows::io::{AsHandle as Owned, OwnedHandle as OwnedFd};
 
 use anabranch::{
     ClientError, Field, Outgoing, base::text::printable, local::client::Stream,
@@ -23,14 +24,22 @@ use crate::exit::{Failure, Outcome};
 
 /// Standard input.
 pub(super) fn input() -> Result<File, Failure> {
-    let descriptor = io::stdin().as_fd().try_clone_to_owned().map_err(reading)?;
+    let descriptor = cloned(&io::stdin()).map_err(reading)?;
     Ok(File::from_std(descriptor.into()))
 }
 
 /// Standard output.
 pub(super) fn output() -> Result<File, Failure> {
-    let descriptor = io::stdout().as_fd().try_clone_to_owned().map_err(writing)?;
+    let descriptor = cloned(&io::stdout()).map_err(writing)?;
     Ok(File::from_std(descriptor.into()))
+}
+
+/// The same file by a descriptor of its own.
+fn cloned(file: &impl Owned) -> io::Result<OwnedFd> {
+    #[cfg(unix)]
+    return file.as_fd().try_clone_to_owned();
+    #[cfg(windows)]
+    return file.as_handle().try_clone_to_owned();
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "fits `map_err` as it is")]

@@ -10,7 +10,6 @@ use std::{
 
 use super::Arguments;
 use crate::{
-    control::place,
     exit::{Failure, Outcome, note, print_bytes},
 };
 
@@ -59,7 +58,7 @@ pub(super) async fn start(arguments: &Arguments, control: &Path) -> Result<Runni
         started.map_err(|error| Failure::other(format!("cannot start a process: {error}")))?;
     let answers = async {
         loop {
-            if place::answers(control).await {
+            if is_open(control).await {
                 return Ok(());
             }
             if let Ok(Some(status)) = child.try_wait() {

@@ -1,6 +1,10 @@
 //! `anabranch video index`: the contents of a video file.
 
-use std::{fs::File, os::unix::fs::FileExt, path::PathBuf};
+use std::{
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    path::PathBuf,
+};
 
 use anabranch_video::{
     media::{FrameType, Index, Part, Track, TrackKind},
@@ -27,13 +31,16 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let failed =
         |error: &dyn std::fmt::Display| Failure::file(format!("{}: {error}", path.display()));
     let division = arguments.dividing.division()?;
-    let file = File::open(path).map_err(|error| failed(&error))?;
+    let mut file = File::open(path).map_err(|error| failed(&error))?;
     let metadata = file.metadata().map_err(|error| failed(&error))?;
     if !metadata.is_file() {
         return Err(failed(&"this is not a regular file; give one video"));
     }
     let bytes = metadata.len();
-    let mut read = |offset: u64, into: &mut [u8]| file.read_exact_at(into, offset);
+    let mut read = |offset: u64, into: &mut [u8]| {
+        file.seek(SeekFrom::Start(offset))?;
+        file.read_exact(into)
+    };
     let index = Index::read(&mut read, bytes).map_err(|error| failed(&error))?;
     let video = Video::new("", "", index, division);
     if arguments.json {

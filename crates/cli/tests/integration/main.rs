@@ -16,4 +16,5 @@ mod service;
 mod stream;
 mod trees;
 mod tun;
+mod updates;
 mod video;

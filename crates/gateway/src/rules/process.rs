@@ -7,7 +7,6 @@
 use std::{
     fs,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
@@ -174,6 +173,17 @@ fn row(
     })
 }
 
+/// User who owns a file; `None` on a system that does not number users.
+fn owner(metadata: &fs::Metadata) -> Option<u32> {
+    #[cfg(unix)]
+    return Some(std::os::unix::fs::MetadataExt::uid(metadata));
+    #[cfg(not(unix))]
+    {
+        let _ = metadata;
+        None
+    }
+}
+
 /// The process that has a socket.
 fn holder(socket: &SocketRow) -> Option<i32> {
     let link = format!("socket:[{}]", socket.inode);
@@ -188,11 +198,11 @@ fn holder(socket: &SocketRow) -> Option<i32> {
         Some((number, entry))
     });
     // A socket may have been handed to a process of another user, which is looked at last.
-    let (own, others): (Vec<_>, Vec<_>) = processes.partition(|(_, entry)| {
-        entry
-            .metadata()
-            .is_ok_and(|found| found.uid() == socket.uid)
-    });
+    let is_own = |entry: &fs::DirEntry| {
+        let metadata = entry.metadata();
+        metadata.is_ok_and(|found| owner(&found) == Some(socket.uid))
+    };
+    let (own, others): (Vec<_>, Vec<_>) = processes.partition(|(_, entry)| is_own(entry));
     let mut all = own.into_iter().chain(others);
     all.find(|(_, entry)| has_it(&entry.path()))
         .map(|(number, _)| number)

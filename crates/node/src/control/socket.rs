@@ -14,7 +14,6 @@ use std::{
 use anabranch_net::{Host, limited};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::UnixStream,
     task::{AbortHandle, JoinSet},
 };
 
@@ -22,7 +21,7 @@ use super::{Context, ControlError, answer};
 use crate::{
     daemon::{Core, FlowReports},
     overlay::Overlay,
-    socket_file::{OWNER_ONLY, SocketFile, is_owner},
+    socket_file::{OWNER_ONLY, SocketFile, UnixStream, is_owner, peer_uid},
 };
 
 /// Longest question: a text of objectives of 1 MiB, as a string of JSON.
@@ -141,7 +140,7 @@ impl Askers {
 /// True if the other end is the user who runs this node, or root. The mode of the file has the same effect; this check also works
 /// where somebody has changed it, or passes a descriptor on.
 fn is_trusted(stream: &UnixStream) -> bool {
-    stream.peer_cred().is_ok_and(|peer| is_owner(peer.uid()))
+    peer_uid(stream).is_some_and(is_owner)
 }
 
 async fn converse(

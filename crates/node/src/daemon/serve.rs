@@ -244,7 +244,8 @@ fn report(peer: &NodeId, progress: &Progress, result: Result<Completed, Transfer
     match result {
         // The session ended before an offer.
         Err(TransferError::Interrupted(_)) if progress.snapshot().name.is_empty() => {}
-        Ok(done) => limited!(info, name = ?done.name, bytes = done.bytes, "received"),
+        // Logged by the receiver.
+        Ok(_) => {}
         Err(error) => limited!(warn, %error, %peer, "not received"),
     }
 }

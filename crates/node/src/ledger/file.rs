@@ -12,7 +12,7 @@ use anabranch_net::{Counted, Place};
 use anabranch_session::metering::Date;
 use serde::Deserialize;
 
-use crate::whole_file::{beside, folder, replace};
+use crate::whole_file::{beside, folder, private, replace};
 
 /// Version of the format that this program writes, and the only one that it reads.
 const VERSION: i64 = 1;
@@ -229,14 +229,34 @@ fn lock(path: &Path) -> Result<fs::File, LedgerError> {
     fs::create_dir_all(folder(path)).map_err(failed)?;
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(false);
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = options.open(beside(path, ".lock")).map_err(failed)?;
-    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(LedgerError::Taken {
+    match open_locked(&mut options, &beside(path, ".lock")).map_err(failed)? {
+        Some(file) => Ok(file),
+        None => Err(LedgerError::Taken {
             path: path.to_owned(),
         }),
-        Err(error) => Err(failed(error.into())),
+    }
+}
+
+/// Opens a file and locks it; `None`: another process has locked it.
+#[cfg(unix)]
+fn open_locked(options: &mut fs::OpenOptions, path: &Path) -> io::Result<Option<fs::File>> {
+    let file = private(options).open(path)?;
+    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens a file that no other process can open at the same time; `None`: another one has.
+#[cfg(windows)]
+fn open_locked(options: &mut fs::OpenOptions, path: &Path) -> io::Result<Option<fs::File>> {
+    const ERROR_SHARING_VIOLATION: i32 = 32;
+    std::os::windows::fs::OpenOptionsExt::share_mode(options, 0);
+    match private(options).open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.raw_os_error() == Some(ERROR_SHARING_VIOLATION) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

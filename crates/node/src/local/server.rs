@@ -11,7 +11,7 @@ use std::{
 
 use anabranch_net::limited;
 use tokio::{
-    net::{TcpListener, TcpStream, UnixStream},
+    net::{TcpListener, TcpStream},
     sync::Semaphore,
     task::JoinSet,
 };
@@ -29,7 +29,7 @@ use super::{
 use crate::{
     config::{LocalConfig, LocalTcp},
     daemon::Handle,
-    socket_file::{SocketFile, SocketFileError, is_owner, own_uid},
+    socket_file::{SocketFile, SocketFileError, UnixStream, is_owner, own_uid, peer_uid},
 };
 
 /// The socket of the local interface cannot be opened.
@@ -246,7 +246,7 @@ impl LocalServer {
         node: &Handle,
     ) -> Option<(Arrival, Counted)> {
         let (user, stranger) = match &accepted {
-            Accepted::Unix(socket) => (socket.peer_cred().ok()?.uid(), None),
+            Accepted::Unix(socket) => (peer_uid(&socket)?, None),
             Accepted::Tcp(_) => {
                 // Whoever shows the token is taken for the one who runs the node. Beyond the places for those who have not shown it
                 // yet, no connection is accepted: any user of the machine can connect.

@@ -8,20 +8,22 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpStream, UnixStream, tcp, unix},
+    net::{TcpStream, tcp},
 };
+
+use crate::socket_file::{OwnedReadHalf, OwnedWriteHalf, UnixStream};
 
 /// Half of a socket that is read.
 #[derive(Debug)]
 pub(super) enum Reading {
-    Unix(unix::OwnedReadHalf),
+    Unix(OwnedReadHalf),
     Tcp(tcp::OwnedReadHalf),
 }
 
 /// Half of a socket that is written.
 #[derive(Debug)]
 pub(super) enum Writing {
-    Unix(unix::OwnedWriteHalf),
+    Unix(OwnedWriteHalf),
     Tcp(tcp::OwnedWriteHalf),
 }
 

@@ -4,13 +4,15 @@
 use std::{
     fs,
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
 use anabranch_base::ids::encode_base32;
 
-use crate::socket_file::{is_exposed, make_folder};
+use crate::{
+    socket_file::{is_exposed, make_folder},
+    whole_file,
+};
 
 /// Beginning of every token; the digit is the version of its form.
 const PREFIX: &str = "anabranch-token1:";
@@ -80,8 +82,8 @@ impl TokenFile {
         getrandom::fill(&mut secret).map_err(io::Error::other)?;
         let text = format!("{PREFIX}{}", encode_base32(&secret));
         let mut options = fs::OpenOptions::new();
-        options.write(true).create_new(true).mode(0o600);
-        let mut file = options.open(path)?;
+        options.write(true).create_new(true);
+        let mut file = whole_file::private(&mut options).open(path)?;
         let created = Self {
             token: Token(blake3::hash(text.as_bytes())),
             path: path.to_owned(),

@@ -3,11 +3,11 @@
 use std::{
     fs::{self, OpenOptions},
     io::{self, Read, Seek, SeekFrom, Write},
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
 use super::Entry;
+use crate::whole_file::private;
 
 /// Bytes of each of the two files: some 10,000 entries.
 pub const BYTES_MAX: u64 = 4 << 20;
@@ -30,8 +30,8 @@ fn append_up_to(path: &Path, entries: &[Entry], bytes_max: u64) -> io::Result<()
     }
     let open = || {
         let mut options = OpenOptions::new();
-        options.read(true).append(true).create(true).mode(0o600);
-        options.open(path)
+        options.read(true).append(true).create(true);
+        private(&mut options).open(path)
     };
     let mut lines = Vec::new();
     for entry in entries {

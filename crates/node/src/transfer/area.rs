@@ -13,39 +13,38 @@ use std::{
     borrow::Cow,
     collections::HashMap,
     fs::File,
-    io::{self, Read, Seek, SeekFrom, Write},
-    os::unix::fs::MetadataExt,
+    io::{self, Seek, SeekFrom},
     path::{Path, PathBuf},
-    time::Duration,
+    time::Instant,
 };
 
 use anabranch_base::NodeId;
 
+use self::merge::Merge;
 use super::{
     barrier::{Barrier, Count},
     digest::Digest,
     dress::{dress_directories, dress_file, dress_root, make_links},
+    earlier::Earlier,
     error::TransferError,
-    folder::{Folder, Parents},
-    holes::hash_zeros,
-    keyed::{FOLDER_PREFIX, StateKey},
+    folder::{FileKind, Folder, Parents},
+    keyed::StateKey,
     manifest::Manifest,
     message::{Entry, Kind},
     naming::Naming,
-    note::{Note, Unfinished},
+    note::Note,
     progress::Progress,
     rules::Clash,
+    selection::LeftOut,
+    sink::{Have, Sink, hash_prefix},
     tickets::USED,
+    update::{Changes, Survey},
     write_behind::WriteBehind,
 };
 
-const COPY_BYTES: usize = 1 << 20;
-const DATA: &str = "data";
-/// Limit on the folders that are examined when a receiver starts.
-const FOLDERS_MAX: usize = 10_000;
-/// Time for which a sender that did not receive the confirmation of its transfer can ask for it.
-const REMEMBERED: Duration = Duration::from_secs(86_400);
+mod merge;
 
+pub(super) const DATA: &str = "data";
 /// Belongs to one attempt at one transfer.
 #[derive(Debug)]
 pub(crate) struct Area {
@@ -58,7 +57,7 @@ pub(crate) struct Area {
     place: Place,
     confirmed: Confirmed,
     /// The entry whose file has this device and inode.
-    inodes: HashMap<(u64, u64), u32>,
+    inodes: HashMap<Identity, u32>,
     barrier: Barrier,
     progress: Progress,
     /// True if no earlier attempt left anything.
@@ -67,12 +66,16 @@ pub(crate) struct Area {
     clash: Clash,
     /// Name that it has, or gets unless that is taken.
     final_name: String,
+    /// Of an update.
+    merge: Option<Merge>,
 }
 
 /// Circumstances of an attempt.
 #[derive(Debug)]
 pub(crate) struct Opening<'a> {
     pub(crate) directory: &'a Path,
+    /// Name of the transfer's folder in it.
+    pub(crate) folder_name: &'a str,
     pub(crate) key: &'a StateKey,
     pub(crate) sender: NodeId,
     /// Ticket of the transfer; `None`: the sender is trusted.
@@ -103,38 +106,6 @@ struct Confirmed {
     first: Option<blake3::Hash>,
 }
 
-/// The part of a file that is present.
-#[derive(Clone, Debug)]
-pub(crate) struct Have {
-    pub(crate) bytes: u64,
-    /// Hash of these bytes.
-    pub(crate) hash: blake3::Hash,
-    /// State of the same hash, to continue at the first missing byte; about 2 kB, and `None` for a file that is complete.
-    pub(crate) hasher: Option<Box<blake3::Hasher>>,
-}
-
-impl Default for Have {
-    /// No bytes.
-    fn default() -> Self {
-        let hasher = blake3::Hasher::new();
-        Self {
-            bytes: 0,
-            hash: hasher.finalize(),
-            hasher: Some(Box::new(hasher)),
-        }
-    }
-}
-
-/// A file being written.
-#[derive(Debug)]
-pub(crate) struct Sink {
-    path: PathBuf,
-    file: File,
-    hasher: Box<blake3::Hasher>,
-    pub(crate) position: u64,
-    behind: WriteBehind,
-}
-
 /// A transfer that has its final name. Its note stays until the sender has the confirmation.
 #[derive(Debug)]
 pub(crate) struct Named {
@@ -144,13 +115,22 @@ pub(crate) struct Named {
     pub(crate) hash: Option<blake3::Hash>,
     directory: Folder,
     folder_name: String,
+    /// Of an update.
+    pub(crate) changes: Option<Changes>,
+    /// What could not be deleted.
+    pub(crate) left_out: LeftOut,
 }
 
 impl Area {
-    /// Opens the folder of an earlier attempt at the same transfer, or begins anew.
-    pub(crate) fn open(opening: &Opening<'_>, manifest: Manifest) -> Result<Self, TransferError> {
+    /// Opens the folder of an earlier attempt at the same transfer, or begins anew. An update has a `survey` of what there is.
+    pub(crate) fn open(
+        opening: &Opening<'_>,
+        manifest: Manifest,
+        survey: Option<Survey>,
+    ) -> Result<Self, TransferError> {
         let Opening {
             directory,
+            folder_name,
             key,
             sender,
             ticket,
@@ -159,7 +139,8 @@ impl Area {
             progress,
         } = *opening;
         let directory = Folder::open(directory).map_err(TransferError::write(directory))?;
-        let folder_name = key.folder_name(sender, &manifest.name);
+        let folder_name = folder_name.to_owned();
+        let is_update = survey.is_some();
         let name = manifest.name.clone();
         let failed = |name: &str| TransferError::write(directory.path_of(name));
         let digest = manifest.digest();
@@ -172,7 +153,8 @@ impl Area {
             |earlier: &Earlier| earlier.note.digest == digest && manifest.kind != Kind::Stream;
         let was_named = earlier.as_ref().is_some_and(Earlier::was_named);
         let same = earlier.as_ref().is_some_and(is_same);
-        if was_named && !(same && is_named) {
+        let is_update_done = is_update && earlier.as_ref().is_some_and(|e| e.note.is_complete);
+        if (was_named || is_update_done) && !(same && is_named) {
             // The transfer that the ticket was good for is complete.
             let used = earlier
                 .as_ref()
@@ -181,9 +163,9 @@ impl Area {
                 return Err(TransferError::Ticket(USED));
             }
         }
-        let is_repeated = was_named && same && is_named;
+        let is_repeated = was_named && same && is_named && !is_update;
         let exists = directory.holds(&name).map_err(failed(&name))?;
-        if exists && !is_repeated && clash == Clash::Refuse {
+        if exists && !is_repeated && !is_update && clash == Clash::Refuse {
             return Err(TransferError::Exists {
                 path: directory.path_of(&name),
             });
@@ -202,7 +184,7 @@ impl Area {
                 root,
                 data: Some(data),
                 ..
-            }) if same && !was_named => (root, Place::Waiting(data), false),
+            }) if same && (!was_named || is_update) => (root, Place::Waiting(data), false),
             _ => {
                 let failed = || failed(&folder_name);
                 directory.remove_all(&folder_name).map_err(failed())?;
@@ -235,6 +217,7 @@ impl Area {
             parents: Parents::default(),
             clash,
             final_name,
+            merge: survey.map(Merge::from),
         };
         area.make_directories()?;
         Ok(area)
@@ -248,6 +231,13 @@ impl Area {
         for (entry, index) in entries.filter(|(entry, _)| entry.is_directory) {
             let make = || {
                 let (parent, name) = data.walk(&entry.path)?;
+                if self.merge.is_some() {
+                    // What gave way to the directory in an attempt that was killed.
+                    let stat = parent.stat(name)?;
+                    if stat.is_some_and(|stat| stat.kind != FileKind::Directory) {
+                        parent.remove_file(name)?;
+                    }
+                }
                 parent.make(name)?.identity()
             };
             let path = data.path_of(&entry.path);
@@ -258,8 +248,8 @@ impl Area {
     }
 
     /// True if no part of any file is present.
-    pub(super) fn is_fresh(&self) -> bool {
-        self.is_fresh
+    pub(super) fn has_nothing(&self) -> bool {
+        self.is_fresh && self.merge.is_none()
     }
 
     pub(crate) fn entry(&self, index: u32) -> Option<&Entry> {
@@ -308,7 +298,7 @@ impl Area {
             .and_then(|(parent, name)| parent.read(name));
         let mut file = match opened {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Have::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return self.have_here(index),
             Err(error) => return Err(TransferError::read(path)(error)),
         };
         self.claim(index, &file, &path)?;
@@ -337,7 +327,7 @@ impl Area {
             file,
             hasher,
             position: have.bytes,
-            behind: WriteBehind::default(),
+            behind: WriteBehind::new(self.progress.clone(), Instant::now()),
         })
     }
 
@@ -363,8 +353,7 @@ impl Area {
 
     /// Checks that no two entries share a file: some file systems fold case, and some treat other names as equal, too.
     fn claim(&mut self, index: u32, file: &File, path: &Path) -> Result<(), TransferError> {
-        let metadata = file.metadata().map_err(TransferError::read(path))?;
-        let identity = (metadata.dev(), metadata.ino());
+        let identity = identity_of(file).map_err(TransferError::read(path))?;
         claim(&mut self.inodes, index, identity, path)
     }
 
@@ -381,11 +370,11 @@ impl Area {
         if sink.position != size || actual != blake3::Hash::from_bytes(hash) {
             return Err(self.discard(index, sink.path));
         }
-        let written = sink.behind.finish();
-        written.map_err(TransferError::write(&sink.path))?;
+        let counted = sink.behind.finish();
+        let counted = counted.map_err(TransferError::write(&sink.path))?;
         self.confirm(index, size, actual)?;
         dress_file(&self.manifest, index, &sink.file).map_err(TransferError::write(&sink.path))?;
-        let added = self.barrier.add(sink.file, size);
+        let added = self.barrier.add(sink.file, size.saturating_sub(counted));
         added.map_err(TransferError::write(&sink.path))
     }
 
@@ -408,6 +397,9 @@ impl Area {
         hash: [u8; 32],
     ) -> Result<(), TransferError> {
         let is_so = have.bytes == size && have.hash == blake3::Hash::from_bytes(hash);
+        if let Some(stamp) = self.here(index) {
+            return self.keep(index, stamp, have, is_so);
+        }
         match self.place {
             Place::Waiting(_) => {
                 let (path, file) = self.open_for_writing(index)?;
@@ -445,6 +437,9 @@ impl Area {
     pub(crate) fn finish(mut self) -> Result<Named, TransferError> {
         if self.confirmed.files != self.manifest.files() {
             return Err(TransferError::Protocol("the end came before all files"));
+        }
+        if let Some(merge) = self.merge.take() {
+            return self.finish_update(&merge);
         }
         let needs_directories = self.barrier.needs_files();
         let name = self.manifest.name.clone();
@@ -489,48 +484,40 @@ impl Area {
             hash: self.confirmed.first.filter(|_| is_single),
             directory: self.directory,
             folder_name: self.folder_name,
+            changes: None,
+            left_out: LeftOut::default(),
         })
     }
 }
 
-/// Folder of an earlier attempt, with a note that this node wrote.
-struct Earlier {
-    root: Folder,
-    note: Note,
-    /// `None` if it is gone.
-    data: Option<Folder>,
-    has_data: bool,
-}
+/// Device and inode.
+type Identity = (u64, u64);
 
-impl Earlier {
-    fn find(directory: &Folder, key: &StateKey, folder_name: &str, name: &str) -> Option<Self> {
-        let root = directory.private(folder_name).ok()?;
-        let note = Note::read(&root, key, folder_name)?;
-        let data = root.child(DATA).ok();
-        let has_data = data
-            .as_ref()
-            .is_some_and(|data| data.holds(name).unwrap_or(true));
-        Some(Self {
-            root,
-            note,
-            data,
-            has_data,
-        })
+/// Identity of an open file; `None` where it is not known.
+fn identity_of(file: &File) -> io::Result<Option<Identity>> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = file.metadata()?;
+        Ok(Some((metadata.dev(), metadata.ino())))
     }
-
-    /// True if it was complete and the data was moved to its final name.
-    fn was_named(&self) -> bool {
-        self.note.is_complete && !self.has_data
+    #[cfg(not(unix))]
+    {
+        let _ = file;
+        Ok(None)
     }
 }
 
 /// Checks that no two entries are the same file or directory.
 fn claim(
-    inodes: &mut HashMap<(u64, u64), u32>,
+    inodes: &mut HashMap<Identity, u32>,
     index: u32,
-    identity: (u64, u64),
+    identity: Option<Identity>,
     path: &Path,
 ) -> Result<(), TransferError> {
+    let Some(identity) = identity else {
+        return Ok(());
+    };
     if *inodes.entry(identity).or_insert(index) == index {
         return Ok(());
     }
@@ -551,104 +538,6 @@ impl Named {
         for name in earlier.iter().chain([&self.folder_name]) {
             // Anything left is found and removed when a receiver starts.
             let _ = self.directory.remove_all(name);
-        }
-    }
-}
-
-impl Sink {
-    /// Leaves a hole of so many bytes, which read as zeros.
-    pub(crate) fn skip(&mut self, bytes: u64) -> Result<(), TransferError> {
-        let end = self.position.saturating_add(bytes);
-        self.file
-            .set_len(end)
-            .and_then(|()| self.file.seek(SeekFrom::Start(end)))
-            .map_err(TransferError::write(&self.path))?;
-        hash_zeros(&mut self.hasher, bytes);
-        self.position = end;
-        Ok(())
-    }
-
-    pub(crate) fn write(&mut self, data: &[u8]) -> Result<(), TransferError> {
-        self.file
-            .write_all(data)
-            .and_then(|()| self.behind.wrote(&self.file, data.len() as u64))
-            .map_err(TransferError::write(&self.path))?;
-        self.hasher.update(data);
-        self.position += data.len() as u64;
-        Ok(())
-    }
-}
-
-/// Checks that files can be written to `directory`.
-pub(super) fn probe(directory: &Path) -> io::Result<()> {
-    let folder = Folder::open(directory)?;
-    let name = format!("{FOLDER_PREFIX}probe-{}", std::process::id());
-    // From a process that was killed, or a link that another user put there.
-    folder.remove_all(&name)?;
-    folder.make_private(&name)?;
-    folder.remove_all(&name)
-}
-
-/// Transfers that an earlier receiver with this key left unfinished in `directory`. Folders of transfers that got their final
-/// name more than a day ago are removed.
-pub(super) fn unfinished(directory: &Path, key: &StateKey) -> Vec<Unfinished> {
-    let Ok(folder) = Folder::open(directory) else {
-        return Vec::new();
-    };
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut found = Vec::new();
-    for folder_name in names
-        .filter(|name| name.starts_with(FOLDER_PREFIX))
-        .take(FOLDERS_MAX)
-    {
-        let Ok(root) = folder.private(&folder_name) else {
-            continue;
-        };
-        let Some(note) = Note::read(&root, key, &folder_name) else {
-            continue;
-        };
-        if note.is_complete && is_empty(&root.path_of(DATA)) && is_old(root.path(), folder.path()) {
-            // If it cannot be removed now, it stays.
-            let _ = folder.remove_all(&folder_name);
-            continue;
-        }
-        found.push(Unfinished { folder_name, note });
-    }
-    found
-}
-
-fn is_empty(directory: &Path) -> bool {
-    std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
-}
-
-/// True if nothing was changed in it for a day before the last change in `directory`, such as the probe's. Both times are the
-/// file system's own.
-fn is_old(root: &Path, directory: &Path) -> bool {
-    let modified = |path: &Path| std::fs::symlink_metadata(path)?.modified();
-    match (modified(root), modified(directory)) {
-        (Ok(then), Ok(now)) => now.duration_since(then).is_ok_and(|age| age > REMEMBERED),
-        _ => false,
-    }
-}
-
-/// Hashes up to `bytes` from the start; returns how many there were.
-pub(crate) fn hash_prefix(
-    file: &mut File,
-    bytes: u64,
-    hasher: &mut blake3::Hasher,
-) -> io::Result<u64> {
-    let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(bytes).unwrap_or(COPY_BYTES))];
-    let mut rest = file.take(bytes);
-    let mut done = 0;
-    loop {
-        // An empty buffer, for 0 bytes, reads nothing.
-        match rest.read(&mut buffer)? {
-            0 => return Ok(done),
-            count => {
-                hasher.update(&buffer[..count]);
-                done += count as u64;
-            }
         }
     }
 }

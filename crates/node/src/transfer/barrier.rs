@@ -154,6 +154,37 @@ impl Barrier {
     }
 }
 
+/// Adds a directory to those that are synced by [`sync_names`].
+///
+/// # Errors
+/// Too many are open, and one of them could not be synced.
+pub(super) fn sync_later(folder: Folder, folders: &mut Vec<Folder>) -> io::Result<()> {
+    folders.push(folder);
+    if folders.len() < OPEN_MAX {
+        return Ok(());
+    }
+    match system::disk_of(&folders[0])?.needs_files() {
+        true => folders.drain(..).try_for_each(|folder| folder.sync()),
+        false => {
+            folders.truncate(1);
+            Ok(())
+        }
+    }
+}
+
+/// Makes the names in `directory` and in `folders` durable, and everything else that was changed in files below them.
+///
+/// # Errors
+/// It is not certain.
+pub(super) fn sync_names(directory: &Folder, folders: Vec<Folder>) -> io::Result<()> {
+    let mut disk = system::disk_of(directory)?;
+    if !disk.needs_files() {
+        return disk.sync(&[]);
+    }
+    folders.into_iter().try_for_each(|folder| folder.sync())?;
+    directory.sync()
+}
+
 fn failed() -> io::Error {
     io::Error::other("an earlier file could not be written to the disk")
 }

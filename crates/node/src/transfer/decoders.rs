@@ -55,7 +55,7 @@ pub fn manifest(bytes: &[u8]) -> Option<Vec<String>> {
             }
             Request::Links { list } => manifest.links.extend(list),
             Request::OfferEnd => break,
-            Request::Hello { .. } => return None,
+            Request::Hello { .. } | Request::Delete { .. } | Request::Proceed => return None,
         }
     }
     manifest.check().ok()?;

@@ -2,8 +2,6 @@
 
 use std::{fs::File, io};
 
-use rustix::fs::{Mode, RawMode, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens};
-
 use super::{
     error::TransferError,
     folder::Folder,
@@ -11,10 +9,11 @@ use super::{
     message::{Attributes, Link},
 };
 
-const NS_PER_S: i64 = 1_000_000_000;
-
 /// Gives an open file or directory its mode and its time. Whatever changes it comes before.
-pub(super) fn dress(open: impl std::os::fd::AsFd, attributes: Attributes) -> io::Result<()> {
+#[cfg(unix)]
+fn dress_open(open: impl std::os::fd::AsFd, attributes: Attributes) -> io::Result<()> {
+    use rustix::fs::{Mode, RawMode, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens};
+    const NS_PER_S: i64 = 1_000_000_000;
     if let Some(mode) = attributes.mode {
         fchmod(&open, Mode::from_raw_mode(mode as RawMode))?;
     }
@@ -32,6 +31,29 @@ pub(super) fn dress(open: impl std::os::fd::AsFd, attributes: Attributes) -> io:
         futimens(&open, &times)?;
     }
     Ok(())
+}
+
+/// Gives an open file its time. There is no mode here.
+#[cfg(windows)]
+fn dress_open(file: &File, attributes: Attributes) -> io::Result<()> {
+    use std::time::{Duration, UNIX_EPOCH};
+    let since = attributes.modified_ns.and_then(|ns| u64::try_from(ns).ok());
+    match since.and_then(|ns| UNIX_EPOCH.checked_add(Duration::from_nanos(ns))) {
+        Some(at) => file.set_modified(at),
+        None => Ok(()),
+    }
+}
+
+/// Gives a directory its mode and its time.
+pub(super) fn dress_folder(folder: &Folder, attributes: Attributes) -> io::Result<()> {
+    #[cfg(unix)]
+    return dress_open(folder, attributes);
+    // A directory has no mode there, and its time is not set.
+    #[cfg(windows)]
+    {
+        let _ = (folder, attributes);
+        Ok(())
+    }
 }
 
 /// Makes the symbolic links of a transfer whose files are complete.
@@ -59,7 +81,7 @@ pub(super) fn dress_directories(
             let (parent, name) = data.walk(&entry.path)?;
             let directory = parent.child(name)?;
             if index > 0 {
-                dress(&directory, manifest.attributes(index as u32))?;
+                dress_folder(&directory, manifest.attributes(index as u32))?;
             }
             if syncs { directory.sync() } else { Ok(()) }
         };
@@ -74,11 +96,11 @@ pub(super) fn dress_directories(
 /// Gives the transfer's own directory its attributes. It has its final name: one that may not be changed cannot be moved.
 pub(super) fn dress_root(manifest: &Manifest, directory: &Folder, name: &str) -> io::Result<()> {
     let root = directory.child(name)?;
-    dress(&root, manifest.attributes(0))?;
+    dress_folder(&root, manifest.attributes(0))?;
     root.sync()
 }
 
 /// Gives a file that is complete its attributes.
 pub(super) fn dress_file(manifest: &Manifest, index: u32, file: &File) -> io::Result<()> {
-    dress(file, manifest.attributes(index))
+    dress_open(file, manifest.attributes(index))
 }

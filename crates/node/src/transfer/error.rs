@@ -33,6 +33,51 @@ pub enum TransferError {
         /// The path.
         path: PathBuf,
     },
+    /// A directory is in the place of a file or link that an update brings.
+    #[error(
+        "{} is a directory here and none at the sender; update with --delete on both sides if nothing in it is needed, or move it away",
+        path.display()
+    )]
+    InTheWay {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A file that was compared for an update changed before its end.
+    #[error("{} was changed at the receiver during the update; send it again", path.display())]
+    ChangedHere {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The receiver's directory has too much that the source does not have.
+    #[error(
+        "more than {most} files and directories here are not at the sender; check that it is the right directory, or update it in parts"
+    )]
+    TooManyExtras {
+        /// Limit of this node.
+        most: u64,
+    },
+    /// It is not certain what may be deleted.
+    #[error(
+        "{count} paths cannot be sent, too many to tell what may be deleted at the receiver; make them readable, exclude them, or update without --delete"
+    )]
+    UncertainDeletion {
+        /// Paths left out.
+        count: u64,
+    },
+    /// An update of what cannot be compared.
+    #[error("standard input cannot be compared with what the receiver has; leave --update out")]
+    Incomparable,
+    /// The receiver's version does not know updates.
+    #[error(
+        "the receiver's version of anabranch knows no updates; install a newer one there, or leave --update out"
+    )]
+    NoUpdates,
+    /// The receiver's user did not permit an update, or that it deletes.
+    #[error("{0}")]
+    Unpermitted(&'static str),
+    /// The sender only asked what would change.
+    #[error("the sender asked what an update would change; nothing was changed")]
+    DryRun,
     /// Something that is neither file nor directory was to be sent.
     #[error("{} is neither a file nor a directory", path.display())]
     NotAFile {
@@ -123,6 +168,13 @@ pub enum TransferError {
          send-files, or a ticket of `anabranch recv`"
     )]
     NotTaken,
+    /// The other side neither takes nor refuses the stream of a transfer.
+    #[error(
+        "the other node is connected, but took no notice of the transfer for {}: it runs no receiver; start `anabranch recv` there, or a \
+         node with a folder to receive into (`receive`)",
+        duration::format_seconds(*.0)
+    )]
+    Unanswered(Duration),
     /// The ticket is not valid.
     #[error("{0}")]
     Ticket(&'static str),

@@ -3,6 +3,10 @@
 use std::{fs::File, io};
 
 /// Shortest hole that is kept: smaller ones cost more as records than as zeros.
+#[cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, reason = "holes are found on Linux only")
+)]
 const HOLE_BYTES_MIN: u64 = 64 << 10;
 
 /// Limit on the bytes of one hole in a record, so that a receiver hashes no endless one.
@@ -46,12 +50,25 @@ pub(super) fn hash_zeros(hasher: &mut blake3::Hasher, mut bytes: u64) {
 
 /// True if the file occupies less space than its size.
 fn is_sparse(file: &File) -> io::Result<bool> {
-    use std::os::unix::fs::MetadataExt;
-    let metadata = file.metadata()?;
-    Ok(metadata.len() >= HOLE_BYTES_MIN && metadata.blocks().saturating_mul(512) < metadata.len())
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = file.metadata()?;
+        let used = metadata.blocks().saturating_mul(512);
+        Ok(metadata.len() >= HOLE_BYTES_MIN && used < metadata.len())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = file;
+        Ok(false)
+    }
 }
 
 /// Adds a range, joined with the last one where both are data or the hole is short.
+#[cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, reason = "holes are found on Linux only")
+)]
 fn add(ranges: &mut Vec<Range>, from: u64, range: Range) {
     let is_hole = range.is_hole && range.end - from >= HOLE_BYTES_MIN;
     match ranges.last_mut() {

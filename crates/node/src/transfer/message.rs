@@ -18,13 +18,15 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use super::update::{Extra, Update};
+
 /// Label of the control stream; the digit is the version of the protocol.
 pub const CONTROL_LABEL: &str = "anabranch-transfer/2";
 /// Label of the data stream.
 pub const DATA_LABEL: &str = "anabranch-transfer-data/2";
 /// Revision of the protocol. A higher one only adds what a lower one ignores, or what is sent to a peer that has it; 0: stated by
 /// none.
-pub(crate) const REVISION: u32 = 1;
+pub(crate) const REVISION: u32 = 2;
 /// Limit on the transfers of one command under one ticket, after the first.
 pub const MORE_MAX: u32 = 999;
 /// Beginning of the labels of transfers, of every version.
@@ -42,6 +44,8 @@ pub(crate) const HELLO_BYTES_MAX: usize = 512;
 pub(crate) const PATHS_PER_MESSAGE_BYTES: usize = 32 << 10;
 /// Limit on the bytes of a record on the data stream.
 pub(crate) const RECORD_BYTES_MAX: usize = 1 << 20;
+/// Limit on the numbers in one message.
+pub(crate) const NUMBERS_PER_MESSAGE: usize = 5_000;
 /// Limit on the entries in one `Entries` message.
 pub(crate) const ENTRIES_PER_MESSAGE: usize = 500;
 
@@ -124,6 +128,9 @@ pub(crate) enum Request {
         kind: Kind,
         name: String,
         entries: u64,
+        /// From revision 2 on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        update: Option<Update>,
     },
     Entries {
         list: Vec<Entry>,
@@ -136,6 +143,12 @@ pub(crate) enum Request {
         list: Vec<Link>,
     },
     OfferEnd,
+    /// Positions, in the order of all `Extra`, of what an update deletes.
+    Delete {
+        list: Vec<u32>,
+    },
+    /// An update is carried out. Without it, nothing changes.
+    Proceed,
 }
 
 /// Message from the receiver, on the control stream.
@@ -156,6 +169,22 @@ pub(crate) enum Reply {
         index: u32,
         bytes: u64,
         hash: String,
+        /// Of an update: they are not in their place yet, but left by an interrupted attempt.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        waits: bool,
+    },
+    /// Of an update: entries and links whose names are taken, by index; may be several.
+    Present {
+        #[serde(default)]
+        entries: Vec<u32>,
+        #[serde(default)]
+        links_same: Vec<u32>,
+        #[serde(default)]
+        links_other: Vec<u32>,
+    },
+    /// Of an update that deletes: what the offer lacks; may be several.
+    Extra {
+        list: Vec<Extra>,
     },
     Go,
     /// Files and bytes that are on the disk, in all; from revision 1 on.

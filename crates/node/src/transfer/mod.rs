@@ -9,27 +9,33 @@
 //! | `message` | messages between the two sides (`spec/transfer.md`) |
 //! | `manifest`, `names` | entries of a transfer, and the receiver's check of them |
 //! | `selection`, `exclude`, `source`, `holes` | choice of what is sent; its entries, read from the sender's disk; holes of sparse files |
-//! | `area`, `note`, `folder` | the hidden folder: partial files, a signed note, and directories in which no link is followed |
+//! | `offer`, `control` | the offer in parts; messages on the control stream |
+//! | `area`, `sink`, `note`, `folder`, `earlier` | the hidden folder: partial files, a signed note, directories in which no link is followed; what earlier attempts left |
 //! | `dress`, `naming` | attributes and links of what has arrived; its final name |
 //! | `keyed` | key with which a receiver signs its notes |
 //! | `write_behind`, `barrier` | write the data of a large file, and many small files, to the disk while more arrives |
 //! | `tickets`, `digest`, `attempts` | valid tickets, with their holders and uses; the hashes by which they are found; attempts with wrong tickets |
 //! | `rules` | [`Rules`]: limits on what is accepted; [`Offered`]: an offer that waits for an answer |
 //! | `active` | attempts under way: of two at the same transfer, the newer continues |
-//! | `receive`, `writing` | [`Receiver`] |
-//! | `send`, `reading`, `pace` | [`Source`], [`send`], [`send_as`], [`send_in`]: over any session, in the same process or of a running node |
+//! | `receive`, `admission`, `taking`, `writing` | [`Receiver`] |
+//! | `send`, `answers`, `reading`, `pace` | [`Source`], [`send`], [`send_as`], [`send_in`]: over any session, in the same process or of a running node |
 //! | `redial` | [`send_with_retries`]: a transfer that resumes by itself after an interruption |
+//! | `update` | [`Update`]: comparison with what the receiver has, deletion, placing |
 //! | `progress` | [`Progress`] |
 //! | `error` | [`TransferError`] |
 
 mod active;
+mod admission;
+mod answers;
 mod area;
 mod attempts;
 mod barrier;
+mod control;
 #[doc(hidden)]
 pub mod decoders;
 mod digest;
 mod dress;
+mod earlier;
 mod error;
 mod exclude;
 mod folder;
@@ -40,6 +46,7 @@ mod message;
 mod names;
 mod naming;
 mod note;
+mod offer;
 mod pace;
 mod progress;
 mod reading;
@@ -48,8 +55,11 @@ mod redial;
 mod rules;
 mod selection;
 mod send;
+mod sink;
 mod source;
+mod taking;
 mod tickets;
+mod update;
 mod write_behind;
 mod writing;
 
@@ -63,6 +73,7 @@ pub use message::{CONTROL_LABEL, DATA_LABEL, Kind, MORE_MAX};
 pub use progress::{FileProgress, Progress, Snapshot};
 pub use receive::{Completed, Receiver};
 pub use redial::{Manner, Step, connect, send_with_retries};
-pub use rules::{Clash, Offered, Rules};
+pub use rules::{Clash, Offered, Rules, Updates};
 pub use selection::{Left, LeftOut, Selection};
 pub use send::{Source, send, send_as, send_in, send_observed};
+pub use update::{Change, Changes, Update};

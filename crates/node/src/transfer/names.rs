@@ -36,7 +36,8 @@ pub(super) fn path_fault(path: &str) -> Option<&'static str> {
         if depth > DEPTH_MAX {
             return Some("it is deeper than 64 folders");
         }
-        if let Some(reason) = fault(part) {
+        let here = || windows_fault(part).filter(|_| cfg!(windows));
+        if let Some(reason) = fault(part).or_else(here) {
             return Some(reason);
         }
     }
@@ -99,6 +100,30 @@ fn fault(name: &str) -> Option<&'static str> {
     }
 }
 
+/// Fault for which Windows cannot store a name, or would store it elsewhere: it would be a device, a stream of another file, or another
+/// name; `None`: it can.
+pub(super) fn windows_fault(name: &str) -> Option<&'static str> {
+    const DEVICES: [&str; 6] = ["con", "prn", "aux", "nul", "conin$", "conout$"];
+    if name.contains(['<', '>', ':', '"', '|', '?', '*']) {
+        return Some("Windows allows none of < > : \" | ? * in a name");
+    }
+    if name.ends_with(['.', ' ']) {
+        return Some("Windows allows no name that ends with a dot or a space");
+    }
+    let stem = name.split('.').next().unwrap_or_default().trim_end();
+    let stem = stem.to_lowercase();
+    let mut rest = stem.chars().skip(3);
+    let is_port = (stem.starts_with("com") || stem.starts_with("lpt"))
+        && rest
+            .next()
+            .is_some_and(|c| c.is_ascii_digit() || "¹²³".contains(c))
+        && rest.next().is_none();
+    match is_port || DEVICES.contains(&&*stem) {
+        true => Some("it is the name of a device on Windows"),
+        false => None,
+    }
+}
+
 /// True if a file system could treat the name as that of a folder in which a transfer waits. Some fold case, and some leave out
 /// invisible characters.
 pub(super) fn is_reserved(name: &str) -> bool {
@@ -120,6 +145,28 @@ pub(super) fn is_hidden(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_windows_would_take_for_something_else_are_told() {
+        for bad in [
+            "C:", "a:b", "x.", "x ", "CON", "con.txt", "Aux .c", "com1", "LPT9.log", "com¹", "a?",
+            "nul",
+        ] {
+            assert!(windows_fault(bad).is_some(), "{bad}");
+        }
+        for good in [
+            "console",
+            "com",
+            "com10",
+            "a.b",
+            ".rc",
+            "lpt",
+            "comx",
+            "auxiliary.c",
+        ] {
+            assert!(windows_fault(good).is_none(), "{good}");
+        }
+    }
 
     #[test]
     fn names_that_lead_elsewhere_are_refused() {

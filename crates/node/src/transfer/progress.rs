@@ -22,6 +22,8 @@ struct Inner {
     bytes_durable: AtomicU64,
     files_total: AtomicU64,
     files_done: AtomicU64,
+    /// One more than [`Snapshot::more`]; 0: not known yet.
+    announced: AtomicU64,
     name: Mutex<String>,
     file: Mutex<Option<FileProgress>>,
     when_verified: Hook,
@@ -65,13 +67,16 @@ pub struct Snapshot {
     pub bytes_done: u64,
     /// Bytes that were present already from an earlier attempt.
     pub bytes_resumed: u64,
-    /// Bytes of the files in [`files_done`](Self::files_done).
+    /// Bytes that the receiver has written to its disk: those of the files in [`files_done`](Self::files_done), and of a large file
+    /// that is being moved, those synced so far, about once a second.
     pub bytes_durable: u64,
     /// Files in all.
     pub files_total: u64,
     /// Files that the receiver has verified and written to its disk. A sender learns of them in intervals of a fraction of a second,
     /// from an old receiver only at the end.
     pub files_done: u64,
+    /// At the receiver, transfers that the sender has announced after this one; `None`: not known yet, or a sender's.
+    pub more: Option<u32>,
     /// The file that is being moved, or was last; `None`: none yet.
     pub file: Option<FileProgress>,
 }
@@ -93,6 +98,9 @@ impl Progress {
             bytes_durable: read(&inner.bytes_durable),
             files_total: read(&inner.files_total),
             files_done: read(&inner.files_done),
+            more: read(&inner.announced)
+                .checked_sub(1)
+                .and_then(|more| more.try_into().ok()),
             file: self.file().clone(),
         }
     }
@@ -101,6 +109,13 @@ impl Progress {
     /// after. Replaces an earlier call that was not made.
     pub fn when_verified(&self, call: impl FnOnce() + Send + 'static) {
         *self.0.when_verified.lock() = Some(Box::new(call));
+    }
+
+    /// Notes the transfers that the sender has announced after this one.
+    pub(super) fn announced(&self, more: u32) {
+        self.0
+            .announced
+            .store(u64::from(more) + 1, Ordering::Relaxed);
     }
 
     /// Notes that the receiver has verified everything.

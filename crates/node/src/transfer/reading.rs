@@ -10,13 +10,13 @@ use bytes::{Bytes, BytesMut};
 use tokio::sync::mpsc;
 
 use super::{
-    area::hash_prefix,
     error::TransferError,
     holes::{self, HOLE_BYTES_MAX, hash_zeros},
     manifest::Manifest,
     message::{CHUNK_HEADER_BYTES, Record},
     progress::Progress,
     send::ReadSend,
+    sink::hash_prefix,
     source::Origin,
 };
 
@@ -31,6 +31,10 @@ const WHOLE_BYTES_MAX: u64 = 64 << 10;
 pub(super) struct Known {
     pub(super) bytes: u64,
     pub(super) hash: blake3::Hash,
+    /// True if this is the whole file, and was compared with its content; it is not read again.
+    pub(super) is_same: bool,
+    /// True of an update if it is not in its place yet.
+    pub(super) waits: bool,
 }
 
 /// Sources of the data of a transfer.
@@ -130,6 +134,10 @@ impl Reading<'_> {
         let mut file = origin.open()?;
         let path = origin.path();
         let known = self.known[index as usize];
+        if let Some(same) = known.filter(|known| known.is_same) {
+            // Opening has checked that it did not change since.
+            return Ok(self.chunks(index, path).end(size, same.hash));
+        }
         let (mut at, mut hasher) = resume(&mut file, known).map_err(TransferError::read(path))?;
         progress.resumed(at);
         let ranges = match self.revision >= 1 {

@@ -1,57 +1,47 @@
 //! Receiver of a transfer.
 
 use std::{
-    net::IpAddr,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use anabranch_base::NodeId;
-use anabranch_net::{Host, Session, Stream};
+use anabranch_net::{Host, Session, Stream, limited};
 use anabranch_session::SecretKey;
-use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::mpsc;
 
 use super::{
-    active::{Active, Hold, REPLACED},
-    area::{self, Area, Named, Opening},
+    active::{Active, REPLACED},
+    admission::{Admitted, HELLO_TIMEOUT},
+    area::Named,
     attempts::Attempts,
-    barrier::Count,
+    control::{accept, farewell},
     digest::Digest,
+    earlier,
     error::TransferError,
     keyed::StateKey,
-    manifest::{ENTRIES_MAX, Manifest, PATHS_BYTES_MAX},
-    message::{
-        self, CONTROL_LABEL, DATA_LABEL, HELLO_BYTES_MAX, Link, MESSAGE_BYTES_MAX, MORE_MAX,
-        REVISION, Reply, Request,
-    },
+    manifest::Manifest,
+    message::{CONTROL_LABEL, Reply},
+    offer::read_offer,
     progress::Progress,
     rules::{self, Offered, Rules},
     selection::LeftOut,
+    taking::Accepted,
     tickets::Tickets,
-    writing::{Writing, have_all, pump, write_all},
+    update::{Changes, Update},
 };
 use crate::{
-    api::AduStream,
     keys::KeyError,
     rights::{Right, Rights},
     ticket::{ADDRESSES_MAX, SECRET_BYTES, Secret, Ticket},
 };
 
-/// Time after which a silent sender is disconnected.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time that the final message of a failed transfer may take.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The same for a complete transfer: a sender that does not receive the message assumes an interruption, and finds the name
 /// taken when it comes back.
 const FAREWELL_DONE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Interval between two reports of what is durable.
-const REPORT_EVERY: Duration = Duration::from_millis(250);
-/// Limit on the records that wait between the network and the disk.
-const WRITE_BEHIND: usize = 8;
-/// Limit on the `Have` messages that wait between the disk and the network.
-const HAVE_AHEAD: usize = 64;
 
 /// A transfer that is complete and verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,31 +61,38 @@ pub struct Completed {
     pub left_out: LeftOut,
     /// Transfers that the sender has announced after this one; 0 at the sender.
     pub more: u32,
+    /// Of an update, what it changed, or at the sender of a dry run, what it would change.
+    pub changes: Option<Changes>,
+}
+
+impl Completed {
+    /// All of it, as it was offered.
+    pub(super) fn of(manifest: &Manifest) -> Self {
+        Self {
+            name: manifest.name.clone(),
+            path: None,
+            files: manifest.files(),
+            bytes: manifest.bytes(),
+            blake3: None,
+            left_out: LeftOut::default(),
+            more: 0,
+            changes: None,
+        }
+    }
 }
 
 /// Receives transfers into a directory, from holders of tickets and from trusted nodes.
 #[derive(Debug)]
 pub struct Receiver {
-    directory: PathBuf,
-    key: StateKey,
-    rights: Rights,
-    rules: Rules,
+    pub(super) directory: PathBuf,
+    pub(super) key: StateKey,
+    pub(super) rights: Rights,
+    pub(super) rules: Rules,
     /// Channel to the consumer that decides about every new transfer; `None`: all that keep to the rules are accepted.
     asked: Option<mpsc::Sender<Offered>>,
-    tickets: Tickets,
-    attempts: Attempts,
+    pub(super) tickets: Tickets,
+    pub(super) attempts: Attempts,
     active: Arc<Active>,
-}
-
-/// Permission of a sender, from its first message.
-struct Admitted {
-    sender: NodeId,
-    /// The ticket that it showed; `None`: it is trusted.
-    ticket: Option<Digest>,
-    /// Revision of the protocol that it speaks.
-    revision: u32,
-    /// Transfers that it has announced under the same ticket after this one.
-    more: u32,
 }
 
 impl Receiver {
@@ -121,10 +118,10 @@ impl Receiver {
         key: &SecretKey,
         rights: Rights,
     ) -> Result<Self, TransferError> {
-        area::probe(&directory).map_err(TransferError::write(&directory))?;
+        earlier::probe(&directory).map_err(TransferError::write(&directory))?;
         let key = StateKey::of(key);
         Ok(Self {
-            tickets: Tickets::of_unfinished(area::unfinished(&directory, &key)),
+            tickets: Tickets::of_unfinished(earlier::unfinished(&directory, &key)),
             directory,
             key,
             rights,
@@ -218,16 +215,19 @@ impl Receiver {
         progress: &Progress,
     ) -> Result<Completed, TransferError> {
         // The right to send comes first; before a peer has shown it, nothing else of it is read or stored.
-        let result =
-            match self.greet(session, &control).await {
-                Ok(right) => self.serve(session, &control, &right, progress).await.map(
-                    |(mut done, named)| {
-                        done.more = right.more;
-                        (done, named, right.ticket)
-                    },
-                ),
-                Err(error) => Err(error),
-            };
+        let result = match self.greet(session, &control).await {
+            Ok(right) => {
+                progress.announced(right.more);
+                let start = Instant::now();
+                let served = self.serve(session, &control, &right, progress).await;
+                served.map(|(mut done, named)| {
+                    done.more = right.more;
+                    note(&done, right.sender, start.elapsed());
+                    (done, named, right.ticket)
+                })
+            }
+            Err(error) => Err(error),
+        };
         match result {
             Ok((done, named, ticket)) => {
                 let last = Reply::Done {
@@ -243,10 +243,11 @@ impl Receiver {
             Err(error) => {
                 let reason = error.to_string();
                 let last = match error {
-                    TransferError::Interrupted(_) => return Err(error),
-                    TransferError::Ticket(_) | TransferError::Unknown | TransferError::Declined => {
-                        Reply::Refused { reason }
-                    }
+                    TransferError::Interrupted(_) | TransferError::DryRun => return Err(error),
+                    TransferError::Ticket(_)
+                    | TransferError::Unknown
+                    | TransferError::Declined
+                    | TransferError::Unpermitted(_) => Reply::Refused { reason },
                     _ => Reply::Failed { reason },
                 };
                 farewell(&control, &last, FAREWELL_TIMEOUT).await;
@@ -274,63 +275,6 @@ impl Receiver {
         Ok(())
     }
 
-    /// Reads the first message and checks the right of the sender.
-    async fn greet(&self, session: &Session, control: &Stream) -> Result<Admitted, TransferError> {
-        let hello = tokio::time::timeout(HELLO_TIMEOUT, read_at_most(control, HELLO_BYTES_MAX));
-        let Request::Hello {
-            secret,
-            revision,
-            more,
-        } = hello
-            .await
-            .map_err(|_| TransferError::Protocol("no greeting"))??
-        else {
-            return Err(TransferError::Protocol("no greeting"));
-        };
-        if more > MORE_MAX {
-            return Err(TransferError::Protocol(
-                "more than 1,000 transfers under one ticket",
-            ));
-        }
-        let sender = session.peer();
-        let ticket = self.admit(session, &secret)?;
-        session.end_probation()?;
-        let welcome = Reply::Welcome { revision: REVISION };
-        send_message(control, &welcome).await?;
-        Ok(Admitted {
-            sender,
-            ticket,
-            revision,
-            more,
-        })
-    }
-
-    /// Checks that this node may send, by its ticket or by its id; returns the ticket if it needs one.
-    fn admit(&self, session: &Session, secret: &str) -> Result<Option<Digest>, TransferError> {
-        let peer = session.peer();
-        if secret.is_empty() {
-            if !self.rights.may(&peer, Right::SendFiles) {
-                return Err(TransferError::Ticket(
-                    "this node takes transfers from nodes with the right send-files and from holders of a ticket only",
-                ));
-            }
-            return Ok(None);
-        }
-        let channels = session.channels();
-        let addresses: Vec<IpAddr> = channels.iter().map(|channel| channel.remote.ip()).collect();
-        let now = Instant::now();
-        if !self.attempts.may_try(peer, &addresses, now) {
-            return Err(TransferError::Ticket(
-                "too many wrong tickets from this node or address; wait ten minutes",
-            ));
-        }
-        let taken = self.tickets.take(secret, peer);
-        if let Err(TransferError::Unknown) = taken {
-            self.attempts.failed(peer, &addresses, now);
-        }
-        taken.map(Some)
-    }
-
     async fn serve(
         &self,
         session: &Session,
@@ -338,24 +282,40 @@ impl Receiver {
         right: &Admitted,
         progress: &Progress,
     ) -> Result<(Completed, Named), TransferError> {
-        let mut manifest = read_offer(control).await?;
+        let (mut manifest, update) = read_offer(control).await?;
         manifest.check()?;
         self.rules.check(&manifest)?;
-        let mut left_out = LeftOut::default();
-        if !self.rules.allow_special_bits {
-            left_out = manifest.drop_special_bits();
+        if let Some(update) = update {
+            self.rules.check_update(update)?;
         }
-        self.accept_offer(right, &manifest).await?;
+        let mut left_out = LeftOut::default();
+        if cfg!(windows) {
+            for link in std::mem::take(&mut manifest.links) {
+                left_out.add(
+                    link.path,
+                    "a symbolic link, for which Windows wants a right",
+                );
+            }
+        }
+        if !self.rules.allow_special_bits {
+            left_out.join(manifest.drop_special_bits());
+        }
+        self.accept_offer(right, &manifest, update).await?;
         progress.begin(&manifest.name, manifest.bytes(), manifest.files());
         let (hold, mut replaced) = self
             .active
             .enter(right.sender, &manifest.name, session.id())
             .await?;
+        let offered = Accepted {
+            manifest,
+            update,
+            hold,
+        };
         let (mut done, named) = tokio::select! {
-            taken = self.take(session, control, manifest, right, hold, progress) => taken?,
+            taken = self.take(session, control, offered, right, progress) => taken?,
             () = replaced.wait() => return Err(TransferError::Ticket(REPLACED)),
         };
-        done.left_out = left_out;
+        done.left_out.join(left_out);
         Ok((done, named))
     }
 
@@ -364,237 +324,55 @@ impl Receiver {
         &self,
         right: &Admitted,
         manifest: &Manifest,
+        update: Option<Update>,
     ) -> Result<(), TransferError> {
-        let folder = self.key.folder_name(right.sender, &manifest.name);
+        let folder = self.folder_name(right, manifest, update);
         let is_accepted = right
             .ticket
             .is_some_and(|ticket| self.tickets.is_for(ticket, &folder));
         if let Some(whom) = self.asked.as_ref().filter(|_| !is_accepted) {
-            let answer = rules::ask(whom, right.sender, manifest).await;
+            let answer = rules::ask(whom, right.sender, manifest, update).await;
             if let (Err(TransferError::Declined), Some(ticket)) = (&answer, right.ticket) {
                 self.tickets.spend(ticket);
             }
             answer?;
         }
         match right.ticket {
-            Some(ticket) => self.tickets.bind(ticket, &folder),
-            None => Ok(()),
+            // What follows a dry run is asked about again.
+            Some(ticket) if update.is_none_or(|update| !update.dry_run) => {
+                self.tickets.bind(ticket, &folder)
+            }
+            _ => Ok(()),
         }
     }
 
-    /// Receives the data offered. Dropping the future leaves the data that has arrived for the next attempt, and `hold` is
-    /// released after the last write.
-    async fn take(
+    /// Name of the folder of a transfer. An update has another one than a transfer that needs a free name.
+    pub(super) fn folder_name(
         &self,
-        session: &Session,
-        control: &Stream,
-        manifest: Manifest,
         right: &Admitted,
-        hold: Hold,
-        progress: &Progress,
-    ) -> Result<(Completed, Named), TransferError> {
-        let (name, files) = (manifest.name.clone(), manifest.files());
-        if let Some(ticket) = right.ticket {
-            // An older attempt under it may have ended while this one waited.
-            let folder = self.key.folder_name(right.sender, &name);
-            self.tickets.bind(ticket, &folder)?;
-        }
-        let (directory, key) = (self.directory.clone(), self.key.clone());
-        let (sender, ticket) = (right.sender, right.ticket);
-        let (reporter, mut reports) = mpsc::channel(HAVE_AHEAD);
-        let (counted, clash, has_more) = (progress.clone(), self.rules.clash, right.more > 0);
-        let opening = tokio::task::spawn_blocking(move || {
-            let opening = Opening {
-                directory: &directory,
-                key: &key,
-                sender,
-                ticket,
-                clash,
-                has_more,
-                progress: &counted,
-            };
-            let area = Area::open(&opening, manifest)?;
-            let (area, have) = have_all(area, &reporter)?;
-            Ok::<_, TransferError>((area, have, hold))
-        });
-        while let Some(reply) = reports.recv().await {
-            send_message(control, &reply).await?;
-        }
-        let opened = opening.await.expect("opening files does not panic");
-        if let (Err(TransferError::Exists { .. }), Some(ticket)) = (&opened, right.ticket) {
-            self.tickets.release(ticket);
-        }
-        let (area, have, hold) = opened?;
-        send_message(control, &Reply::Go).await?;
-
-        let data = accept(session, DATA_LABEL).await?;
-        let (records, queue) = mpsc::channel(WRITE_BEHIND);
-        let writing = Writing {
-            area,
-            have,
-            rules: self.rules,
-            progress: progress.clone(),
-        };
-        let mut writing = tokio::task::spawn_blocking(move || {
-            let _hold = hold;
-            write_all(writing, queue)
-        });
-        // A failing disk, or a sender that breaks the rules, ends it at once.
-        let moving = async {
-            tokio::select! {
-                written = &mut writing => (written, Ok(())),
-                pumped = pump(&data, records) => (writing.await, pumped),
-            }
-        };
-        let (written, pumped) = tokio::select! {
-            moved = moving => moved,
-            () = report(control, progress), if right.revision >= 1 => unreachable!("it reports until dropped"),
-        };
-        let named = match (written.expect("writing files does not panic"), pumped) {
-            (Err(TransferError::Protocol(_)), Err(error)) => return Err(error),
-            (written, _) => written?,
-        };
-        let completed = Completed {
-            name,
-            path: Some(named.path.clone()),
-            files,
-            bytes: named.bytes,
-            blake3: named.hash.map(|hash| hash.to_hex().to_string()),
-            left_out: LeftOut::default(),
-            more: 0,
-        };
-        Ok((completed, named))
-    }
-}
-
-/// Reports what is durable until dropped.
-async fn report(control: &Stream, progress: &Progress) {
-    let mut reported = Count::default();
-    loop {
-        tokio::time::sleep(REPORT_EVERY).await;
-        let now = progress.durable_count();
-        if now == reported {
-            continue;
-        }
-        reported = now;
-        let Count { files, bytes } = now;
-        if send_message(control, &Reply::Durable { files, bytes })
-            .await
-            .is_err()
-        {
-            // The session is over; the stream of data ends, too.
-            std::future::pending::<()>().await;
+        manifest: &Manifest,
+        update: Option<Update>,
+    ) -> String {
+        let name = &manifest.name;
+        match update {
+            None => self.key.folder_name(right.sender, name),
+            // No name contains a separator.
+            Some(_) => self
+                .key
+                .folder_name(right.sender, &format!("{name}/update")),
         }
     }
 }
 
-/// Sends the final message; true if the sender has read it, as the end of its own stream confirms. A message not read when the
-/// session ends is lost.
-async fn farewell(control: &Stream, last: &Reply, timeout: Duration) -> bool {
-    let saying = async {
-        send_message(control, last).await?;
-        control.finish()?;
-        while control.recv().await?.is_some() {}
-        Ok::<_, TransferError>(())
-    };
-    matches!(tokio::time::timeout(timeout, saying).await, Ok(Ok(())))
-}
-
-/// The next stream of a transfer, which must have this label.
-async fn accept(session: &Session, label: &str) -> Result<Stream, TransferError> {
-    let own = session.accept_stream_where(|spec| message::is_transfer(&spec.label));
-    let stream = own.await?;
-    if stream.spec().label != label {
-        return Err(TransferError::Protocol("an unexpected stream"));
-    }
-    Ok(stream)
-}
-
-async fn read_offer(control: &Stream) -> Result<Manifest, TransferError> {
-    let Request::Offer {
-        kind,
-        name,
-        entries: number,
-    } = read_message(control).await?
-    else {
-        return Err(TransferError::Protocol("no offer"));
-    };
-    if number > ENTRIES_MAX {
-        return Err(TransferError::TooMany {
-            entries: number,
-            most: ENTRIES_MAX,
-        });
-    }
-    let (mut entries, mut attributes, mut links) = (Vec::new(), Vec::new(), Vec::new());
-    let mut paths_bytes = 0;
-    loop {
-        match read_message(control).await? {
-            Request::Entries {
-                list,
-                attributes: more,
-            } if !list.is_empty() => {
-                paths_bytes += list.iter().map(|entry| entry.path.len()).sum::<usize>();
-                entries.extend(list);
-                attributes.extend(more);
-            }
-            Request::Links { list } if !list.is_empty() => {
-                paths_bytes += list.iter().map(Link::bytes).sum::<usize>();
-                links.extend(list);
-            }
-            Request::OfferEnd => break,
-            _ => return Err(TransferError::Protocol("an offer without end")),
-        }
-        if attributes.len() > entries.len() || links.len() as u64 > ENTRIES_MAX {
-            return Err(TransferError::Protocol(
-                "more attributes or links than are accepted",
-            ));
-        }
-        if entries.len() as u64 > number {
-            return Err(TransferError::Protocol("more entries than were offered"));
-        }
-        if paths_bytes > PATHS_BYTES_MAX {
-            return Err(TransferError::Protocol("paths of more than 32 MiB"));
-        }
-    }
-    Ok(Manifest {
-        kind,
-        name,
-        entries,
-        attributes,
-        links,
-    })
-}
-
-/// Sends one message.
-pub(super) async fn send_message<S: AduStream>(
-    stream: &S,
-    message: &(impl Serialize + Sync),
-) -> Result<(), TransferError>
-where
-    TransferError: From<S::Error>,
-{
-    stream.send(message::encode(message)).await?;
-    Ok(())
-}
-
-/// Waits for one message.
-pub(super) async fn read_message<T: DeserializeOwned, S: AduStream>(
-    stream: &S,
-) -> Result<T, TransferError>
-where
-    TransferError: From<S::Error>,
-{
-    read_at_most(stream, MESSAGE_BYTES_MAX).await
-}
-
-async fn read_at_most<T: DeserializeOwned, S: AduStream>(
-    stream: &S,
-    bytes_max: usize,
-) -> Result<T, TransferError>
-where
-    TransferError: From<S::Error>,
-{
-    let adu = stream.recv().await?;
-    let adu = adu.ok_or(TransferError::Protocol("the control stream ended early"))?;
-    message::decode(&adu.data, bytes_max).ok_or(TransferError::Protocol("not a message"))
+/// Logs a transfer that is complete.
+fn note(done: &Completed, from: NodeId, took: Duration) {
+    limited!(
+        info,
+        name = ?done.name,
+        bytes = done.bytes,
+        files = done.files,
+        %from,
+        took_s = took.as_secs_f64(),
+        "received"
+    );
 }

@@ -13,6 +13,7 @@ use super::{
     receive::Completed,
     selection::Selection,
     send::{Source, send_in},
+    update::Update,
 };
 use crate::ticket::Ticket;
 
@@ -27,6 +28,9 @@ const CALL_MAX: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(2);
 /// Time without a first answer after which the addresses that are tried are reported.
 const UNANSWERED: Duration = Duration::from_secs(3);
+
+/// Default of [`Manner::answer_within`]: as long as a session is tried.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// Step of a transfer, for display.
 #[derive(Debug)]
@@ -60,6 +64,10 @@ pub struct Manner {
     pub limit: Option<Rate>,
     /// Transfers that follow this one under the same ticket, at most [`MORE_MAX`](super::MORE_MAX). An old receiver ends after the first.
     pub more: u32,
+    /// Update of what the receiver has under the same name, in place of a transfer that needs a free name.
+    pub update: Option<Update>,
+    /// Time for the receiver to take the stream of the transfer, after which it is given up.
+    pub answer_within: Duration,
 }
 
 impl Default for Manner {
@@ -70,6 +78,8 @@ impl Default for Manner {
             data: StreamSpec::bulk(""),
             limit: None,
             more: 0,
+            update: None,
+            answer_within: ANSWER_MAX,
         }
     }
 }
@@ -103,6 +113,10 @@ pub async fn send_with_retries(
         };
         let failure = match result {
             Err(TransferError::Interrupted(failure)) => failure,
+            // What was asked may not have arrived.
+            Err(TransferError::Unanswered(time)) if is_silent(&session) => {
+                return Err(TransferError::Silent(time));
+            }
             result => return result,
         };
         let reached = progress.snapshot().bytes_done;
@@ -167,6 +181,13 @@ async fn call(host: &Host, ticket: &Ticket) -> Result<Session, ConnectError> {
     }
 }
 
+/// True if no path carries data now.
+fn is_silent(session: &Session) -> bool {
+    session
+        .stats()
+        .is_none_or(|stats| stats.channels_active == 0)
+}
+
 /// Reports when all paths fall silent, and when one carries data again. Returns the length of a silence that has lasted for
 /// [`SILENCE`], and for as long as the receiver would be dialled after an interruption.
 async fn watch(
@@ -179,10 +200,7 @@ async fn watch(
     let mut is_reported = false;
     loop {
         tokio::time::sleep(LOOK).await;
-        let is_silent = session
-            .stats()
-            .is_none_or(|stats| stats.channels_active == 0);
-        if !is_silent {
+        if !is_silent(session) {
             silent_since = None;
             if std::mem::take(&mut is_reported) {
                 report(Step::Resumed);

@@ -3,7 +3,9 @@
 use anabranch_base::NodeId;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{error::TransferError, manifest::Manifest, message::Kind, names::is_hidden};
+use super::{
+    error::TransferError, manifest::Manifest, message::Kind, names::is_hidden, update::Update,
+};
 
 /// Limits on what is accepted from any sender. By default any size, no hidden names, and no special bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub struct Rules {
     pub allow_special_bits: bool,
     /// Reaction to a name that exists.
     pub clash: Clash,
+    /// Updates of what exists that senders may ask for.
+    pub updates: Updates,
 }
 
 /// Reaction of a receiver to a transfer whose name exists in its directory.
@@ -32,7 +36,32 @@ pub enum Clash {
     Rename,
 }
 
+/// Updates that a receiver permits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Updates {
+    /// None.
+    #[default]
+    Refused,
+    /// Those that add and replace.
+    Permitted,
+    /// Those that delete, too.
+    WithDeletion,
+}
+
 impl Rules {
+    /// Checks that an update is permitted. A dry run shows names, so it needs the same permission.
+    pub(super) fn check_update(&self, update: Update) -> Result<(), TransferError> {
+        match (self.updates, update.delete) {
+            (Updates::Refused, _) => Err(TransferError::Unpermitted(
+                "this receiver updates nothing that it has; start it with `recv --update`",
+            )),
+            (Updates::Permitted, true) => Err(TransferError::Unpermitted(
+                "this receiver deletes nothing; start it with `recv --update --delete`, or send without --delete",
+            )),
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn check(&self, manifest: &Manifest) -> Result<(), TransferError> {
         if !self.allow_hidden && is_hidden(&manifest.name) {
             return Err(TransferError::Hidden {
@@ -67,6 +96,8 @@ pub struct Offered {
     pub hidden: u64,
     /// Bytes in them; `None` if the sender does not know.
     pub bytes: Option<u64>,
+    /// The update that it is, of what has its name.
+    pub update: Option<Update>,
     answer: oneshot::Sender<bool>,
 }
 
@@ -91,6 +122,7 @@ pub(super) async fn ask(
     whom: &mpsc::Sender<Offered>,
     sender: NodeId,
     manifest: &Manifest,
+    update: Option<Update>,
 ) -> Result<(), TransferError> {
     let (answer, answered) = oneshot::channel();
     let inside = manifest.entries.iter().skip(1);
@@ -105,6 +137,7 @@ pub(super) async fn ask(
         files: manifest.files(),
         hidden: hidden.count() as u64,
         bytes: (manifest.kind != Kind::Stream).then(|| manifest.bytes()),
+        update,
         answer,
     };
     if whom.send(offered).await.is_err() || !answered.await.unwrap_or(false) {
@@ -142,16 +175,16 @@ mod tests {
         let (asking, mut asked) = mpsc::channel(1);
         let sender = NodeId::from_public_key([1; 32]);
         let film = Manifest::stream("film");
-        let (answer, ()) = tokio::join!(ask(&asking, sender, &film), async {
+        let (answer, ()) = tokio::join!(ask(&asking, sender, &film, None), async {
             asked.recv().await.unwrap().answer(true);
         });
         answer.unwrap();
-        let (answer, ()) = tokio::join!(ask(&asking, sender, &film), async {
+        let (answer, ()) = tokio::join!(ask(&asking, sender, &film, None), async {
             drop(asked.recv().await);
         });
         assert!(matches!(answer, Err(TransferError::Declined)));
         drop(asked);
-        let answer = ask(&asking, sender, &film).await;
+        let answer = ask(&asking, sender, &film, None).await;
         assert!(matches!(answer, Err(TransferError::Declined)));
     }
 }

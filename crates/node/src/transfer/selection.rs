@@ -74,6 +74,13 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
+    /// Adds all of another list.
+    pub(super) fn join(&mut self, other: Self) {
+        self.count += other.count;
+        let space = NAMED_MAX - self.named.len();
+        self.named.extend(other.named.into_iter().take(space));
+    }
+
     pub(super) fn add(&mut self, path: impl Into<String>, reason: &'static str) {
         self.count += 1;
         if self.named.len() < NAMED_MAX {

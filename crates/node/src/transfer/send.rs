@@ -1,6 +1,6 @@
 //! Sender of a transfer.
 
-use std::{io::Read, path::PathBuf, time::Duration};
+use std::{io::Read, path::PathBuf, sync::Arc, time::Duration};
 
 use anabranch_net::StreamFailure;
 use anabranch_session::{Order, Priority, StreamSpec};
@@ -8,21 +8,23 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::{
+    answers::{answers, proceed},
     barrier::Count,
+    control::{read_message, send_message},
     error::TransferError,
+    exclude::Exclude,
     manifest::Manifest,
-    message::{
-        CONTROL_LABEL, DATA_LABEL, ENTRIES_PER_MESSAGE, Entry, Link, PATHS_PER_MESSAGE_BYTES,
-        REVISION, Record, Reply, Request,
-    },
+    message::{CONTROL_LABEL, DATA_LABEL, Entry, REVISION, Record, Reply, Request},
     names::path_fault,
+    offer::{is_brief, offer},
     pace::Pace,
     progress::Progress,
-    reading::{CHUNK_BYTES, Known, Origins, Reading},
-    receive::{Completed, read_message, send_message},
+    reading::{CHUNK_BYTES, Origins, Reading},
+    receive::Completed,
     redial::Manner,
     selection::{LeftOut, Selection},
     source::Found,
+    update::Plan,
 };
 use crate::{
     api::{AduSession, AduStream},
@@ -34,11 +36,6 @@ const READ_AHEAD: usize = 8;
 
 /// Time to wait for the receiver's acknowledgement of the final message.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Limit on the bytes of entries in an offer that follows the greeting of an unknown node at once.
-const BRIEF_BYTES: usize = 1024;
-/// Approximate bytes of an entry in addition to its path.
-const ENTRY_BYTES: usize = 112;
-
 /// Source of a transfer.
 #[derive(Debug)]
 pub enum Source {
@@ -141,6 +138,11 @@ where
         Source::Selection(selection) => Ok(selection),
         Source::Reader { name, reader } => Err((name, reader)),
     };
+    let exclude = match &selection {
+        Ok(selection) => selection.exclude.clone(),
+        Err(_) if manner.update.is_some() => return Err(TransferError::Incomparable),
+        Err(_) => Exclude::default(),
+    };
     let (mut manifest, origins, mut left_out) = match selection {
         Ok(selection) => {
             let read = tokio::task::spawn_blocking(move || Found::read(&selection));
@@ -173,24 +175,47 @@ where
     greet(&control, secret, manner.more)
         .await
         .map_err(not_taken)?;
-    let revision = if (is_stranger && !is_brief(&manifest)) || !manifest.links.is_empty() {
-        let revision = welcome(&control).await.map_err(not_taken)?;
+    let waits = (is_stranger && !is_brief(&manifest))
+        || !manifest.links.is_empty()
+        || manner.update.is_some();
+    let revision = if waits {
+        let revision = welcome(&control, manner.answer_within).await?;
+        if revision < 2 && manner.update.is_some() {
+            return Err(TransferError::NoUpdates);
+        }
         if revision < 1 {
             for link in std::mem::take(&mut manifest.links) {
                 left_out.add(link.path, "the receiver's version takes no symbolic links");
             }
         }
-        offer(&control, &manifest).await?;
+        offer(&control, &manifest, manner.update).await?;
         revision
     } else {
         // The offer follows without waiting for the welcome, which saves a round trip.
-        let offered = offer(&control, &manifest).await;
+        let offered = offer(&control, &manifest, None).await;
         // A refusal explains an offer that was not read.
-        let revision = welcome(&control).await.map_err(not_taken)?;
+        let revision = welcome(&control, manner.answer_within).await?;
         offered?;
         revision
     };
-    let known = known(&control, manifest.entries.len()).await?;
+    let manifest = Arc::new(manifest);
+    let answers = answers(&control, &manifest, origins, manner.update, progress).await?;
+    let (known, origins) = (answers.known, answers.origins);
+    let mut changes = None;
+    if let Some(update) = manner.update {
+        let (present, extras) = (&answers.present, &answers.extras);
+        let plan = Plan::new(&manifest, &known, present, extras, &exclude, &left_out)?;
+        if update.dry_run {
+            leave(&control).await;
+            return Ok(Completed {
+                left_out,
+                changes: Some(plan.changes),
+                ..Completed::of(&manifest)
+            });
+        }
+        proceed(&control, &plan).await?;
+        changes = Some(plan.changes);
+    }
 
     let data = session.open_stream(StreamSpec {
         label: DATA_LABEL.to_owned(),
@@ -242,21 +267,14 @@ where
         Reply::Done { files, bytes } => {
             progress.verified();
             progress.durable_in_all(Count { files, bytes });
-            // Our end of the stream confirms to the receiver that this was read, so that it can forget the transfer. The
-            // transfer is complete with or without it.
-            let _ = tokio::time::timeout(FAREWELL_TIMEOUT, async {
-                control.finish()?;
-                control.delivered().await
-            })
-            .await;
+            // Our end of the stream confirms to the receiver that this was read, so that it can forget the transfer.
+            leave(&control).await;
             Ok(Completed {
-                name: manifest.name,
-                path: None,
                 files,
                 bytes,
-                blake3: None,
                 left_out,
-                more: 0,
+                changes,
+                ..Completed::of(&manifest)
             })
         }
         Reply::Failed { reason } => Err(TransferError::Failed(reason)),
@@ -265,6 +283,15 @@ where
             "neither success nor failure at the end",
         )),
     }
+}
+
+/// Ends the control stream. The transfer is over whether or not the receiver gets to know it.
+async fn leave<S: AduStream>(control: &S) {
+    let _ = tokio::time::timeout(FAREWELL_TIMEOUT, async {
+        control.finish()?;
+        control.delivered().await
+    })
+    .await;
 }
 
 /// The meaning of a failure before the welcome: a stream that is refused, and not cut off, was not wanted.
@@ -295,97 +322,16 @@ where
 }
 
 /// Waits for the welcome; returns the revision of the receiver.
-async fn welcome<S: AduStream>(control: &S) -> Result<u32, TransferError>
+async fn welcome<S: AduStream>(control: &S, within: Duration) -> Result<u32, TransferError>
 where
     TransferError: From<S::Error>,
 {
-    match read_message(control).await? {
+    let reply = tokio::time::timeout(within, read_message(control)).await;
+    let reply = reply.map_err(|_| TransferError::Unanswered(within))?;
+    match reply.map_err(not_taken)? {
         Reply::Welcome { revision } => Ok(revision),
         Reply::Refused { reason } => Err(TransferError::Refused(reason)),
         _ => Err(TransferError::Protocol("no welcome")),
-    }
-}
-
-/// Offers the manifest.
-async fn offer<S: AduStream>(control: &S, manifest: &Manifest) -> Result<(), TransferError>
-where
-    TransferError: From<S::Error>,
-{
-    let offer = Request::Offer {
-        kind: manifest.kind,
-        name: manifest.name.clone(),
-        entries: manifest.entries.len() as u64,
-    };
-    send_message(control, &offer).await?;
-    let mut rest = &manifest.entries[..];
-    while !rest.is_empty() {
-        let (list, after) = rest.split_at(batch(rest.iter().map(|entry| entry.path.len())));
-        let from = manifest.entries.len() - rest.len();
-        let attributes = manifest.attributes.get(from..from + list.len());
-        let entries = Request::Entries {
-            list: list.to_vec(),
-            attributes: attributes.unwrap_or_default().to_vec(),
-        };
-        send_message(control, &entries).await?;
-        rest = after;
-    }
-    let mut rest = &manifest.links[..];
-    while !rest.is_empty() {
-        let (list, after) = rest.split_at(batch(rest.iter().map(Link::bytes)));
-        let list = list.to_vec();
-        send_message(control, &Request::Links { list }).await?;
-        rest = after;
-    }
-    send_message(control, &Request::OfferEnd).await
-}
-
-/// True if the offer is small enough to follow the greeting at once. The session of an unknown node is on probation until the
-/// ticket was read: beyond a few packets, the rest would be dropped and sent again after a time-out.
-fn is_brief(manifest: &Manifest) -> bool {
-    let entry = |entry: &Entry| entry.path.len() + ENTRY_BYTES;
-    let mut entries = manifest.entries.iter().map(entry);
-    let bytes = entries.try_fold(0, |sum, more| {
-        let sum = sum + more;
-        (sum <= BRIEF_BYTES).then_some(sum)
-    });
-    bytes.is_some()
-}
-
-/// Number of those with so many bytes of text that go into the next message; at least one.
-fn batch(texts_bytes: impl Iterator<Item = usize>) -> usize {
-    let mut sum = 0;
-    let fitting = texts_bytes.take(ENTRIES_PER_MESSAGE).take_while(|bytes| {
-        sum += bytes;
-        sum <= PATHS_PER_MESSAGE_BYTES
-    });
-    fitting.count().max(1)
-}
-
-/// The part of each of the `entries` that the receiver has.
-async fn known<S: AduStream>(
-    control: &S,
-    entries: usize,
-) -> Result<Vec<Option<Known>>, TransferError>
-where
-    TransferError: From<S::Error>,
-{
-    let mut known = vec![None; entries];
-    loop {
-        match read_message(control).await? {
-            Reply::Have { index, bytes, hash } => {
-                let entry = known.get_mut(index as usize);
-                let entry = entry.ok_or(TransferError::Protocol("an unknown entry"))?;
-                let hash = blake3::Hash::from_hex(hash);
-                let hash = hash.map_err(|_| TransferError::Protocol("not a hash"))?;
-                if entry.replace(Known { bytes, hash }).is_some() {
-                    return Err(TransferError::Protocol("an entry reported twice"));
-                }
-            }
-            Reply::Go => return Ok(known),
-            Reply::Refused { reason } => return Err(TransferError::Refused(reason)),
-            Reply::Failed { reason } => return Err(TransferError::Failed(reason)),
-            _ => return Err(TransferError::Protocol("neither acceptance nor refusal")),
-        }
     }
 }
 
@@ -427,35 +373,4 @@ where
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::transfer::message::Attributes;
-
-    /// The longest possible paths, of characters that take two bytes in JSON.
-    #[test]
-    fn no_message_of_an_offer_is_too_long_to_be_read() {
-        let entry = |bytes: usize| Entry {
-            path: "\"".repeat(bytes),
-            is_directory: false,
-            size_bytes: Some(u64::MAX),
-            modified_ns: u64::MAX,
-            is_executable: true,
-        };
-        for (bytes, number) in [(4096, 1), (4096, 20), (10, 2_000), (100_000, 2)] {
-            let entries = vec![entry(bytes); number];
-            let fitting = batch(entries.iter().map(|entry| entry.path.len()));
-            let attributes = Attributes {
-                mode: Some(u32::MAX),
-                modified_ns: Some(i64::MIN),
-            };
-            let message = super::super::message::encode(&Request::Entries {
-                list: entries[..fitting].to_vec(),
-                attributes: vec![attributes; fitting],
-            });
-            assert!(message.len() <= super::super::message::MESSAGE_BYTES_MAX);
-        }
-    }
 }

@@ -5,14 +5,11 @@
 //! never called verified.
 
 use std::{
-    fs::{self, File, Metadata, OpenOptions},
+    fs::{self, File, Metadata},
     io::{self, ErrorKind},
-    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     time::UNIX_EPOCH,
 };
-
-use rustix::fs::OFlags;
 
 use super::{
     error::TransferError,
@@ -23,6 +20,15 @@ use super::{
     selection::{LeftOut, Selection},
 };
 
+pub(super) use system::Stamp;
+
+#[cfg(unix)]
+#[path = "source/unix.rs"]
+mod system;
+#[cfg(windows)]
+#[path = "source/windows.rs"]
+mod system;
+
 const UNREADABLE: &str = "this user may not read it";
 
 /// Location of an entry on this disk.
@@ -30,28 +36,6 @@ const UNREADABLE: &str = "this user may not read it";
 pub(super) struct Origin {
     path: PathBuf,
     stamp: Stamp,
-}
-
-/// Attributes that change when a file is written or replaced. The time of change (`ctime`) cannot be set by programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    size_bytes: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size_bytes: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
 }
 
 impl Origin {
@@ -64,17 +48,8 @@ impl Origin {
     /// # Errors
     /// It cannot be read, or has been replaced by another one.
     pub(super) fn open(&self) -> Result<File, TransferError> {
-        let mut options = OpenOptions::new();
-        // The entry may have been replaced: a link is not followed, and a pipe does not block.
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        options.read(true).custom_flags(flags.bits() as i32);
-        let file =
-            options.open(&self.path).map_err(|error| {
-                match rustix::io::Errno::from_io_error(&error) {
-                    Some(rustix::io::Errno::LOOP) => self.changed(),
-                    _ => TransferError::read(&self.path)(error),
-                }
-            })?;
+        let opened = system::open(&self.path).map_err(TransferError::read(&self.path))?;
+        let file = opened.ok_or_else(|| self.changed())?;
         self.check(&file)?;
         Ok(file)
     }
@@ -222,7 +197,7 @@ impl Walk<'_> {
                 Err(error) => return Err(TransferError::read(path)(error)),
             }
         } else if metadata.is_file() {
-            match is_readable(path) {
+            match system::is_readable(path) {
                 true => return self.add(path, at, &metadata),
                 false => self.left_out.add(at, UNREADABLE),
             }
@@ -257,7 +232,7 @@ impl Walk<'_> {
     fn add(&mut self, path: &Path, at: String, metadata: &Metadata) -> Result<(), TransferError> {
         self.check_number()?;
         self.entries.push(entry(at, metadata));
-        self.attributes.push(attributes(metadata));
+        self.attributes.push(system::attributes(metadata));
         self.origins.push(Origin {
             path: path.to_owned(),
             stamp: Stamp::of(metadata),
@@ -286,26 +261,6 @@ fn children(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(children)
 }
 
-fn is_readable(path: &Path) -> bool {
-    let checked = rustix::fs::accessat(
-        rustix::fs::CWD,
-        path,
-        rustix::fs::Access::READ_OK,
-        rustix::fs::AtFlags::EACCESS,
-    );
-    // Any other failure is reported when the file is opened.
-    checked != Err(rustix::io::Errno::ACCESS)
-}
-
-fn attributes(metadata: &Metadata) -> Attributes {
-    const BITS: u32 = 0o7777;
-    let seconds = metadata.mtime().checked_mul(1_000_000_000);
-    Attributes {
-        mode: Some(metadata.mode() & BITS),
-        modified_ns: seconds.and_then(|ns| ns.checked_add(metadata.mtime_nsec())),
-    }
-}
-
 fn name_of(path: &Path) -> Result<String, TransferError> {
     let name = path.file_name().and_then(|name| name.to_str());
     name.map(str::to_owned).ok_or_else(|| TransferError::Name {
@@ -324,12 +279,14 @@ fn entry(path: String, metadata: &Metadata) -> Entry {
         is_directory: metadata.is_dir(),
         size_bytes: metadata.is_file().then_some(metadata.len()),
         modified_ns: modified.map_or(0, |since| since.as_nanos() as u64),
-        is_executable: metadata.is_file() && metadata.permissions().mode() & 0o100 != 0,
+        is_executable: metadata.is_file() && system::is_executable(metadata),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
+
     use super::*;
 
     fn read(path: &Path) -> Found {

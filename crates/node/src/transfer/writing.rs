@@ -7,12 +7,17 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::{
-    area::{Area, Have, Named, Sink},
+    area::{Area, Named},
     error::TransferError,
+    folder::Folder,
     holes::HOLE_BYTES_MAX,
-    message::{RECORD_BYTES_MAX, Record, Reply, Whole},
+    manifest::Manifest,
+    message::{NUMBERS_PER_MESSAGE, RECORD_BYTES_MAX, Record, Reply, Whole},
+    offer::batch,
     progress::Progress,
     rules::Rules,
+    sink::{Have, Sink},
+    update::{Survey, have_here},
 };
 
 /// Limit on the files that are partly present and continue at their end. There is one, unless the sender is unusual; files
@@ -26,7 +31,7 @@ pub(super) fn have_all(
     sender: &mpsc::Sender<Reply>,
 ) -> Result<(Area, HashMap<u32, Have>), TransferError> {
     let mut all = HashMap::new();
-    if area.is_fresh() {
+    if area.has_nothing() {
         return Ok((area, all));
     }
     let mut partial = 0;
@@ -39,20 +44,82 @@ pub(super) fn have_all(
         }
         let have = area.have(index)?;
         partial += usize::from(have.bytes > 0 && have.hasher.is_some());
-        if have.bytes == 0 || (have.hasher.is_some() && partial > PARTIAL_MAX) {
+        let is_known = have.bytes > 0 || area.is_here(index);
+        if !is_known || (have.hasher.is_some() && partial > PARTIAL_MAX) {
             continue;
         }
-        let reply = Reply::Have {
-            index,
-            bytes: have.bytes,
-            hash: have.hash.to_hex().to_string(),
-        };
+        let reply = reply(index, &have, area.waits(index));
         all.insert(index, have);
         if sender.blocking_send(reply).is_err() {
             break;
         }
     }
     Ok((area, all))
+}
+
+/// Reports what an update finds.
+pub(super) fn report_survey(survey: &Survey, sender: &mpsc::Sender<Reply>) {
+    // Nobody waits for the reports of a session that is over.
+    let say = |reply| sender.blocking_send(reply).is_ok();
+    let lists = [
+        &survey.present.entries,
+        &survey.present.links_same,
+        &survey.present.links_other,
+    ];
+    for (kind, list) in lists.into_iter().enumerate() {
+        for part in list.chunks(NUMBERS_PER_MESSAGE) {
+            let of = |wanted| match kind == wanted {
+                true => part.to_vec(),
+                false => Vec::new(),
+            };
+            let present = Reply::Present {
+                entries: of(0),
+                links_same: of(1),
+                links_other: of(2),
+            };
+            if !say(present) {
+                return;
+            }
+        }
+    }
+    let mut rest = &survey.extras[..];
+    while !rest.is_empty() {
+        let (list, after) = rest.split_at(batch(rest.iter().map(|extra| extra.path.len())));
+        let list = list.to_vec();
+        if !say(Reply::Extra { list }) {
+            return;
+        }
+        rest = after;
+    }
+}
+
+/// Reports the files that are there already in the size that is offered, and touches nothing.
+pub(super) fn have_all_here(
+    directory: &Folder,
+    manifest: &Manifest,
+    sender: &mpsc::Sender<Reply>,
+) -> Result<(), TransferError> {
+    for (entry, index) in manifest.entries.iter().zip(0..) {
+        if entry.is_directory {
+            continue;
+        }
+        let Some((have, _)) = have_here(directory, entry)? else {
+            continue;
+        };
+        if sender.blocking_send(reply(index, &have, false)).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn reply(index: u32, have: &Have, waits: bool) -> Reply {
+    Reply::Have {
+        index,
+        waits,
+        bytes: have.bytes,
+        hash: have.hash.to_hex().to_string(),
+    }
 }
 
 /// Passes records from the network to the thread that writes.

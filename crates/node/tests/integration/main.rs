@@ -10,3 +10,4 @@ mod rights;
 mod services;
 mod transfer;
 mod trees;
+mod updates;

@@ -3,7 +3,6 @@
 
 use std::{
     net::SocketAddr,
-    os::unix::fs::{PermissionsExt, chown},
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -23,6 +22,7 @@ const STARTED: Duration = Duration::from_secs(60);
 const CUSTOMERS: u64 = 1000;
 const ORDERS: u64 = 10;
 /// User as which PostgreSQL runs if this is root, which it refuses to run as.
+#[cfg(unix)]
 const NOBODY: u32 = 65_534;
 
 /// A running database; it ends when this is dropped.
@@ -57,10 +57,23 @@ fn programs() -> Option<PathBuf> {
     folders.into_iter().find(is_complete)
 }
 
-/// True if this process is root's.
+/// True if this process is root's, as which the server does not run.
+#[cfg(unix)]
 fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// Gives the server's folder to the user as whom it runs.
+fn give_away(folder: &Path) -> Result<(), Failure> {
+    #[cfg(unix)]
+    if is_root() {
+        let given = std::os::unix::fs::chown(folder, Some(NOBODY), Some(NOBODY));
+        given.map_err(Failure::file)?;
+    }
+    #[cfg(not(unix))]
+    let _ = folder;
+    Ok(())
 }
 
 /// A program of PostgreSQL that reads and writes nothing of ours.
@@ -71,6 +84,7 @@ fn command(program: &Path) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
+    #[cfg(unix)]
     if is_root() {
         command.uid(NOBODY).gid(NOBODY);
     }
@@ -94,9 +108,7 @@ impl Database {
     }
 
     async fn start_postgres(programs: PathBuf, folder: &Path) -> Result<Self, Failure> {
-        if is_root() {
-            chown(folder, Some(NOBODY), Some(NOBODY)).map_err(Failure::file)?;
-        }
+        give_away(folder)?;
         let data = folder.join("data");
         let made = command(&programs.join("initdb"))
             .args(["--auth=trust", "--username=demo", "--no-sync", "-D"])
@@ -251,6 +263,12 @@ async fn ask_table(at: SocketAddr, customer: u64) -> std::io::Result<String> {
 
 /// Gives everyone access to a folder's entries by name, as the server of another user needs to its own folder.
 pub(super) fn open_folder(folder: &Path) -> Result<(), Failure> {
-    let mode = std::fs::Permissions::from_mode(0o711);
-    std::fs::set_permissions(folder, mode).map_err(Failure::file)
+    #[cfg(unix)]
+    {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o711);
+        std::fs::set_permissions(folder, mode).map_err(Failure::file)?;
+    }
+    #[cfg(not(unix))]
+    let _ = folder;
+    Ok(())
 }

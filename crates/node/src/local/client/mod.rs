@@ -34,10 +34,7 @@ mod stream;
 use std::{io, net::SocketAddr, path::Path, sync::Arc};
 
 use anabranch_base::NodeId;
-use tokio::{
-    io::AsyncReadExt,
-    net::{TcpStream, UnixStream},
-};
+use tokio::{io::AsyncReadExt, net::TcpStream};
 
 use self::core::{Core, Expected, Reply, Tasks};
 pub use self::{
@@ -50,6 +47,7 @@ use super::{
     socket::{Halves, Reading},
     token,
 };
+use crate::socket_file::UnixStream;
 
 /// An application's connection to a running node. Clones share it; it ends when the last clone and the last session, stream and
 /// service of it are dropped. What was finished by then is still sent.

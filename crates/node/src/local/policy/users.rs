@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -14,7 +13,7 @@ use crate::{
     config::{LocalConfig, LocalUser, NodeConfig},
     daemon::{Commit, Part},
     local::LocalError,
-    socket_file::{EVERYONE, OWNER_ONLY},
+    socket_file::{EVERYONE, OWNER_ONLY, set_mode},
 };
 
 /// File with the names and numbers of users.
@@ -81,8 +80,7 @@ impl Part for LocalPart {
             for (tenant, share) in shares {
                 host.set_promised_share(tenant, share);
             }
-            let mode = fs::Permissions::from_mode(mode);
-            if let Err(error) = fs::set_permissions(&socket, mode) {
+            if let Err(error) = set_mode(&socket, mode) {
                 tracing::warn!(%error, socket = %socket.display(), "mode not changed");
             }
         }))

@@ -3,6 +3,10 @@ use std::{fs, os::unix::fs::symlink};
 use anabranch_session::SecretKey;
 
 use super::*;
+use crate::transfer::{
+    earlier::{REMEMBERED, unfinished},
+    keyed::FOLDER_PREFIX,
+};
 
 fn key() -> StateKey {
     StateKey::of(&SecretKey::from_seed([9; 32]))
@@ -45,6 +49,7 @@ fn open_as(
 ) -> Result<Area, TransferError> {
     let opening = Opening {
         directory: folder,
+        folder_name: &key().folder_name(sender(), &manifest.name),
         key: &key(),
         sender: sender(),
         ticket,
@@ -52,7 +57,7 @@ fn open_as(
         has_more: false,
         progress: &Progress::default(),
     };
-    Area::open(&opening, manifest)
+    Area::open(&opening, manifest, None)
 }
 
 fn try_open(folder: &Path, manifest: Manifest) -> Result<Area, TransferError> {

@@ -1,12 +1,13 @@
-//! Directories held open: names are looked up in them one by one, and no symbolic link is followed.
-//!
-//! Any program that can write to the receiver's directory could put a link where a file is expected. Below the directory that
-//! the user named, a path is therefore never passed to the system as a whole.
+//! Directories held open by a descriptor.
 
 use std::{
+    ffi::OsString,
     fs::{self, File},
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStringExt,
+    },
     path::{Path, PathBuf},
 };
 
@@ -15,6 +16,8 @@ use rustix::{
     io::Errno,
 };
 
+use super::{FileKind, Stat};
+
 /// Limit on the depth of what is removed, greater than that of a transfer.
 const DEPTH_MAX: usize = 80;
 /// Accessible to its owner only.
@@ -22,7 +25,7 @@ const PRIVATE: Mode = Mode::RWXU;
 
 /// An open directory.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(in crate::transfer) struct Folder {
     fd: OwnedFd,
     /// Path for messages, and to remove trees.
     path: PathBuf,
@@ -30,7 +33,7 @@ pub(super) struct Folder {
 
 impl Folder {
     /// Opens the directory that the user named; links in its path are the user's own.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub(in crate::transfer) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self {
             fd: sys::open(path, flags, Mode::empty())?,
@@ -38,17 +41,17 @@ impl Folder {
         })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(in crate::transfer) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Path of an entry in it, for messages.
-    pub(super) fn path_of(&self, name: &str) -> PathBuf {
+    pub(in crate::transfer) fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
     /// A directory in it.
-    pub(super) fn child(&self, name: &str) -> io::Result<Self> {
+    pub(in crate::transfer) fn child(&self, name: &str) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(Self {
             fd: sys::openat(&self.fd, name, flags, Mode::empty())?,
@@ -57,7 +60,7 @@ impl Folder {
     }
 
     /// The directory in which the last part of `path` lies, and that part. Parts are joined by `/`.
-    pub(super) fn walk<'a>(&self, path: &'a str) -> io::Result<(Self, &'a str)> {
+    pub(in crate::transfer) fn walk<'a>(&self, path: &'a str) -> io::Result<(Self, &'a str)> {
         let mut at = Self {
             fd: self.fd.try_clone()?,
             path: self.path.clone(),
@@ -71,7 +74,7 @@ impl Folder {
     }
 
     /// Creates a directory in it, or opens the existing one and makes it accessible to this user.
-    pub(super) fn make(&self, name: &str) -> io::Result<Self> {
+    pub(in crate::transfer) fn make(&self, name: &str) -> io::Result<Self> {
         match sys::mkdirat(&self.fd, name, Mode::from_raw_mode(0o777)) {
             Ok(()) => self.child(name),
             Err(Errno::EXIST) => {
@@ -93,7 +96,7 @@ impl Folder {
     }
 
     /// Creates a symbolic link in it. One with the same target may exist.
-    pub(super) fn link(&self, name: &str, target: &str) -> io::Result<()> {
+    pub(in crate::transfer) fn link(&self, name: &str, target: &str) -> io::Result<()> {
         match sys::symlinkat(target, &self.fd, name) {
             Err(Errno::EXIST) => match sys::readlinkat(&self.fd, name, Vec::new()) {
                 Ok(found) if found.as_bytes() == target.as_bytes() => Ok(()),
@@ -103,20 +106,20 @@ impl Folder {
         }
     }
 
-    /// Device and inode.
-    pub(super) fn identity(&self) -> io::Result<(u64, u64)> {
+    /// Device and inode; `None` where they are not known.
+    pub(in crate::transfer) fn identity(&self) -> io::Result<Option<(u64, u64)>> {
         let stat = sys::fstat(&self.fd)?;
-        Ok((number(stat.st_dev), number(stat.st_ino)))
+        Ok(Some((number(stat.st_dev), number(stat.st_ino))))
     }
 
     /// Creates a directory in it that only this user may enter; fails if the name exists.
-    pub(super) fn make_private(&self, name: &str) -> io::Result<Self> {
+    pub(in crate::transfer) fn make_private(&self, name: &str) -> io::Result<Self> {
         sys::mkdirat(&self.fd, name, PRIVATE)?;
         self.child(name)
     }
 
     /// A directory in it that this user created, and that no other user may enter.
-    pub(super) fn private(&self, name: &str) -> io::Result<Self> {
+    pub(in crate::transfer) fn private(&self, name: &str) -> io::Result<Self> {
         let child = self.child(name)?;
         let stat = sys::fstat(&child.fd)?;
         let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
@@ -127,12 +130,18 @@ impl Folder {
     }
 
     /// Opens a regular file in it; anything else is an error.
-    pub(super) fn read(&self, name: &str) -> io::Result<File> {
+    pub(in crate::transfer) fn read(&self, name: &str) -> io::Result<File> {
         self.open_file(name, OFlags::RDONLY, Mode::empty())
     }
 
+    /// Opens a regular file in it, if this user may read it.
+    pub(in crate::transfer) fn read_as_is(&self, name: &str) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        regular(sys::openat(&self.fd, name, flags, Mode::empty())?)
+    }
+
     /// Opens a regular file in it for writing, and creates it with these permission bits if it does not exist.
-    pub(super) fn write(&self, name: &str, mode: sys::RawMode) -> io::Result<File> {
+    pub(in crate::transfer) fn write(&self, name: &str, mode: sys::RawMode) -> io::Result<File> {
         let mode = Mode::from_raw_mode(mode);
         self.open_file(name, OFlags::WRONLY | OFlags::CREATE, mode)
     }
@@ -150,15 +159,48 @@ impl Folder {
             }
             opened => opened?,
         };
-        let kind = FileType::from_raw_mode(sys::fstat(&fd)?.st_mode);
-        if kind != FileType::RegularFile {
-            return Err(io::Error::other("it is not a regular file"));
+        regular(fd)
+    }
+
+    /// What has this name, itself and not what a link leads to; `None`: nothing.
+    pub(in crate::transfer) fn stat(&self, name: &str) -> io::Result<Option<Stat>> {
+        match sys::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(Stat {
+                kind: match FileType::from_raw_mode(stat.st_mode) {
+                    FileType::RegularFile => FileKind::File,
+                    FileType::Directory => FileKind::Directory,
+                    FileType::Symlink => FileKind::Link,
+                    _ => FileKind::Other,
+                },
+                identity: Some((number(stat.st_dev), number(stat.st_ino))),
+                links: number(stat.st_nlink),
+            })),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
         }
-        Ok(File::from(fd))
+    }
+
+    /// Names in it, in order.
+    pub(in crate::transfer) fn names(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in sys::Dir::read_from(&self.fd)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if !matches!(name, b"." | b"..") {
+                names.push(OsString::from_vec(name.to_vec()));
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Target of a symbolic link in it.
+    pub(in crate::transfer) fn target(&self, name: &str) -> io::Result<Vec<u8>> {
+        Ok(sys::readlinkat(&self.fd, name, Vec::new())?.into_bytes())
     }
 
     /// True if the name exists, even as a broken link.
-    pub(super) fn holds(&self, name: &str) -> io::Result<bool> {
+    pub(in crate::transfer) fn holds(&self, name: &str) -> io::Result<bool> {
         match sys::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
@@ -167,16 +209,31 @@ impl Folder {
     }
 
     /// Removes a file in it; a missing file is not an error.
-    pub(super) fn remove_file(&self, name: &str) -> io::Result<()> {
+    pub(in crate::transfer) fn remove_file(&self, name: &str) -> io::Result<()> {
         match sys::unlinkat(&self.fd, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
+    /// Removes an empty directory in it; false if it is not empty. A missing one is not an error.
+    pub(in crate::transfer) fn remove_directory(&self, name: &str) -> io::Result<bool> {
+        match sys::unlinkat(&self.fd, name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => Ok(true),
+            Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Lets this user change what is in it.
+    pub(in crate::transfer) fn grant_to_owner(&self) -> io::Result<()> {
+        let mode = Mode::from_raw_mode(sys::fstat(&self.fd)?.st_mode);
+        Ok(sys::fchmod(&self.fd, mode | Mode::RWXU)?)
+    }
+
     /// Removes the entry with this name, and everything in it; links are removed, not followed. A missing entry is not an
     /// error.
-    pub(super) fn remove_all(&self, name: &str) -> io::Result<()> {
+    pub(in crate::transfer) fn remove_all(&self, name: &str) -> io::Result<()> {
         match self.remove_file(name) {
             // Error codes for a directory: Linux, POSIX.
             Err(error)
@@ -226,12 +283,17 @@ impl Folder {
     }
 
     /// Renames within it, and replaces an existing entry.
-    pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+    pub(in crate::transfer) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         Ok(sys::renameat(&self.fd, from, &self.fd, to)?)
     }
 
+    /// Moves an entry into another directory, in the place of what has its name there, in one step.
+    pub(in crate::transfer) fn rename_into(&self, name: &str, to: &Self) -> io::Result<()> {
+        Ok(sys::renameat(&self.fd, name, &to.fd, name)?)
+    }
+
     /// Moves an entry into another directory, under a name that it never takes from an existing one there.
-    pub(super) fn move_new(&self, name: &str, to: &Self, new: &str) -> io::Result<()> {
+    pub(in crate::transfer) fn move_new(&self, name: &str, to: &Self, new: &str) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         match sys::renameat_with(&self.fd, name, &to.fd, new, sys::RenameFlags::NOREPLACE) {
             Ok(()) => return Ok(()),
@@ -246,7 +308,7 @@ impl Folder {
     }
 
     /// Exchanges an entry with the one of the same name in another directory, in one step; false if the system cannot.
-    pub(super) fn exchange(&self, name: &str, with: &Self) -> io::Result<bool> {
+    pub(in crate::transfer) fn exchange(&self, name: &str, with: &Self) -> io::Result<bool> {
         #[cfg(target_os = "linux")]
         match sys::renameat_with(&self.fd, name, &with.fd, name, sys::RenameFlags::EXCHANGE) {
             Ok(()) => return Ok(true),
@@ -259,35 +321,22 @@ impl Folder {
     }
 
     /// Syncs the names in it to the disk.
-    pub(super) fn sync(&self) -> io::Result<()> {
+    pub(in crate::transfer) fn sync(&self) -> io::Result<()> {
         judge(sys::fsync(&self.fd))
+    }
+}
+
+/// The open file, if it is a regular one.
+fn regular(fd: OwnedFd) -> io::Result<File> {
+    match FileType::from_raw_mode(sys::fstat(&fd)?.st_mode) {
+        FileType::RegularFile => Ok(File::from(fd)),
+        _ => Err(io::Error::other("it is not a regular file")),
     }
 }
 
 /// A number whose type depends on the system.
 fn number(of_system: impl TryInto<u64>) -> u64 {
     of_system.try_into().unwrap_or(u64::MAX)
-}
-
-/// The directory that was walked to last: the next file is often in the same one.
-#[derive(Debug, Default)]
-pub(super) struct Parents(Option<(String, Folder)>);
-
-impl Parents {
-    /// As [`Folder::walk`], from `base`, which is the same in every call.
-    pub(super) fn walk<'a>(
-        &mut self,
-        base: &Folder,
-        path: &'a str,
-    ) -> io::Result<(&Folder, &'a str)> {
-        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let known = self.0.take().filter(|(known, _)| known == parent);
-        let last = match known {
-            Some(known) => known,
-            None => (parent.to_owned(), base.walk(path)?.0),
-        };
-        Ok((&self.0.insert(last).1, name))
-    }
 }
 
 impl AsFd for Folder {
@@ -309,7 +358,7 @@ fn judge(synced: Result<(), Errno>) -> io::Result<()> {
 mod tests {
     use std::{io::Write, os::unix::fs::symlink};
 
-    use super::*;
+    use super::{super::Parents, *};
 
     #[test]
     fn links_are_not_followed() {

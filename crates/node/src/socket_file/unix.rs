@@ -1,4 +1,4 @@
-//! Unix sockets with a file: made so that nobody else can listen in their place, removed when they are closed.
+//! Unix sockets with a file.
 
 use std::{
     fs, io,
@@ -6,33 +6,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tokio::net::{UnixListener, UnixStream, unix::SocketAddr};
+use tokio::net::{UnixListener, unix::SocketAddr};
 
-/// Mode of a socket that only its owner (and root) may connect to.
-pub(crate) const OWNER_ONLY: u32 = 0o600;
-/// Mode of a socket that everyone may connect to who can enter its folder.
-pub(crate) const EVERYONE: u32 = 0o666;
+use super::SocketFileError;
+
+pub(crate) use tokio::net::{
+    UnixStream,
+    unix::{OwnedReadHalf, OwnedWriteHalf},
+};
+
 /// Tries to make a folder with a name that nothing has yet.
 const NAMES_MAX: u32 = 16;
-
-/// A socket cannot be opened.
-#[derive(Debug)]
-pub(crate) enum SocketFileError {
-    /// Error of the system.
-    Io(io::Error),
-    /// Others could put a socket there, or listen in its place.
-    Exposed,
-    /// A file that is not a socket has the name.
-    Taken,
-    /// Another process listens there.
-    Running,
-}
-
-impl From<io::Error> for SocketFileError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
 
 /// An open socket; its file is removed when this is dropped.
 #[derive(Debug)]
@@ -91,6 +75,16 @@ impl SocketFile {
     pub(crate) async fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
         self.listener.accept().await
     }
+}
+
+/// Number of the user at the other end.
+pub(crate) fn peer_uid(socket: &UnixStream) -> Option<u32> {
+    socket.peer_cred().ok().map(|peer| peer.uid())
+}
+
+/// Sets the mode of the file of an open socket.
+pub(crate) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
 
 /// Effective user of this process.

@@ -1,0 +1,11 @@
+//! Signals that end a command, and the one that reloads a node.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+pub(crate) use unix::{Hangups, stopped};
+#[cfg(windows)]
+pub(crate) use windows::{Hangups, stopped};
