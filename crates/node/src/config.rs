@@ -14,6 +14,7 @@ use crate::{keys, rights::Table, spec::preferences};
 
 mod check;
 mod costs;
+pub mod edit;
 mod forward;
 mod gateway;
 mod interfaces;

@@ -35,3 +35,38 @@ pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     fs::rename(&draft, path)?;
     fs::File::open(folder(path))?.sync_all()
 }
+
+/// Replaces the text of an existing file in one step; `None` from `change` leaves it as it is. Mode and, as far as this user may
+/// set it, the owner are kept, and a symbolic link stays one. Changes of several processes follow each other.
+///
+/// # Errors
+/// The file cannot be read or written; it is as it was.
+pub(crate) fn edit(path: &Path, change: impl FnOnce(&str) -> Option<String>) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let path = fs::canonicalize(path)?;
+    let locked = loop {
+        let file = fs::File::open(&path)?;
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
+        let (held, there) = (file.metadata()?, fs::metadata(&path)?);
+        // Another process may have replaced it before the lock was given.
+        if (held.dev(), held.ino()) == (there.dev(), there.ino()) {
+            break file;
+        }
+    };
+    let Some(text) = change(&io::read_to_string(&locked)?) else {
+        return Ok(());
+    };
+    let before = locked.metadata()?;
+    let draft = beside(&path, ".new");
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&draft)?;
+    file.write_all(text.as_bytes())?;
+    // Another owner is kept by root only.
+    let _ = std::os::unix::fs::fchown(&file, Some(before.uid()), Some(before.gid()));
+    file.set_permissions(fs::Permissions::from_mode(before.mode() & 0o777))?;
+    file.sync_all()?;
+    fs::rename(&draft, &path)?;
+    fs::File::open(folder(&path))?.sync_all()
+}
