@@ -42,6 +42,7 @@ mod table;
 mod ticket;
 #[cfg(target_os = "linux")]
 mod tun;
+mod up;
 mod version;
 #[cfg(feature = "video")]
 mod video;
@@ -89,6 +90,8 @@ enum Command {
     /// Put the traffic of this machine on all paths to a server (Linux only).
     #[cfg(not(target_os = "linux"))]
     Tun(linux_only::Arguments),
+    /// Make this machine a node, if it is none yet, and run it.
+    Up(up::Arguments),
     /// Run a node from a configuration file.
     Node(node::Arguments),
     /// Show node status.
@@ -182,6 +185,7 @@ async fn run(command: Command) -> Outcome {
         Command::Tun(arguments) => tun::run(*arguments).await,
         #[cfg(not(target_os = "linux"))]
         Command::Tun(arguments) => linux_only::run(&arguments),
+        Command::Up(arguments) => up::run(arguments).await,
         Command::Node(arguments) => node::run(arguments).await,
         Command::Status(arguments) => show::run(Subject::Status, &arguments).await,
         Command::Paths(arguments) => show::run(Subject::Paths, &arguments).await,

@@ -93,19 +93,29 @@ fn flags(arguments: Arguments) -> Layer {
 
 /// Reads the node's configuration; flags take precedence over the environment, and both over the file.
 fn read(arguments: &Arguments) -> Result<NodeConfig, Failure> {
+    let costs = arguments.costs.clone().layer().map_err(Failure::usage)?;
+    let flags = flags(arguments.clone()).over(costs);
     let variable = |name: &str| std::env::var(name).ok();
-    let text = match &arguments.config {
+    read_file(arguments.config.as_deref(), flags, variable)
+}
+
+/// Reads a configuration from a file, if there is one; `flags` and then the environment take precedence. `variable` looks up the
+/// environment.
+pub(crate) fn read_file(
+    file: Option<&Path>,
+    flags: Layer,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<NodeConfig, Failure> {
+    let text = match file {
         None => String::new(),
         Some(path) => std::fs::read_to_string(path)
             .map_err(|error| Failure::file(format!("cannot read {}: {error}", path.display())))?,
     };
-    let place = arguments.config.as_deref().unwrap_or(Path::new(""));
+    let place = file.unwrap_or(Path::new(""));
     let file = Layer::from_toml(&text)
         .map_err(|error| Failure::usage(format!("{}: {error}", place.display())))?;
-    let environment = Layer::from_environment(variable).map_err(Failure::usage)?;
-    let costs = arguments.costs.clone().layer().map_err(Failure::usage)?;
-    let layer = flags(arguments.clone()).over(costs).over(environment);
-    let resolved = layer.over(file).resolve(variable);
+    let environment = Layer::from_environment(&variable).map_err(Failure::usage)?;
+    let resolved = flags.over(environment).over(file).resolve(variable);
     resolved.map_err(|error| match error.line_in(&text) {
         Some(line) => Failure::usage(format!("{}: line {line}: {error}", place.display())),
         None => Failure::usage(error),
@@ -160,6 +170,28 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         TunnelSettings::read(&config).map_err(Failure::usage)?;
         return check(&config);
     }
+    serve(move || read(&arguments), greet).await
+}
+
+/// First output of a node.
+fn greet(daemon: &Daemon, config: &NodeConfig) -> Outcome {
+    if let Some(warning) = config.callers() {
+        note(&warning);
+    }
+    print_line(&format!("node {}", daemon.host().node_id()))?;
+    print_line(&format!(
+        "nodes with the rights to call and to send files can run: anabranch send FILE {}",
+        daemon.ticket()
+    ))
+}
+
+/// Runs a node until it is stopped. `read` reads its configuration, now and at each reload; `greet` prints the first output, when
+/// everything is open.
+pub(crate) async fn serve(
+    read: impl Fn() -> Result<NodeConfig, Failure> + Send + Sync + 'static,
+    greet: impl FnOnce(&Daemon, &NodeConfig) -> Outcome,
+) -> Outcome {
+    let config = read()?;
     raise_file_limit();
     let daemon = Daemon::start(config.clone())
         .await
@@ -171,7 +203,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
             DaemonError::Objectives(error) => error.into(),
             _ => Failure::other(error),
         })?;
-    let source = move || read(&arguments).map_err(|failure| failure.message().to_owned());
+    let source = move || read().map_err(|failure| failure.message().to_owned());
     let daemon = daemon.with_source(Box::new(source));
     let gateway = Gateway::start(&daemon.handle(), &config, Notices::to_log());
     let gateway = gateway.map_err(|error| match error {
@@ -195,14 +227,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     // Before the first output: a script that reads it may send a signal at once, which ends the process if it is not handled.
     let stopped = stopped();
     let hangups = signal(SignalKind::hangup()).map_err(Failure::other)?;
-    if let Some(warning) = config.callers() {
-        note(&warning);
-    }
-    print_line(&format!("node {}", daemon.host().node_id()))?;
-    print_line(&format!(
-        "nodes with the rights to call and to send files can run: anabranch send FILE {}",
-        daemon.ticket()
-    ))?;
+    greet(&daemon, &config)?;
     let manager = Manager::of_environment();
     manager.ready();
     tokio::select! {

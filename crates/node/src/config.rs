@@ -23,6 +23,7 @@ mod local_users;
 pub(crate) mod mistake;
 mod overlay;
 mod peers;
+mod places;
 mod rule;
 mod streams;
 mod tunnel;
@@ -37,6 +38,8 @@ pub use local::{LocalConfig, LocalTcp, NO_LOCAL, default_local};
 pub use local_users::{LocalLimits, LocalLimitsLayer, LocalUser, LocalUserLayer};
 pub use overlay::{MemberLayer, OverlayConfig, OverlayLayer, Relaying, Site};
 pub use peers::{GrantLayer, Peer, PeerLayer, Retired, TermsLayer};
+pub(crate) use places::home;
+pub use places::{HOME_VARIABLE, Places, SERVICE_CONTROL, host_name};
 pub use rule::{MatchLayer, PortsLayer, RULES_MAX, RuleLayer, Texts};
 pub use streams::{DeclaredStream, STREAMS_MAX, StreamLayer};
 pub use tunnel::{
@@ -47,6 +50,8 @@ pub use tunnel::{
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Layer {
+    /// Name of this machine.
+    pub name: Option<String>,
     /// Key file.
     pub key: Option<PathBuf>,
     /// Addresses to listen on, `IP:PORT`.
@@ -158,6 +163,8 @@ pub struct ChannelLayer {
 /// A checked configuration.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
+    /// Name that this machine suggests to others for itself; `None`: that of the host.
+    pub name: Option<String>,
     /// Key file.
     pub key: PathBuf,
     /// Local addresses.
@@ -263,7 +270,7 @@ impl Layer {
     }
 
     /// Reads the variables `ANABRANCH_KEY`, `_LISTEN`, `_PORT`, `_INTERFACES` (lists with
-    /// commas), `_CONTROL`, `_LOCAL` (which may be empty), `_RECEIVE`, `_COST` (short forms, with commas), `_CURRENCY`, `_LEDGER`, `_POLICY`,
+    /// commas), `_CONTROL`, `_LOCAL` (which may be empty), `_RECEIVE`, `_NAME`, `_COST` (short forms, with commas), `_CURRENCY`, `_LEDGER`, `_POLICY`,
     /// `_OBJECTIVES`, `_CONTROLLER` and `_MODEL`.
     ///
     /// # Errors
@@ -301,6 +308,7 @@ impl Layer {
             ),
         };
         Ok(Self {
+            name: get("NAME"),
             key: get("KEY").map(Into::into),
             listen: list("LISTEN"),
             interfaces: list("INTERFACES"),
@@ -345,6 +353,7 @@ impl Layer {
     #[must_use]
     pub fn over(self, below: Self) -> Self {
         Self {
+            name: self.name.or(below.name),
             key: self.key.or(below.key),
             listen: self.listen.or(below.listen),
             interfaces: self.interfaces.or(below.interfaces),
@@ -410,6 +419,11 @@ impl Layer {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<NodeConfig, ConfigError> {
         let engine = self.engine()?;
+        let name = match &self.name {
+            Some(name) if edit::is_peer_name(name) => Some(name.clone()),
+            Some(name) => return Err(refused("name", name, edit::NAME_FORM)),
+            None => None,
+        };
         let costs = self.costs(&variable)?;
         let locals = match &self.listen {
             Some(list) => {
@@ -459,6 +473,7 @@ impl Layer {
         };
         let tunnel = self.tunnel.with_leases(default_state(&variable, "leases"));
         Ok(NodeConfig {
+            name,
             local,
             overlay,
             key: self.key.unwrap_or_else(|| keys::default_path(&variable)),
@@ -606,10 +621,13 @@ impl Layer {
 pub const NO_CONTROL: &str = "this user has no folder for it (XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME); name the socket \
      with --control, ANABRANCH_CONTROL or `control =`, in a folder that only this user can write to";
 
-/// Default location of the control socket: in `$XDG_RUNTIME_DIR`, else in a folder of its own below `$XDG_STATE_HOME/anabranch`
+/// Default location of the control socket: in `$ANABRANCH_HOME`, else in `$XDG_RUNTIME_DIR`, else in a folder of its own below `$XDG_STATE_HOME/anabranch`
 /// or `~/.local/state/anabranch`; `None` if none of these is set. Never in the folder for temporary files, where any user can
 /// create a socket of that name. `variable` looks up an environment variable.
 pub fn default_control(variable: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    if let Some(home) = home(&variable) {
+        return Some(home.join("anabranch.sock"));
+    }
     let get = |name: &str| variable(name).filter(|value| !value.is_empty());
     if let Some(runtime) = get("XDG_RUNTIME_DIR") {
         return Some(PathBuf::from(runtime).join("anabranch.sock"));

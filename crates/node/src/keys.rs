@@ -141,9 +141,12 @@ pub fn load_or_create(path: &Path) -> Result<SecretKey, KeyError> {
     }
 }
 
-/// Default location of the key: `$XDG_CONFIG_HOME/anabranch/key`, or `~/.config/anabranch/key`. `variable` looks up an
+/// Default location of the key: in `$ANABRANCH_HOME`, or else `$XDG_CONFIG_HOME/anabranch/key`, or `~/.config/anabranch/key`. `variable` looks up an
 /// environment variable.
 pub fn default_path(variable: impl Fn(&str) -> Option<String>) -> PathBuf {
+    if let Some(home) = crate::config::home(&variable) {
+        return home.join("key");
+    }
     let config = variable("XDG_CONFIG_HOME")
         .filter(|value| !value.is_empty())
         .map(PathBuf::from);

@@ -62,7 +62,7 @@ fn named(node: &Path, name: &str) -> PathBuf {
 }
 
 /// True if a process listens there.
-async fn answers(path: &Path) -> bool {
+pub(crate) async fn answers(path: &Path) -> bool {
     UnixStream::connect(path).await.is_ok()
 }
 
@@ -76,7 +76,8 @@ pub(super) fn of_argument(argument: &Path, node: Option<&Path>) -> PathBuf {
         .unwrap_or_else(|| argument.to_owned())
 }
 
-/// Socket of the process to ask, if none is named: the node, or else the only tunnel. Where nothing runs, the node's.
+/// Socket of the process to ask, if none is named: the node, or else the only tunnel, or else the node of the machine. Where nothing
+/// runs, the node's.
 ///
 /// # Errors
 /// Several tunnels run and no node: names them.
@@ -94,7 +95,15 @@ pub(super) async fn found(node: PathBuf) -> Result<PathBuf, Failure> {
             names[0]
         )));
     }
-    Ok(tunnels.pop().map_or(node, |only| only.path))
+    if let Some(only) = tunnels.pop() {
+        return Ok(only.path);
+    }
+    let of_machine = PathBuf::from(config::SERVICE_CONTROL);
+    // Other users may not connect to it.
+    match answers(&of_machine).await {
+        true => Ok(of_machine),
+        false => Ok(node),
+    }
 }
 
 /// Tunnels of this user that run, by name.

@@ -125,9 +125,12 @@ impl Layer {
     }
 }
 
-/// Default location of the ledger: `$XDG_STATE_HOME/anabranch/ledger`, or `~/.local/state/anabranch/ledger`. `variable` looks
+/// Default location of the ledger: in `$ANABRANCH_HOME`, or else `$XDG_STATE_HOME/anabranch/ledger`, or `~/.local/state/anabranch/ledger`. `variable` looks
 /// up an environment variable.
 pub fn default_ledger(variable: impl Fn(&str) -> Option<String>) -> PathBuf {
+    if let Some(home) = super::home(&variable) {
+        return home.join("ledger");
+    }
     let get = |name: &str| variable(name).filter(|value| !value.is_empty());
     let state = get("XDG_STATE_HOME").map(PathBuf::from);
     let home = || get("HOME").map(|home| PathBuf::from(home).join(".local/state"));

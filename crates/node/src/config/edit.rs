@@ -13,6 +13,8 @@ use crate::whole_file;
 
 /// Longest name of a peer that is written.
 const NAME_CHARS_MAX: usize = 63;
+/// Form of a name.
+pub(super) const NAME_FORM: &str = "use letters, digits, '-', '_' and '.', at most 63";
 
 /// A peer for a configuration file.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +67,7 @@ pub enum EditError {
         node: String,
     },
     /// The name is unsuitable.
-    #[error("'{}' cannot be the name of a peer: use letters, digits, '-', '_' and '.', at most 63", printable(.0, 100))]
+    #[error("'{}' cannot be the name of a peer: {NAME_FORM}", printable(.0, 100))]
     Name(String),
 }
 
@@ -76,6 +78,11 @@ pub fn peer_name(text: &str) -> Option<String> {
     let kept = label.chars().filter(|c| is_of_name(*c));
     let name: String = kept.take(NAME_CHARS_MAX).collect();
     (!name.is_empty()).then(|| name.to_ascii_lowercase())
+}
+
+/// True if a peer can be named so.
+pub(super) fn is_peer_name(name: &str) -> bool {
+    (1..=NAME_CHARS_MAX).contains(&name.len()) && name.chars().all(is_of_name)
 }
 
 fn is_of_name(c: char) -> bool {
@@ -104,10 +111,7 @@ pub fn free_name(text: &str, wanted: &str, node: &NodeId) -> Result<String, Conf
 /// # Errors
 /// The text is refused before or after the change, or the name belongs to another node.
 pub fn add_peer(text: &str, peer: &NewPeer) -> Result<(String, Added), EditError> {
-    if peer.name.is_empty()
-        || peer.name.chars().count() > NAME_CHARS_MAX
-        || !peer.name.chars().all(is_of_name)
-    {
+    if !is_peer_name(&peer.name) {
         return Err(EditError::Name(peer.name.clone()));
     }
     let before = Layer::from_toml(text)?;
@@ -158,8 +162,8 @@ pub fn add_peer_to(path: &Path, peer: &NewPeer) -> Result<Added, EditError> {
     added
 }
 
-/// A text of TOML in quotes.
-pub(crate) fn quoted(text: &str) -> String {
+/// A text as a string of TOML, in quotes.
+pub fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 

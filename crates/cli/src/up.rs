@@ -1,0 +1,161 @@
+//! `anabranch up`: the node of this machine, which is made if there is none.
+
+mod background;
+mod fresh;
+
+use std::path::{Path, PathBuf};
+
+use anabranch::{
+    config::{Layer, NodeConfig, Places, host_name},
+    control::Request,
+    daemon::Daemon,
+};
+
+use crate::{
+    control,
+    exit::{Failure, Outcome, print_line},
+    node,
+};
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+A configuration and a key are made in the usual places (node.toml and key in ~/.config/anabranch; for root /etc/anabranch/node.toml and \
+/var/lib/anabranch/key) unless they exist; nothing that exists is changed. `anabranch status`, `paths`, `send FILE NAME:` and others find \
+the node without an option.")]
+pub(crate) struct Arguments {
+    /// Folder for all files of the node, in place of the usual places. Other commands find it if ANABRANCH_HOME names it.
+    #[arg(long, value_name = "DIR", env = "ANABRANCH_HOME")]
+    home: Option<PathBuf>,
+    /// Folder for files from other machines, for a new node [default: ~/Downloads, or ~/anabranch where there is none].
+    #[arg(long, value_name = "DIR")]
+    receive: Option<PathBuf>,
+    /// Name that this machine suggests to others for itself, for a new node [default: the host name].
+    #[arg(long)]
+    name: Option<String>,
+    /// UDP port, for a new node [default: 4433, or another one if that is taken].
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+    /// Run in the background, and return when the node answers.
+    #[arg(long, conflicts_with = "service")]
+    detach: bool,
+    /// Print a unit with which systemd starts the node of this user at every start of the machine, and run nothing.
+    #[arg(long)]
+    service: bool,
+}
+
+impl Arguments {
+    fn places(&self) -> Result<Places, Failure> {
+        let places = match &self.home {
+            Some(home) => std::path::absolute(home)
+                .ok()
+                .map(|home| Places::below(&home)),
+            None => Places::usual(),
+        };
+        places.ok_or_else(|| {
+            Failure::usage(
+                "this user has no home for the files of a node (HOME, XDG_CONFIG_HOME); name a folder with --home",
+            )
+        })
+    }
+
+    /// A flag that is for a new node only.
+    fn of_new_node(&self) -> Option<&'static str> {
+        let flags = [
+            ("--receive", self.receive.is_some()),
+            ("--name", self.name.is_some()),
+            ("--port", self.port.is_some()),
+        ];
+        let given = flags.into_iter().find(|(_, is_given)| *is_given);
+        given.map(|(flag, _)| flag)
+    }
+}
+
+fn read(places: &Places) -> Result<NodeConfig, Failure> {
+    let environment = |name: &str| std::env::var(name).ok();
+    let variable = |name: &str| places.variable(name, environment);
+    node::read_file(Some(&places.config), Layer::default(), variable)
+}
+
+pub(crate) async fn run(arguments: Arguments) -> Outcome {
+    if arguments.service {
+        return background::print_unit(arguments.home.as_deref());
+    }
+    let places = arguments.places()?;
+    let is_new = !places.config.exists();
+    match arguments.of_new_node() {
+        _ if is_new => fresh::make(&places, &arguments)?,
+        None => {}
+        Some(flag) => {
+            return Err(Failure::usage(format!(
+                "{flag} is for a new node, and {} exists; change it there",
+                places.config.display()
+            )));
+        }
+    }
+    let config = read(&places)?;
+    if control::place::answers(&config.control).await {
+        print_line("The node of this machine runs already.")?;
+        return show_running(&places, &config).await;
+    }
+    if arguments.detach {
+        let running = background::start(&arguments, &config.control).await?;
+        show_running(&places, &config).await?;
+        return print_line(&format!(
+            "\nIt runs in the background; `kill {}` stops it. Its log: {}",
+            running.process,
+            running.log.display()
+        ));
+    }
+    let serve_from = places.clone();
+    node::serve(
+        move || read(&serve_from),
+        |daemon, config| greet(daemon, config, &places, is_new),
+    )
+    .await
+}
+
+fn greet(daemon: &Daemon, config: &NodeConfig, places: &Places, is_new: bool) -> Outcome {
+    print_line(match is_new {
+        true => "This machine is a node now.",
+        false => "The node of this machine runs.",
+    })?;
+    let addresses = daemon.host().addresses();
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let id = daemon.host().node_id().to_string();
+    describe(config, places, &id, &addresses.join(", "))
+}
+
+/// The same for a node that runs in another process.
+async fn show_running(places: &Places, config: &NodeConfig) -> Outcome {
+    let answer = control::ask_at(&config.control, &Request::Status {}).await?;
+    let rows = control::rows(&answer);
+    let node = rows.iter().find(|row| row["kind"] == "node");
+    let text = |key: &str| node.and_then(|row| row[key].as_str()).unwrap_or("-");
+    let addresses = text("addresses").replace(',', ", ");
+    describe(config, places, text("node"), &addresses)
+}
+
+fn describe(config: &NodeConfig, places: &Places, id: &str, addresses: &str) -> Outcome {
+    let receive = |path: &Path| path.display().to_string();
+    let mut names: Vec<&str> = config.names.values().map(String::as_str).collect();
+    names.sort_unstable();
+    let pairs = [
+        ("name", config.name.clone().or_else(host_name)),
+        ("id", Some(id.to_owned())),
+        ("addresses", Some(addresses.to_owned())),
+        ("files go to", config.receive.as_deref().map(receive)),
+        ("settings", Some(places.config.display().to_string())),
+        ("linked with", (!names.is_empty()).then(|| names.join(", "))),
+    ];
+    for (name, value) in pairs {
+        if let Some(value) = value {
+            print_line(&format!("  {name:<12} {value}"))?;
+        }
+    }
+    if names.is_empty() {
+        print_line(
+            "\nTo link another machine for good, run `anabranch pair` here, and on the other machine what it prints.",
+        )?;
+    }
+    Ok(())
+}
