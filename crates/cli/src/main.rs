@@ -33,6 +33,7 @@ mod notify;
 mod objective;
 mod overlay;
 mod panics;
+mod ping;
 mod prompt;
 mod recv;
 mod send;
@@ -100,6 +101,8 @@ enum Command {
     Paths(show::Arguments),
     /// List the streams of a running node.
     Streams(show::Arguments),
+    /// Measure the round trip of every path to a peer.
+    Ping(Box<ping::Arguments>),
     /// List the rights that a running node grants to each peer.
     Rights(control::Asking),
     /// List the open flows of a running node, or its rules for flows with their counters.
@@ -190,6 +193,7 @@ async fn run(command: Command) -> Outcome {
         Command::Status(arguments) => show::run(Subject::Status, &arguments).await,
         Command::Paths(arguments) => show::run(Subject::Paths, &arguments).await,
         Command::Streams(arguments) => show::run(Subject::Streams, &arguments).await,
+        Command::Ping(arguments) => ping::run(*arguments).await,
         Command::Rights(arguments) => control::run(&Request::Rights {}, &arguments).await,
         Command::Flows(arguments) => flows::run(&arguments).await,
         Command::Reload(arguments) => control::run(&Request::Reload {}, &arguments).await,

@@ -44,6 +44,11 @@ impl Node {
         ask_at(&self.place().await?, request).await
     }
 
+    /// True if an option or the environment names the socket.
+    pub(crate) fn is_named(&self) -> bool {
+        self.control.is_some()
+    }
+
     /// The control socket to ask.
     pub(crate) async fn place(&self) -> Result<PathBuf, Failure> {
         match &self.control {

@@ -21,6 +21,11 @@ use crate::{
     table::{self, Table},
 };
 
+pub(crate) use self::{
+    paths::ends as path,
+    words::{percent, round_trip as millis},
+};
+
 /// Time over which rates are measured, where the command does not go on.
 const SAMPLE: Duration = Duration::from_millis(300);
 /// Time between two looks with `--watch`.

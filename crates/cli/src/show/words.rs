@@ -49,8 +49,18 @@ pub(super) fn millis(row: &Value, key: &str) -> String {
     }
 }
 
+/// Milliseconds as text, with three digits.
+pub(crate) fn round_trip(ms: f64) -> String {
+    let decimals = match ms {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{ms:.decimals$} ms")
+}
+
 /// A fraction as a percentage; `-` if it is not known.
-pub(super) fn percent(value: Option<f64>) -> String {
+pub(crate) fn percent(value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),
         Some(0.0) => "0 %".to_owned(),

@@ -5,6 +5,7 @@ mod attached_send;
 mod command;
 mod connecting;
 mod drone;
+mod everyday;
 mod faults;
 mod gateway;
 #[path = "../harness/mod.rs"]

@@ -37,7 +37,7 @@ pub use self::{
     part::{Commit, FlowReport, FlowReports, Part, PromiseState, RuleReport},
     reload::{ReloadError, Reloaded, Source},
     serve::CODE_BUSY,
-    sessions::Handle,
+    sessions::{Handle, UnknownPeer},
 };
 use self::{
     peers::{Call, Receivers},
