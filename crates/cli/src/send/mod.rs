@@ -2,6 +2,7 @@
 
 mod attached;
 mod standstill;
+mod text;
 mod words;
 
 use std::{
@@ -25,6 +26,7 @@ use anabranch::{
 };
 use tokio::{sync::mpsc, task::JoinSet};
 
+use self::text::Text;
 use crate::{
     attach::Place,
     control, costs, events,
@@ -48,10 +50,14 @@ With --rate, --packets or --late, the data is sent at once, and a guarantee is p
 windows in which it was kept.")]
 pub(crate) struct Arguments {
     /// Files or directories to send, `-` for standard input. After the last of them, unless --ticket-file is given: the ticket that
-    /// `anabranch recv` printed, `-` for a line of standard input, or the name or id of a peer of the running node. Other users of this
+    /// `anabranch recv` printed, `-` for a line of standard input, or a peer of the running node, NAME: or its id. Other users of this
     /// machine can see it here; if there is one argument only, the ticket comes from ANABRANCH_TICKET or from a prompt.
-    #[arg(value_name = "FILE|DIR|-", required = true)]
+    #[arg(value_name = "FILE|DIR|-", required_unless_present = "text")]
     words: Vec<PathBuf>,
+    /// Send this text in place of a file, 16 KiB at most: `send --text 'https://…' NAME:`. The receiver keeps it as a file, and `recv`
+    /// prints it. Other users of this machine can see it here.
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["name", "exclude", "strict"])]
+    text: Option<String>,
     /// File with the ticket in its first line; `-` for standard input.
     #[arg(long, value_name = "FILE")]
     ticket_file: Option<PathBuf>,
@@ -135,6 +141,11 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
 
 async fn run_once(arguments: Arguments) -> Outcome {
     let words::Words { sources, ticket } = words::split(&arguments)?;
+    let text = arguments.text.as_deref().map(Text::new).transpose()?;
+    let sources = match &text {
+        Some(text) => vec![text.path().to_owned()],
+        None => sources,
+    };
     let is_stdin = sources.iter().any(|source| source.as_os_str() == "-");
     let exclude = Exclude::parse(arguments.exclude.iter().map(String::as_str));
     let exclude = exclude.map_err(|error| Failure::usage(format!("--exclude: {error}")))?;
