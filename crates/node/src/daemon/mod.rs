@@ -5,6 +5,7 @@
 //! | `mod` | [`Daemon`]: start, operation, shutdown |
 //! | `serve` | one session, limited to the rights of its peer |
 //! | `sessions` | open sessions by peer, shared by everything in the node that sends |
+//! | `notes` | lines of the log about sessions, paths and transfers |
 //! | `peers` | the peers that are dialled, and the folders that files go into |
 //! | `part` | parts of the program above the node that follow its reloads |
 //! | `reload` | change of the configuration while the node runs |
@@ -12,6 +13,7 @@
 //! The control socket and this module use each other: a request may reload the very node that runs the socket. An interface between
 //! them would have one implementation.
 
+mod notes;
 mod part;
 mod peers;
 mod reload;
@@ -25,7 +27,7 @@ use std::{
 };
 
 use anabranch_base::NodeId;
-use anabranch_net::{Host, Session, StartError, limited};
+use anabranch_net::{Host, Session, StartError};
 use anabranch_session::{AllowList, SecretKey};
 use tokio::{
     sync::{mpsc, watch},
@@ -278,7 +280,7 @@ impl Daemon {
         let mut tasks = JoinSet::new();
         let accepting = async {
             while let Some(session) = core.host.accept().await {
-                limited!(info, peer = %session.peer(), "session accepted");
+                core.note_connected(&session, "which called");
                 if let Some(overlay) = &core.overlay
                     && overlay.is_member(&session.peer())
                 {

@@ -10,7 +10,7 @@ use anabranch_base::{
     NodeId,
     text::{nearest, printable},
 };
-use anabranch_net::{ConnectError, Host, Remotes, Session, WeakSession, limited};
+use anabranch_net::{ConnectError, Host, Remotes, Session, WeakSession};
 use tokio::{sync::mpsc, time::Instant};
 
 use super::Core;
@@ -181,7 +181,7 @@ impl Core {
             _ => addresses,
         };
         let session = self.host.connect(peer, addresses).await?;
-        limited!(info, peer = self.name(&peer), "session open on demand");
+        self.note_connected(&session, "called on demand");
         self.sessions.add(&session);
         if self.sessions.opened.send(session.clone()).await.is_err() {
             return Err(ConnectError::ShuttingDown);

@@ -3,9 +3,10 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    time::Instant,
 };
 
 use super::{barrier::Count, message::Entry};
@@ -22,6 +23,7 @@ struct Inner {
     bytes_durable: AtomicU64,
     files_total: AtomicU64,
     files_done: AtomicU64,
+    begun_at: OnceLock<Instant>,
     name: Mutex<String>,
     file: Mutex<Option<FileProgress>>,
     when_verified: Hook,
@@ -130,6 +132,11 @@ impl Progress {
         }
     }
 
+    /// Time at which the transfer was offered; `None`: not yet.
+    pub fn begun_at(&self) -> Option<Instant> {
+        self.0.begun_at.get().copied()
+    }
+
     pub(crate) fn begin(&self, name: &str, bytes: u64, files: u64) {
         name.clone_into(&mut self.0.name.lock().unwrap_or_else(PoisonError::into_inner));
         self.0.bytes_total.store(bytes, Ordering::Relaxed);
@@ -139,6 +146,7 @@ impl Progress {
         self.0.bytes_durable.store(0, Ordering::Relaxed);
         self.0.files_done.store(0, Ordering::Relaxed);
         *self.file() = None;
+        self.0.begun_at.get_or_init(Instant::now);
     }
 
     pub(crate) fn resumed(&self, bytes: u64) {
