@@ -203,10 +203,14 @@ impl Connection {
     pub(super) async fn connect(
         &self,
         peer: &str,
-        addresses: Vec<std::net::SocketAddr>,
+        addresses: Vec<String>,
         events: bool,
     ) -> Result<Connected, ErrorBody> {
-        let mut addresses = Remotes::from(addresses);
+        let mut remotes = Remotes::default();
+        for text in &addresses {
+            remotes.add(text).map_err(|wrong| error("request", wrong))?;
+        }
+        let mut addresses = remotes;
         let node = match peer.parse::<Ticket>() {
             Ok(ticket) => {
                 if addresses.is_empty() {
