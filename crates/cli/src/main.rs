@@ -194,9 +194,13 @@ async fn run(command: Command) -> Outcome {
         Command::Paths(arguments) => show::run(Subject::Paths, &arguments).await,
         Command::Streams(arguments) => show::run(Subject::Streams, &arguments).await,
         Command::Ping(arguments) => ping::run(*arguments).await,
-        Command::Rights(arguments) => control::run(&Request::Rights {}, &arguments).await,
+        Command::Rights(arguments) => {
+            control::run(&Request::Rights {}, &arguments, control::rights::list).await
+        }
         Command::Flows(arguments) => flows::run(&arguments).await,
-        Command::Reload(arguments) => control::run(&Request::Reload {}, &arguments).await,
+        Command::Reload(arguments) => {
+            control::run(&Request::Reload {}, &arguments, control::rights::reloaded).await
+        }
         Command::Admit(arguments) => admit::run(arguments).await,
         Command::Explain(arguments) => explain::run(arguments).await,
         Command::Watch(arguments) => watch::run(arguments).await,

@@ -4,11 +4,12 @@ use std::{
     fs,
     path::Path,
     process::{Command, Output},
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
-use crate::harness::{Killed, command, free_port, limited, private_folder};
+use crate::harness::{Killed, Running, command, free_port, limited, private_folder};
 
 /// Time after which a command that hangs is ended.
 const SECONDS: u32 = 60;
@@ -77,7 +78,8 @@ impl<'f> Node<'f> {
             .args(arguments)
             .env("ANABRANCH_HOME", self.home())
             .env("ANABRANCH_LISTEN", format!("127.0.0.1:{}", self.port()))
-            .stderr(std::process::Stdio::inherit());
+            .arg("-v")
+            .stderr(fs::File::create(self.log()).unwrap());
         let mut child = up.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let line = lines.next().unwrap().unwrap();
@@ -85,6 +87,31 @@ impl<'f> Node<'f> {
         // A node that cannot write its further lines would end.
         std::thread::spawn(move || lines.for_each(drop));
         self.running = Some(Killed(child));
+    }
+
+    fn log(&self) -> std::path::PathBuf {
+        self.folder.join(format!("{}.log", self.name))
+    }
+
+    /// Waits until its log has a line with these words, and returns it.
+    #[track_caller]
+    fn logs(&self, words: &str) -> String {
+        let until = Instant::now() + Duration::from_secs(u64::from(SECONDS));
+        loop {
+            let log = fs::read_to_string(self.log()).unwrap();
+            if let Some(line) = log.lines().find(|line| line.contains(words)) {
+                return line.to_owned();
+            }
+            assert!(Instant::now() < until, "no '{words}' in {log}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Files that it has received.
+    fn received(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.home().join("received")).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| !name.starts_with('.')).collect()
     }
 
     /// Its port, chosen once.
@@ -152,6 +179,11 @@ fn up_makes_a_node_that_other_commands_find() {
     assert!(
         again.contains(&node.id()) && again.contains("studio"),
         "{again}"
+    );
+    let event: Value = serde_json::from_str(&node.done(&["up", "--json"])).unwrap();
+    assert_eq!(
+        (&event["name"], &event["node"]),
+        (&"studio".into(), &node.id().into())
     );
     let (code, errors) = node.failed(&["up", "--port", "9"]);
     assert_eq!(code, Some(2), "{errors}");
@@ -244,4 +276,94 @@ fn ping_measures_each_path() {
     drop(far);
     let (code, errors) = near.failed(&["ping", "far", "-c", "1", "--within", "300 ms"]);
     assert_eq!(code, Some(3), "{errors}");
+}
+
+#[test]
+fn files_and_texts_are_sent_by_name() {
+    let folder = private_folder();
+    let (near, far) = pair(folder.path());
+    fs::write(folder.path().join("note.md"), "words").unwrap();
+    let out = near.done(&["send", "note.md", "far:"]);
+    assert!(out.contains("over a session of the running node"), "{out}");
+    near.done(&["send", "--text", "https://example.org/\u{1b}[2J", "far:"]);
+    let mut received = far.received();
+    received.sort();
+    let [note, text] = &received[..] else {
+        panic!("{received:?}");
+    };
+    assert_eq!(note, "note.md");
+    assert!(anabranch::texts::is_text(text), "{text}");
+    let kept = fs::read_to_string(far.home().join("received").join(text)).unwrap();
+    assert_eq!(kept, "https://example.org/\u{1b}[2J");
+
+    // The log has names, and nothing that a terminal obeys.
+    let line = far.logs("received note.md from near: 5 bytes in ");
+    assert!(line.contains("INFO"), "{line}");
+    let line = far.logs("text from near: https://example.org/");
+    assert!(!line.contains('\u{1b}'), "{line}");
+    far.logs("connected with near, which called");
+    near.logs("connected with far, which was called");
+    let line = near.logs("path to far is up: lo → 127.0.0.1:");
+    assert!(line.ends_with(&far.port().to_string()), "{line}");
+
+    for (target, words) in [
+        ("farr:", "did you mean 'far'?"),
+        ("far:docs", "'far:' is one without a folder"),
+    ] {
+        let (code, errors) = near.failed(&["send", "note.md", target]);
+        assert_eq!(code, Some(2), "{errors}");
+        assert!(errors.contains(words), "{errors}");
+    }
+    let (code, errors) = near.failed(&["send", "--text", "", "far:"]);
+    assert_eq!(code, Some(2), "{errors}");
+    drop(far);
+    near.logs("path to far does not respond: lo → 127.0.0.1:");
+}
+
+#[test]
+fn without_a_node_a_name_says_what_to_do() {
+    let folder = private_folder();
+    let node = Node::new(folder.path(), "studio");
+    fs::write(folder.path().join("note.md"), "words").unwrap();
+    let (code, errors) = node.failed(&["send", "note.md", "ship:"]);
+    assert_eq!(code, Some(2), "{errors}");
+    assert!(errors.contains("anabranch up"), "{errors}");
+    let (code, errors) = node.failed(&["ping", "ship", "-c", "1"]);
+    assert_eq!(code, Some(3), "{errors}");
+    assert!(errors.contains("anabranch up"), "{errors}");
+}
+
+#[test]
+fn a_text_is_printed_by_recv() {
+    let folder = private_folder();
+    for json in [true, false] {
+        let mut receiving = command(folder.path());
+        receiving.args(["recv", "in", "--bind", "127.0.0.1:0"]);
+        if json {
+            receiving.arg("--json");
+        } else {
+            receiving.args(["--key", "other"]);
+        }
+        let mut receiver = Running::start(&mut receiving);
+        let ticket = if json {
+            let event = receiver.event("ticket");
+            event["ticket"].as_str().unwrap().to_owned()
+        } else {
+            let mut lines = std::iter::repeat_with(|| receiver.line());
+            lines.find(|line| line.starts_with("anabranch1:")).unwrap()
+        };
+        let mut sending = limited(folder.path(), SECONDS);
+        sending.args(["send", "--text", "one\ntwo\u{1b}[2J", &ticket]);
+        let sent = sending.output().unwrap();
+        assert!(sent.status.success(), "{}", text(&sent.stderr));
+        if json {
+            assert_eq!(receiver.event("received")["text"], "one\ntwo\u{1b}[2J");
+        } else {
+            let mut lines = std::iter::repeat_with(|| receiver.line());
+            lines.find(|line| line.starts_with("received ")).unwrap();
+            assert_eq!(receiver.line(), "");
+            assert_eq!(receiver.line(), "one");
+            assert_eq!(receiver.line(), "two\\u001b[2J");
+        }
+    }
 }
