@@ -183,7 +183,7 @@ async fn rounds(from: &From, arguments: &Arguments, statistics: &mut Statistics)
                 true => event(round, &reply).to_string(),
                 false => line(round, &reply, width.unwrap_or_default()),
             })?;
-            statistics.add(reply);
+            statistics.add(&reply);
         }
     }
     Ok(())

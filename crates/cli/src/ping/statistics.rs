@@ -46,7 +46,7 @@ impl Line {
 }
 
 impl Statistics {
-    pub(super) fn add(&mut self, reply: Reply) {
+    pub(super) fn add(&mut self, reply: &Reply) {
         let known = self.0.iter().position(|line| line.of.path == reply.path);
         let at = known.unwrap_or_else(|| {
             self.0.push(Line {
@@ -139,12 +139,12 @@ mod tests {
     fn each_path_has_its_losses_and_times() {
         let mut statistics = Statistics::default();
         for ms in 1..=100 {
-            statistics.add(reply("a", Some(f64::from(ms))));
+            statistics.add(&reply("a", Some(f64::from(ms))));
         }
         for _ in 0..3 {
-            statistics.add(reply("b", None));
+            statistics.add(&reply("b", None));
         }
-        statistics.add(reply("b", Some(0.25)));
+        statistics.add(&reply("b", Some(0.25)));
         let lines = statistics.table().lines(COLUMNS_MAX);
         assert_eq!(
             lines,
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_path_without_replies_has_no_times() {
         let mut statistics = Statistics::default();
-        statistics.add(reply("a", None));
+        statistics.add(&reply("a", None));
         assert!(!statistics.has_replies());
         let line = statistics.table().lines(COLUMNS_MAX).remove(1);
         assert_eq!(line, "a        1        0  100 %    -       -    -    -");

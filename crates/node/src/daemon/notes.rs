@@ -62,7 +62,7 @@ impl Core {
                 _ => {}
             }
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Logs that a session began.
@@ -109,7 +109,7 @@ impl Core {
                 }
             }
             Err(error) if name.is_empty() => {
-                limited!(warn, "refused a transfer from {from}: {error}")
+                limited!(warn, "refused a transfer from {from}: {error}");
             }
             Err(error) => limited!(warn, "not received: {shown} from {from}: {error}"),
         }
