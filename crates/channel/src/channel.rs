@@ -22,6 +22,7 @@ use crate::{
     epoch::Epoch,
     liveness::{Due, Liveness, Signs},
     pacer::Pacer,
+    round_trip::{self, Acknowledgement},
     stats::Stats,
     tap::{PacketOutcome, Shared},
     tls::{self, Refused},
@@ -219,12 +220,16 @@ pub struct Channel {
 }
 
 /// Packets that arrive on a channel.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct Input {
     /// Bytes that are still accepted; `None`: no limit.
     left: Option<usize>,
     /// Time at which the last one was accepted.
     at: Instant,
+    /// The last sample of QUIC's estimator; see [`round_trip::sample`].
+    round_trip: Duration,
+    /// A container that was looked at and not taken.
+    next: Option<Bytes>,
 }
 
 /// Progress of the handshake, and what it permits to leave.
@@ -445,7 +450,8 @@ impl Channel {
 
     /// Next container received, in order of arrival.
     pub fn receive(&mut self) -> Option<Bytes> {
-        self.connection.datagrams().recv()
+        let next = self.input.next.take();
+        next.or_else(|| self.connection.datagrams().recv())
     }
 
     /// Appends the outcomes that became known since the last call.
@@ -583,7 +589,24 @@ impl Channel {
 
     /// Passes an event of the endpoint to this connection.
     pub(crate) fn handle_event(&mut self, event: ConnectionEvent) {
+        let before = self.connection.rtt(PathId::ZERO);
         self.contain(|connection| connection.handle_event(event));
+        if let (Some(before), Some(now)) = (before, self.connection.rtt(PathId::ZERO)) {
+            self.input.round_trip = round_trip::sample(before, now);
+        }
+    }
+
+    /// Evidence of the acknowledgement of `packets` that has just been handled. O(1).
+    pub fn acknowledgement(&mut self, packets: usize) -> Acknowledgement {
+        if self.input.next.is_none() {
+            self.input.next = self.connection.datagrams().recv();
+        }
+        Acknowledgement {
+            alone: packets == 1 && self.input.next.is_none(),
+            stated: self.input.round_trip,
+            shortest: self.tap.lock().rtt().min().unwrap_or(Duration::MAX),
+            delay_max: self.config.ack_delay_max,
+        }
     }
 
     /// Time for which nothing has been in flight; zero while something is. O(1).

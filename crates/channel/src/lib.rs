@@ -33,6 +33,7 @@
 //! | `control` | congestion controllers by name |
 //! | `pacer` | the times at which space in the window becomes slots |
 //! | [`liveness`] | suspicion, probing and recovery of a silent channel |
+//! | `round_trip` | the round trip of one packet, without the delay of its acknowledgement |
 //! | [`stats`] | [`Stats`]: measurements of a channel |
 
 pub mod allow;
@@ -48,6 +49,7 @@ pub mod liveness;
 mod pacer;
 mod resets;
 mod retry;
+mod round_trip;
 pub mod stats;
 mod tap;
 mod tls;
@@ -61,6 +63,7 @@ pub use endpoint::{ConnectError, Endpoint, Handled, Received};
 pub use gate::Subnet;
 pub use identity::{SecretKey, is_signed};
 pub use liveness::Liveness;
+pub use round_trip::Acknowledgement;
 pub use stats::{Load, Stats};
 pub use tap::{Outcome, PacketOutcome};
 

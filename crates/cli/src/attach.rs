@@ -1,8 +1,8 @@
 //! Attaching to a running node: the flags that name its local interface, and failures of what is done through it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anabranch::{Client, ClientError, LocalAddress};
+use anabranch::{Client, ClientError, LocalAddress, config::SERVICE_LOCAL};
 
 use crate::exit::Failure;
 
@@ -29,7 +29,14 @@ impl Place {
                 let place = LocalAddress::parse(place, self.local_token.as_deref())?;
                 Client::attach_at(&place, program).await
             }
-            None => Client::attach_default(program).await,
+            None => match Client::attach_default(program).await {
+                Err(ClientError::Attach { .. }) if Path::new(SERVICE_LOCAL).exists() => {
+                    // The node of the machine, if it lets this user attach.
+                    let of_machine = LocalAddress::Unix(SERVICE_LOCAL.into());
+                    Client::attach_at(&of_machine, program).await
+                }
+                attached => attached,
+            },
         }
     }
 }

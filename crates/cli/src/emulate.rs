@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anabranch::{
+    Remotes,
     base::{Rate, Seed},
     net::emulate::{Emulator, Path, PathSpec},
 };
@@ -31,9 +32,9 @@ pub(crate) struct Arguments {
     /// Properties of a path, LINK or NAME: LINK; may be repeated.
     #[arg(long = "path", value_name = "LINK", required = true)]
     paths: Vec<String>,
-    /// UDP address to which all paths lead.
+    /// UDP address to which all paths lead, IP:PORT or HOST:PORT; a name is resolved at the start.
     #[arg(long, value_name = "ADDRESS", required_unless_present = "tun")]
-    target: Option<SocketAddr>,
+    target: Option<String>,
     /// UDP address on which the first path listens; the other paths take the ports that follow it. With port 0, every
     /// path takes a free port.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
@@ -70,13 +71,24 @@ fn read_path(text: &str, index: usize) -> Result<(String, Configs), Failure> {
     Ok((name, links))
 }
 
+/// The address that is meant: the first one of a name.
+async fn resolved(text: &str) -> Result<SocketAddr, Failure> {
+    let mut remotes = Remotes::default();
+    let added = remotes.add(text);
+    added.map_err(|error| Failure::usage(format!("--target: {error}")))?;
+    let found = remotes.resolve().await.map_err(Failure::unreachable)?;
+    let first = found.first().copied();
+    first.ok_or_else(|| Failure::unreachable(format!("--target: {text} has no address")))
+}
+
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let mut paths = Vec::new();
     for (index, text) in arguments.paths.iter().enumerate() {
         paths.push(read_path(text, index)?);
     }
     let seed = Seed(arguments.seed);
-    if let Some(target) = arguments.target {
+    if let Some(target) = &arguments.target {
+        let target = resolved(target).await?;
         let mut specs = Vec::new();
         for (index, (name, links)) in paths.into_iter().enumerate() {
             let mut listen = arguments.listen;

@@ -35,6 +35,7 @@ mod objective;
 mod overlay;
 mod pair;
 mod panics;
+mod ping;
 mod prompt;
 mod recv;
 mod send;
@@ -105,6 +106,8 @@ enum Command {
     Paths(show::Arguments),
     /// List the streams of a running node.
     Streams(show::Arguments),
+    /// Measure the round trip of every path to a peer.
+    Ping(Box<ping::Arguments>),
     /// List the rights that a running node grants to each peer.
     Rights(control::Asking),
     /// List the open flows of a running node, or its rules for flows with their counters.
@@ -196,9 +199,14 @@ async fn run(command: Command) -> Outcome {
         Command::Status(arguments) => show::run(Subject::Status, &arguments).await,
         Command::Paths(arguments) => show::run(Subject::Paths, &arguments).await,
         Command::Streams(arguments) => show::run(Subject::Streams, &arguments).await,
-        Command::Rights(arguments) => control::run(&Request::Rights {}, &arguments).await,
+        Command::Ping(arguments) => ping::run(*arguments).await,
+        Command::Rights(arguments) => {
+            control::run(&Request::Rights {}, &arguments, control::rights::list).await
+        }
         Command::Flows(arguments) => flows::run(&arguments).await,
-        Command::Reload(arguments) => control::run(&Request::Reload {}, &arguments).await,
+        Command::Reload(arguments) => {
+            control::run(&Request::Reload {}, &arguments, control::rights::reloaded).await
+        }
         Command::Admit(arguments) => admit::run(arguments).await,
         Command::Explain(arguments) => explain::run(arguments).await,
         Command::Watch(arguments) => watch::run(arguments).await,

@@ -16,6 +16,7 @@ use anabranch::{
     codes::{Code, Desk},
     keys,
     ledger::Ledger,
+    texts,
     transfer::{Clash, Completed, LeftOut, Progress, Receiver, Rules, TransferError, Updates},
 };
 use tokio::task::JoinSet;
@@ -344,8 +345,13 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
 
 fn report(done: &Completed, progress: &Progress, is_json: bool) -> Outcome {
     events::note_left_out(&done.left_out);
+    let text = done.path.as_deref().and_then(texts::read);
     if is_json {
-        return events::print(&events::completed("received", done, progress));
+        let mut event = events::completed("received", done, progress);
+        if let Some(text) = text {
+            event["text"] = text.into();
+        }
+        return events::print(&event);
     }
     let path = done.path.as_deref().unwrap_or(done.name.as_ref());
     let hash = done
@@ -360,5 +366,9 @@ fn report(done: &Completed, progress: &Progress, is_json: bool) -> Outcome {
         done.bytes,
         update::suffix(done),
         events::left_out_text(&done.left_out)
-    ))
+    ))?;
+    match text {
+        Some(text) => print_line(&format!("\n{}\n", text.trim_end())),
+        None => Ok(()),
+    }
 }

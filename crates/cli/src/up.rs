@@ -11,6 +11,8 @@ use anabranch::{
     daemon::Daemon,
 };
 
+use serde_json::json;
+
 use crate::{
     control,
     exit::{Failure, Outcome, print_line},
@@ -38,6 +40,9 @@ pub(crate) struct Arguments {
     /// Run in the background, and return when the node answers.
     #[arg(long, conflicts_with = "service")]
     detach: bool,
+    /// Print the name, id, addresses and files of the node as a line of JSON.
+    #[arg(long, conflicts_with = "service")]
+    json: bool,
     /// Print a unit with which systemd starts the node of this user at every start of the machine, and run nothing.
     #[arg(long)]
     service: bool,
@@ -93,69 +98,104 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         }
     }
     let config = read(&places)?;
+    let shown = Shown {
+        places: places.clone(),
+        json: arguments.json,
+    };
     if is_open(&config.control).await {
-        print_line("The node of this machine runs already.")?;
-        return show_running(&places, &config).await;
+        shown.say("The node of this machine runs already.")?;
+        return shown.running(&config).await;
     }
     if arguments.detach {
         let running = background::start(&arguments, &config.control).await?;
-        show_running(&places, &config).await?;
-        return print_line(&format!(
+        shown.running(&config).await?;
+        return shown.say(&format!(
             "\nIt runs in the background; `kill {}` stops it. Its log: {}",
             running.process,
             running.log.display()
         ));
     }
-    let serve_from = places.clone();
     node::serve(
-        move || read(&serve_from),
-        |daemon, config| greet(daemon, config, &places, is_new),
+        move || read(&places),
+        |daemon, config| shown.greet(daemon, config, is_new),
     )
     .await
 }
 
-fn greet(daemon: &Daemon, config: &NodeConfig, places: &Places, is_new: bool) -> Outcome {
-    print_line(match is_new {
-        true => "This machine is a node now.",
-        false => "The node of this machine runs.",
-    })?;
-    let addresses = daemon.host().addresses();
-    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-    let id = daemon.host().node_id().to_string();
-    describe(config, places, &id, &addresses.join(", "))
+/// Description of the node on standard output.
+struct Shown {
+    places: Places,
+    json: bool,
 }
 
-/// The same for a node that runs in another process.
-async fn show_running(places: &Places, config: &NodeConfig) -> Outcome {
-    let answer = control::ask_at(&config.control, &Request::Status {}).await?;
-    let rows = control::rows(&answer);
-    let node = rows.iter().find(|row| row["kind"] == "node");
-    let text = |key: &str| node.and_then(|row| row[key].as_str()).unwrap_or("-");
-    let addresses = text("addresses").replace(',', ", ");
-    describe(config, places, text("node"), &addresses)
-}
-
-fn describe(config: &NodeConfig, places: &Places, id: &str, addresses: &str) -> Outcome {
-    let receive = |path: &Path| path.display().to_string();
-    let mut names: Vec<&str> = config.names.values().map(String::as_str).collect();
-    names.sort_unstable();
-    let pairs = [
-        ("name", config.name.clone().or_else(host_name)),
-        ("id", Some(id.to_owned())),
-        ("addresses", Some(addresses.to_owned())),
-        ("files go to", config.receive.as_deref().map(receive)),
-        ("settings", Some(places.config.display().to_string())),
-        ("linked with", (!names.is_empty()).then(|| names.join(", "))),
-    ];
-    for (name, value) in pairs {
-        if let Some(value) = value {
-            print_line(&format!("  {name:<12} {value}"))?;
+impl Shown {
+    /// Prints words, unless JSON is wanted.
+    fn say(&self, words: &str) -> Outcome {
+        match self.json {
+            true => Ok(()),
+            false => print_line(words),
         }
     }
-    if names.is_empty() {
-        print_line(
-            "\nTo link another machine for good, run `anabranch pair` here, and on the other machine what it prints.",
-        )?;
+
+    fn greet(&self, daemon: &Daemon, config: &NodeConfig, is_new: bool) -> Outcome {
+        self.say(match is_new {
+            true => "This machine is a node now.",
+            false => "The node of this machine runs.",
+        })?;
+        let addresses = daemon.host().addresses();
+        let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        let id = daemon.host().node_id().to_string();
+        self.describe(config, &id, &addresses)
     }
-    Ok(())
+
+    /// The same for a node that runs in another process.
+    async fn running(&self, config: &NodeConfig) -> Outcome {
+        let answer = control::ask_at(&config.control, &Request::Status {}).await?;
+        let rows = control::rows(&answer);
+        let node = rows.iter().find(|row| row["kind"] == "node");
+        let text = |key: &str| node.and_then(|row| row[key].as_str()).unwrap_or_default();
+        let addresses = text("addresses").split(',').map(str::to_owned);
+        self.describe(config, text("node"), &addresses.collect::<Vec<String>>())
+    }
+
+    fn describe(&self, config: &NodeConfig, id: &str, addresses: &[String]) -> Outcome {
+        let path = |path: &Path| path.display().to_string();
+        let name = config.name.clone().or_else(host_name);
+        let receive = config.receive.as_deref().map(path);
+        let settings = path(&self.places.config);
+        let mut names: Vec<&str> = config.names.values().map(String::as_str).collect();
+        names.sort_unstable();
+        if self.json {
+            let event = json!({
+                "kind": "node",
+                "name": name,
+                "node": id,
+                "addresses": addresses,
+                "receive": receive,
+                "settings": settings,
+                "control": path(&config.control),
+                "peers": names,
+            });
+            return print_line(&event.to_string());
+        }
+        let pairs = [
+            ("name", name),
+            ("id", Some(id.to_owned())),
+            ("addresses", Some(addresses.join(", "))),
+            ("files go to", receive),
+            ("settings", Some(settings)),
+            ("linked with", (!names.is_empty()).then(|| names.join(", "))),
+        ];
+        for (name, value) in pairs {
+            if let Some(value) = value {
+                print_line(&format!("  {name:<12} {value}"))?;
+            }
+        }
+        if names.is_empty() {
+            print_line(
+                "\nTo link another machine for good, run `anabranch pair` here, and on the other machine what it prints.",
+            )?;
+        }
+        Ok(())
+    }
 }

@@ -50,6 +50,7 @@ mod links;
 pub mod log;
 mod moderation;
 mod outgoing;
+mod pings;
 mod place;
 pub mod relay;
 mod remotes;

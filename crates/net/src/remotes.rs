@@ -1,6 +1,13 @@
 //! Addresses of a peer: of the Internet Protocol, or names of hosts that are resolved whenever the peer is dialled.
 
-use std::{fmt, io, net::SocketAddr, str::FromStr, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    net::SocketAddr,
+    str::FromStr,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use anabranch_base::text;
 
@@ -10,6 +17,8 @@ use crate::session_handle::{Session, WeakSession};
 const LOOKUP_MAX: Duration = Duration::from_secs(5);
 /// Addresses of one name that are used.
 const ADDRESSES_PER_NAME: usize = 8;
+/// Names whose last addresses are kept.
+const NAMES_MAX: usize = 256;
 /// Longest name (RFC 1035 §2.3.4).
 const NAME_BYTES_MAX: usize = 253;
 /// Time without a path after which the names of a session's peer are resolved again, and time between two resolutions.
@@ -129,11 +138,38 @@ impl Remotes {
     }
 }
 
+/// Addresses that names had last. Servers of names may be unreachable exactly when a peer is: through a tunnel that it serves, for example.
+static LAST: Mutex<BTreeMap<HostAddress, Vec<SocketAddr>>> = Mutex::new(BTreeMap::new());
+
+/// The addresses of a name, or those that it had last.
 async fn lookup(host: &HostAddress) -> io::Result<Vec<SocketAddr>> {
     let asking = tokio::net::lookup_host((host.name.as_str(), host.port));
     let found = tokio::time::timeout(LOOKUP_MAX, asking).await;
     let late = || io::Error::new(io::ErrorKind::TimedOut, "no answer in 5 s");
-    Ok(found.map_err(|_| late())??.collect())
+    let found = found.unwrap_or_else(|_| Err(late()));
+    remember(host, found.map(Iterator::collect))
+}
+
+fn remember(host: &HostAddress, found: io::Result<Vec<SocketAddr>>) -> io::Result<Vec<SocketAddr>> {
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    match found {
+        Ok(found) => {
+            if last.len() < NAMES_MAX || last.contains_key(host) {
+                last.insert(host.clone(), found.clone());
+            }
+            Ok(found)
+        }
+        Err(error) => match last.get(host) {
+            Some(known) => {
+                crate::limited!(
+                    warn,
+                    "{host} cannot be resolved now ({error}); its last addresses are used"
+                );
+                Ok(known.clone())
+            }
+            None => Err(error),
+        },
+    }
 }
 
 impl From<Vec<SocketAddr>> for Remotes {
@@ -201,6 +237,16 @@ mod tests {
 
     fn parse(text: &str) -> Result<String, ParseAddressError> {
         text.parse::<HostAddress>().map(|host| host.to_string())
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_resolved_any_more_has_its_last_addresses() {
+        let host: HostAddress = "remembered.example:4433".parse().unwrap();
+        let gone = || Err(io::Error::other("no server answers"));
+        assert!(remember(&host, gone()).is_err());
+        let there: SocketAddr = "192.0.2.7:4433".parse().unwrap();
+        assert_eq!(remember(&host, Ok(vec![there])).unwrap(), [there]);
+        assert_eq!(remember(&host, gone()).unwrap(), [there]);
     }
 
     #[test]

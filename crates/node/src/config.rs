@@ -40,7 +40,7 @@ pub use local_users::{LocalLimits, LocalLimitsLayer, LocalUser, LocalUserLayer};
 pub use overlay::{MemberLayer, OverlayConfig, OverlayLayer, Relaying, Site};
 pub use peers::{GrantLayer, Peer, PeerLayer, Retired, TermsLayer};
 pub(crate) use places::home;
-pub use places::{HOME_VARIABLE, Places, SERVICE_CONTROL, host_name};
+pub use places::{HOME_VARIABLE, Places, SERVICE_CONTROL, SERVICE_LOCAL, host_name};
 pub use rendezvous::{RendezvousConfig, RendezvousLayer};
 pub use rule::{MatchLayer, PortsLayer, RULES_MAX, RuleLayer, Texts};
 pub use streams::{DeclaredStream, STREAMS_MAX, StreamLayer};

@@ -15,6 +15,7 @@
 //! | `flows` | `flow`, one per open flow of the gateway |
 //! | `flow_rules` | `rule`, one per rule for flows, in order, and one for flows that match none |
 //! | `reload` | `reloaded`: reads the configuration again and applies its rights and peers |
+//! | `ping` with `peer` and, if replies are waited for other than 2 s, `within_ms` | `ping`, one per path: `round_trip_ms`, null without a reply |
 //! | `admit` with `spec` (a [`SpecText`](crate::spec::SpecText)) | for each session `answer`, and the `path`s of a grant |
 //! | `explain` with `stream` | `promise`, `path`, `decision` |
 //! | `promise_history` | `promise_event`, oldest first; with `label` of streams with that label, with `last_ms` of the last so many |
@@ -33,6 +34,7 @@ mod error;
 mod flows;
 mod objectives;
 mod overlay;
+mod ping;
 mod promises;
 mod request;
 mod rights;
@@ -125,6 +127,9 @@ async fn answer_rows(context: &Context, request: &Request) -> Result<Vec<Value>,
         Request::Flows {} => flows::list(context),
         Request::FlowRules {} => flows::rules(context),
         Request::Reload {} => rights::reload(context.node.as_deref()).await,
+        Request::Ping { peer, within_ms } => {
+            ping::all(context.node.as_deref(), peer, *within_ms).await
+        }
         Request::Admit { spec, session } => promises::admit(host, spec, session.as_deref()),
         Request::Explain { stream, session } => promises::explain(host, stream, session.as_deref()),
         Request::PromiseHistory { label, last_ms } => {

@@ -68,6 +68,7 @@
 //! | [`keys`] | the file with a node's secret key |
 //! | [`objectives`] | files of objectives that apply to sessions from their start |
 //! | [`spec`] | stream specifications in text form |
+//! | [`texts`] | short texts that travel as files |
 //! | [`ledger`] | usage ledger: what was sent where sending costs something, kept over restarts |
 //! | [`codes`] | three words that bring two nodes together
 //! | [`ticket`] | one line of text that lets one sender reach a receiver |
@@ -102,6 +103,7 @@ pub mod rights;
 pub mod service;
 mod socket_file;
 pub mod spec;
+pub mod texts;
 pub mod ticket;
 pub mod transfer;
 mod whole_file;

@@ -36,6 +36,8 @@ pub(crate) struct Packet {
     pub copied: bool,
     /// True if it measures a path and carries nothing.
     pub is_probe: bool,
+    /// True if its outcome is reported to the application.
+    pub is_ping: bool,
 }
 
 impl Packet {
@@ -49,6 +51,7 @@ impl Packet {
             moved: false,
             copied: false,
             is_probe: false,
+            is_ping: false,
         }
     }
 

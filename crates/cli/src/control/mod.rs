@@ -2,13 +2,11 @@
 //! node share.
 
 pub(crate) mod place;
+pub(crate) mod rights;
 
 use std::path::{Path, PathBuf};
 
-use anabranch::{
-    base::text::printable,
-    control::{self, Request},
-};
+use anabranch::control::{self, Request};
 use serde_json::Value;
 
 use crate::exit::{Failure, Outcome, print_line};
@@ -44,6 +42,11 @@ impl Node {
         ask_at(&self.place().await?, request).await
     }
 
+    /// True if an option or the environment names the socket.
+    pub(crate) fn is_named(&self) -> bool {
+        self.control.is_some()
+    }
+
     /// The control socket to ask.
     pub(crate) async fn place(&self) -> Result<PathBuf, Failure> {
         match &self.control {
@@ -62,7 +65,12 @@ pub(crate) async fn ask_at(place: &Path, request: &Request) -> Result<Value, Fai
     })
 }
 
-pub(crate) async fn run(request: &Request, arguments: &Asking) -> Outcome {
+/// Asks, and prints the answer: as JSON, or as the lines that `words` makes of its rows.
+pub(crate) async fn run(
+    request: &Request,
+    arguments: &Asking,
+    words: impl FnOnce(&[Value]) -> Vec<String>,
+) -> Outcome {
     let answer = arguments.ask(request).await?;
     if arguments.json {
         return print_line(&answer.to_string());
@@ -71,13 +79,8 @@ pub(crate) async fn run(request: &Request, arguments: &Asking) -> Outcome {
     if rows.is_empty() {
         return print_line(&format!("no {}", request.name()));
     }
-    for (index, row) in rows.iter().enumerate() {
-        if index > 0 {
-            print_line("")?;
-        }
-        for (name, value) in row.as_object().into_iter().flatten() {
-            print_line(&format!("{name:<24} {}", plain(value)))?;
-        }
+    for line in words(rows) {
+        print_line(&line)?;
     }
     Ok(())
 }
@@ -86,16 +89,4 @@ pub(crate) async fn run(request: &Request, arguments: &Asking) -> Outcome {
 pub(crate) fn rows(answer: &Value) -> &[Value] {
     let rows = answer["rows"].as_array();
     rows.map(Vec::as_slice).unwrap_or_default()
-}
-
-fn plain(value: &Value) -> String {
-    match value {
-        // A node of another version may pass on the texts of peers unfiltered.
-        Value::String(text) => printable(text, usize::MAX),
-        Value::Null => "-".to_owned(),
-        Value::Number(number) if number.is_f64() => {
-            format!("{:.3}", number.as_f64().unwrap_or_default())
-        }
-        other => other.to_string(),
-    }
 }

@@ -9,29 +9,24 @@ use anabranch::control::Request;
 use crate::{
     control,
     exit::{Outcome, print_line},
+    show::{self, Subject},
 };
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    control: control::Asking,
+    show: show::Arguments,
     /// Print a graph for Graphviz: `anabranch overlay --dot | dot -Tsvg`.
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "watch", "wide"])]
     dot: bool,
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Outcome {
-    let answer = arguments.control.ask(&Request::Overlay {}).await?;
-    if arguments.control.json {
-        return print_line(&answer.to_string());
+    if !arguments.dot {
+        return show::run(Subject::Overlay, &arguments.show).await;
     }
-    let rows = control::rows(&answer);
-    let lines = if arguments.dot {
-        graph::lines(rows)
-    } else {
-        table::lines(rows)
-    };
-    for line in lines {
+    let answer = arguments.show.node().ask(&Request::Overlay {}).await?;
+    for line in graph::lines(control::rows(&answer)) {
         print_line(&line)?;
     }
     Ok(())

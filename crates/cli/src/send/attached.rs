@@ -51,6 +51,7 @@ pub(super) async fn find(
         Target::Code(_) | Target::NewCode => Ok(None),
         Target::Ticket(ticket) => Ok(of_ticket(arguments, ticket).await),
         Target::Peer(name) => {
+            let name = peer_of(name)?;
             if let Some(flag) = own {
                 return Err(Failure::usage(format!(
                     "{flag} is for a transfer without a running node, which needs a ticket; '{name}' is none"
@@ -65,10 +66,21 @@ pub(super) async fn find(
             let session = client.connect(name).await.map_err(attach::failure)?;
             Ok(Some(Attached {
                 session,
-                peer: name.clone(),
+                peer: name.to_owned(),
                 secret: None,
             }))
         }
+    }
+}
+
+/// Name of a peer in `NAME:`, or without the colon.
+fn peer_of(text: &str) -> Result<&str, Failure> {
+    match text.split_once(':') {
+        None | Some((_, "")) => Ok(text.trim_end_matches(':')),
+        Some((name, _)) => Err(Failure::usage(format!(
+            "'{text}' is neither a ticket nor a peer; '{name}:' is one without a folder, which the receiver chooses (`folder` of the right \
+             send-files there); --name gives what is sent another name"
+        ))),
     }
 }
 

@@ -3,6 +3,7 @@
 mod attached;
 mod by_code;
 mod standstill;
+mod text;
 pub(crate) mod update;
 mod words;
 
@@ -27,6 +28,7 @@ use anabranch::{
 };
 use tokio::{sync::mpsc, task::JoinSet};
 
+use self::text::Text;
 use crate::{
     attach::Place,
     code, control, costs, events,
@@ -50,11 +52,15 @@ With --rate, --packets or --late, the data is sent at once, and a guarantee is p
 windows in which it was kept.")]
 pub(crate) struct Arguments {
     /// Files or directories to send, `-` for standard input. After the last of them, unless --ticket-file is given: the code or the
-    /// ticket that `anabranch recv` printed, `-` for a line of standard input with one of these, or the name or id of a peer of the
-    /// running node. Other users of this machine can see it here. If there is one argument only, it comes from ANABRANCH_TICKET; without
+    /// ticket that `anabranch recv` printed, `-` for a line of standard input with one of these, or a peer of the running node, NAME:
+    /// or its id. Other users of this machine can see it here. If there is one argument only, it comes from ANABRANCH_TICKET; without
     /// that, a code is printed, which is entered as `anabranch recv CODE` on the other machine.
-    #[arg(value_name = "FILE|DIR|-", required = true)]
+    #[arg(value_name = "FILE|DIR|-", required_unless_present = "text")]
     words: Vec<PathBuf>,
+    /// Send this text in place of a file, 16 KiB at most: `send --text 'https://…' NAME:`. The receiver keeps it as a file, and `recv`
+    /// prints it. Other users of this machine can see it here.
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["name", "exclude", "strict"])]
+    text: Option<String>,
     /// File with the ticket in its first line; `-` for standard input.
     #[arg(long, value_name = "FILE")]
     ticket_file: Option<PathBuf>,
@@ -142,6 +148,11 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
 
 async fn run_once(arguments: Arguments) -> Outcome {
     let words::Words { sources, ticket } = words::split(&arguments)?;
+    let text = arguments.text.as_deref().map(Text::new).transpose()?;
+    let sources = match &text {
+        Some(text) => vec![text.path().to_owned()],
+        None => sources,
+    };
     let is_stdin = sources.iter().any(|source| source.as_os_str() == "-");
     if is_stdin && arguments.update.update().is_some() {
         return Err(Failure::usage(TransferError::Incomparable));

@@ -31,12 +31,17 @@ pub(super) fn split(arguments: &Arguments) -> Result<Words, Failure> {
                 "a ticket as an argument cannot be used with --ticket-file; give one of them",
             ));
         }
-    } else if sources.len() > 1 {
-        let last = sources.pop().unwrap_or_default();
-        let text = last.into_os_string().into_string();
-        ticket = Some(text.map_err(|_| {
+    } else if sources.len() > 1 || arguments.text.is_some() {
+        let last = sources.pop();
+        let text = last.map(|last| last.into_os_string().into_string());
+        ticket = text.transpose().map_err(|_| {
             Failure::usage("the last argument is neither a ticket nor the name of a peer")
-        })?);
+        })?;
+    }
+    if arguments.text.is_some() && !sources.is_empty() {
+        return Err(Failure::usage(
+            "--text is sent alone; send the files with another command",
+        ));
     }
     if sources.len() > 1 && arguments.name.is_some() {
         return Err(Failure::usage(

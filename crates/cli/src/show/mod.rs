@@ -1,4 +1,4 @@
-//! `anabranch status`, `paths` and `streams`: state of a running node, a line for each thing.
+//! `anabranch status`, `paths`, `streams` and `overlay`: state of a running node, a line for each thing.
 
 mod paths;
 mod rates;
@@ -18,7 +18,13 @@ use self::rates::Rates;
 use crate::{
     control::{self, Node},
     exit::{Outcome, print_line, stopped},
+    overlay,
     table::{self, Table},
+};
+
+pub(crate) use self::{
+    paths::ends as path,
+    words::{age, peer_named, percent, round_trip as millis, seconds},
 };
 
 /// Time over which rates are measured, where the command does not go on.
@@ -43,12 +49,20 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+impl Arguments {
+    /// The node to ask.
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
+    }
+}
+
 /// Subject of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     Status,
     Paths,
     Streams,
+    Overlay,
 }
 
 impl Subject {
@@ -57,6 +71,7 @@ impl Subject {
             Self::Status => Request::Status {},
             Self::Paths => Request::Paths {},
             Self::Streams => Request::Streams {},
+            Self::Overlay => Request::Overlay {},
         }
     }
 
@@ -66,6 +81,7 @@ impl Subject {
             Self::Status => status::tables(rows, is_wide),
             Self::Paths => vec![("", paths::table(rows, rates, is_wide))],
             Self::Streams => vec![("", streams::table(rows, rates, is_wide))],
+            Self::Overlay => overlay::table::tables(rows, is_wide),
         }
     }
 
@@ -75,6 +91,7 @@ impl Subject {
             Self::Status => "nothing to show",
             Self::Paths => "no paths: no peer is connected",
             Self::Streams => "no streams",
+            Self::Overlay => "nothing is known of the overlay yet",
         }
     }
 }
@@ -98,7 +115,7 @@ async fn show(subject: Subject, arguments: &Arguments) -> Outcome {
         return print_line(&answer.to_string());
     }
     let mut rates = Rates::default();
-    if subject != Subject::Status && !control::rows(&answer).is_empty() {
+    if matches!(subject, Subject::Paths | Subject::Streams) && !control::rows(&answer).is_empty() {
         rates.note(control::rows(&answer));
         tokio::time::sleep(SAMPLE).await;
         answer = control::ask_at(&place, &request).await?;

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Both ends of a path, such as `wlan0 → 203.0.113.7:4433`.
-fn ends(row: &Value) -> String {
+pub(crate) fn ends(row: &Value) -> String {
     let remote = row["remote"].as_str().unwrap_or("-");
     match row["interface"].as_str() {
         Some(interface) => format!("{interface} → {remote}"),

@@ -12,8 +12,13 @@ const ID_CHARS_ALL: usize = 52;
 
 /// Peer of a row: its name in the configuration, or the beginning of its id.
 pub(super) fn peer(row: &Value) -> String {
-    let id = row["peer"].as_str().unwrap_or("-");
-    let name = row["peer_name"].as_str().unwrap_or(id);
+    peer_named(row["peer"].as_str(), row["peer_name"].as_str())
+}
+
+/// A peer by its name, or by the beginning of its id.
+pub(crate) fn peer_named(id: Option<&str>, name: Option<&str>) -> String {
+    let id = id.unwrap_or("-");
+    let name = name.unwrap_or(id);
     match name == id && id.len() >= ID_CHARS_ALL && id.is_ascii() {
         true => format!("{}…", &id[..ID_CHARS]),
         false => printable(name, usize::MAX),
@@ -21,7 +26,7 @@ pub(super) fn peer(row: &Value) -> String {
 }
 
 /// An age or a time that is left, with its largest units: `12 s`, `3 min`, `2 h 5 min`, `4 d 3 h`.
-pub(super) fn age(duration: Duration) -> String {
+pub(crate) fn age(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     match seconds {
@@ -33,7 +38,7 @@ pub(super) fn age(duration: Duration) -> String {
 }
 
 /// Duration of a field in seconds.
-pub(super) fn seconds(row: &Value, key: &str) -> Option<Duration> {
+pub(crate) fn seconds(row: &Value, key: &str) -> Option<Duration> {
     let seconds = row[key].as_f64()?;
     Duration::try_from_secs_f64(seconds.max(0.0)).ok()
 }
@@ -49,8 +54,18 @@ pub(super) fn millis(row: &Value, key: &str) -> String {
     }
 }
 
+/// Milliseconds as text, with three digits.
+pub(crate) fn round_trip(ms: f64) -> String {
+    let decimals = match ms {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{ms:.decimals$} ms")
+}
+
 /// A fraction as a percentage; `-` if it is not known.
-pub(super) fn percent(value: Option<f64>) -> String {
+pub(crate) fn percent(value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),
         Some(0.0) => "0 %".to_owned(),

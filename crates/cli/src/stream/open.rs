@@ -117,8 +117,7 @@ pub(super) async fn run(arguments: Arguments) -> exit::Outcome {
             let added = remotes.add(text);
             added.map_err(|error| Failure::usage(format!("--address: {error}")))?;
         }
-        let addresses = remotes.resolve().await.map_err(Failure::unreachable)?;
-        let session = client.connect_at(&arguments.peer, &addresses).await;
+        let session = client.connect_at(&arguments.peer, remotes).await;
         let session = session.map_err(failure)?;
         let stream = session.open_stream(spec).await.map_err(failure)?;
         let sending = carry::send(

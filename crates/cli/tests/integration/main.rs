@@ -6,6 +6,7 @@ mod codes;
 mod command;
 mod connecting;
 mod drone;
+mod everyday;
 mod faults;
 mod gateway;
 #[path = "../harness/mod.rs"]

@@ -21,7 +21,7 @@ use anabranch_lab::{
     },
 };
 use clap::{Args, Subcommand};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::beat::Beat;
 use crate::failure::{self, Failure, Outcome};
@@ -32,7 +32,11 @@ const SKIPPED_SHOWN: usize = 5;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List the experiments.
-    List,
+    List {
+        /// Print a line of JSON for each: `name`, `summary`, `takes_recordings`, `runs_live`.
+        #[arg(long)]
+        json: bool,
+    },
     /// Run one.
     Run(Run),
     /// Run all, and write one page with plans, figures and plots.
@@ -150,16 +154,37 @@ impl Traces {
 
 pub(crate) async fn run(command: &Command) -> Outcome {
     match command {
-        Command::List => {
-            let lines: Vec<String> = EXPERIMENTS
-                .iter()
-                .map(|experiment| format!("{:12} {}", experiment.name, experiment.summary))
-                .collect();
-            failure::print_line(&lines.join("\n"))
-        }
+        Command::List { json } => failure::print_line(&list(*json)),
         Command::Run(run) => run.go().await,
         Command::Report(report) => report.go(),
     }
+}
+
+/// A line for each experiment.
+fn list(json: bool) -> String {
+    let width = EXPERIMENTS.iter().map(|experiment| experiment.name.len());
+    let width = width.max().unwrap_or_default();
+    let line = |experiment: &Experiment| match json {
+        true => json!({
+            "name": experiment.name,
+            "summary": experiment.summary,
+            "takes_recordings": experiment.takes_traces(),
+            "runs_live": runs_live(experiment),
+        })
+        .to_string(),
+        false => format!("{:width$}  {}", experiment.name, experiment.summary),
+    };
+    let lines: Vec<String> = EXPERIMENTS.iter().map(line).collect();
+    lines.join("\n")
+}
+
+/// True if the experiment can run between nodes on this machine by its clock.
+fn runs_live(experiment: &Experiment) -> bool {
+    [
+        promises_live::EXPERIMENT.name,
+        telemedicine::EXPERIMENT.name,
+    ]
+    .contains(&experiment.name)
 }
 
 fn progress(quiet: bool) -> impl Fn(&str) + Sync {
@@ -196,8 +221,7 @@ impl Run {
             anabranch_lab::experiments::twoflow::check_film(film).map_err(Failure::file)?;
         }
         let is_promises = experiment.name == promises_live::EXPERIMENT.name;
-        let has_live = is_promises || experiment.name == telemedicine::EXPERIMENT.name;
-        if self.live.is_some() && !has_live {
+        if self.live.is_some() && !runs_live(experiment) {
             return Err(Failure::usage(format!(
                 "'{}' runs in virtual time only; leave out --live, or run 'telemedicine' or 'promises-live'",
                 self.name

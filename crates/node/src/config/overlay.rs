@@ -8,7 +8,7 @@ use std::{
 
 use anabranch_base::{NodeId, Rate};
 use anabranch_net::{
-    Host,
+    Host, HostAddress, Remotes,
     relay::{Quota, Relay, RelayConfig, RelayError},
 };
 use anabranch_overlay::Config;
@@ -22,6 +22,8 @@ pub struct Site {
     pub name: String,
     /// Addresses at which it can be reached.
     pub addresses: Vec<SocketAddr>,
+    /// Names of hosts at which it can be reached, resolved whenever it is dialled.
+    pub hosts: Vec<HostAddress>,
 }
 
 /// A member of the overlay, as texts.
@@ -32,7 +34,7 @@ pub struct MemberLayer {
     pub name: String,
     /// Its id.
     pub node: String,
-    /// Its addresses, `IP:PORT`.
+    /// Its addresses, `IP:PORT` or `HOST:PORT`.
     #[serde(default)]
     pub addresses: Vec<String>,
     /// Rights here beside membership.
@@ -178,9 +180,17 @@ impl OverlayLayer {
         let (mut sites, mut quotas) = (BTreeMap::new(), BTreeMap::new());
         for member in members {
             let id = node("overlay.member.node", &member.node)?;
+            let mut remotes = Remotes::default();
+            for text in &member.addresses {
+                let added = remotes.add(text);
+                added.map_err(|error| {
+                    refused("overlay.member.addresses", text, error.to_string())
+                })?;
+            }
             let site = Site {
                 name: member.name.clone(),
-                addresses: addresses("overlay.member.addresses", &member.addresses)?,
+                addresses: remotes.addresses,
+                hosts: remotes.hosts,
             };
             if member.name.is_empty() || sites.values().any(|other: &Site| other.name == site.name)
             {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 pub const HOME_VARIABLE: &str = "ANABRANCH_HOME";
 /// Control socket of the node of the machine, that of `anabranch.service`.
 pub const SERVICE_CONTROL: &str = "/run/anabranch/anabranch.sock";
+/// Local interface of the node of the machine.
+pub const SERVICE_LOCAL: &str = "/run/anabranch/anabranch-local.sock";
 /// Configuration of the node of the machine.
 const SERVICE_CONFIG: &str = "/etc/anabranch/node.toml";
 

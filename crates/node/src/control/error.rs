@@ -38,7 +38,7 @@ pub enum ControlError {
         path: PathBuf,
     },
     /// No node answers there.
-    #[error("no node answers on control socket {}: {source}; start one with `anabranch node`, or name its socket with --control; if it was started with sudo, use sudo here, too", path.display())]
+    #[error("no node answers on control socket {}: {source}; start one with `anabranch up`, or name its socket with --control; if it was started with sudo, use sudo here, too", path.display())]
     Connect {
         /// The socket.
         path: PathBuf,

@@ -24,6 +24,14 @@ pub enum Request {
     FlowRules {},
     /// Reads the configuration again and applies its rights and peers.
     Reload {},
+    /// Measures the round trip of every path to a peer.
+    Ping {
+        /// The peer, by its name in the configuration, or by its id.
+        peer: String,
+        /// Time to wait for replies in milliseconds, 10,000 at most.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        within_ms: Option<u64>,
+    },
     /// The answer that a stream would get if it were opened.
     Admit {
         /// The stream, which is not opened.
@@ -124,6 +132,7 @@ impl Request {
             Self::Flows {} => "flows",
             Self::FlowRules {} => "flow_rules",
             Self::Reload {} => "reload",
+            Self::Ping { .. } => "ping",
             Self::Admit { .. } => "admit",
             Self::Explain { .. } => "explain",
             Self::PromiseHistory { .. } => "promise_history",
@@ -153,6 +162,10 @@ mod tests {
             Request::Flows {},
             Request::FlowRules {},
             Request::Reload {},
+            Request::Ping {
+                peer: "ship".to_owned(),
+                within_ms: None,
+            },
             Request::Admit {
                 spec: Box::default(),
                 session: None,

@@ -5,6 +5,7 @@
 //! | `mod` | [`Daemon`]: start, operation, shutdown |
 //! | `serve` | one session, limited to the rights of its peer |
 //! | `sessions` | open sessions by peer, shared by everything in the node that sends |
+//! | `notes` | lines of the log about sessions, paths and transfers |
 //! | `peers` | the peers that are dialled, and the folders that files go into |
 //! | `reach` | sessions with peers that are met at a relay |
 //! | `part` | parts of the program above the node that follow its reloads |
@@ -13,6 +14,7 @@
 //! The control socket and this module use each other: a request may reload the very node that runs the socket. An interface between
 //! them would have one implementation.
 
+mod notes;
 mod part;
 mod peers;
 mod reach;
@@ -39,7 +41,7 @@ pub use self::{
     part::{Commit, FlowReport, FlowReports, Part, PromiseState, RuleReport},
     reload::{ReloadError, Reloaded, Source},
     serve::CODE_BUSY,
-    sessions::Handle,
+    sessions::{Handle, UnknownPeer},
 };
 use self::{
     peers::{Call, Receivers},
@@ -312,7 +314,7 @@ impl Daemon {
         let mut tasks = JoinSet::new();
         let accepting = async {
             while let Some(session) = core.host.accept().await {
-                limited!(info, peer = %session.peer(), "session accepted");
+                core.note_connected(&session, "which called");
                 if let Some(overlay) = &core.overlay
                     && overlay.is_member(&session.peer())
                 {

@@ -1,6 +1,6 @@
 //! One session of a node, limited to the rights of its peer.
 
-use std::{pin::pin, sync::Arc};
+use std::{pin::pin, sync::Arc, time::Instant};
 
 use anabranch_base::NodeId;
 use anabranch_net::{Session, Stream, limited};
@@ -11,7 +11,7 @@ use crate::{
     outcome::{self, Outcome, Outcomes},
     overlay::LABELS,
     rights::{CODE_NO_RIGHT, Right, Table, Terms},
-    transfer::{Completed, Progress, TransferError, is_transfer},
+    transfer::{Progress, is_transfer},
 };
 
 /// Application code of streams beyond what a session may have served at a time.
@@ -90,12 +90,13 @@ impl Core {
 
     /// Accepts what the peer may send until the session ends.
     pub(super) async fn serve(&self, session: &Session) {
-        let peer = session.peer();
+        let (began, events) = (Instant::now(), session.events());
         tokio::select! {
             () = self.receive_files(session) => {}
             () = self.serve_streams(session) => {}
+            () = self.note_paths(&events, session.peer()) => {}
         }
-        limited!(info, %peer, "session over");
+        self.note_disconnected(session, began);
     }
 
     /// Receives files, one transfer after the other, for as long as the peer may send them.
@@ -123,7 +124,7 @@ impl Core {
                     }
                 },
             };
-            report(&peer, &progress, result);
+            self.note_transfer(&peer, &progress, result);
         }
     }
 
@@ -170,7 +171,6 @@ impl Core {
                     is_ours: false,
                     _circuit,
                 }) => {
-                    limited!(info, peer = peer.name, "session open");
                     pause = super::RETRY_MIN;
                     // It is served where it was accepted.
                     session.closed().await;
@@ -178,7 +178,7 @@ impl Core {
                 Ok(Reached {
                     session, _circuit, ..
                 }) => {
-                    limited!(info, peer = peer.name, "session open");
+                    self.note_connected(&session, "which was called");
                     self.sessions.add(&session);
                     pause = super::RETRY_MIN;
                     if let Some(text) = &objectives
@@ -195,7 +195,7 @@ impl Core {
                     };
                     tokio::join!(self.serve(&session), following);
                 }
-                Err(error) => limited!(warn, peer = peer.name, %error, "no session"),
+                Err(error) => limited!(warn, "not connected with {}: {error}", peer.name),
             }
             tokio::time::sleep(pause).await;
             pause = (2 * pause).min(super::RETRY_MAX);
@@ -237,16 +237,6 @@ pub(crate) fn refuse(stream: &Stream, code: u32) {
     let _ = stream.stop(code);
     if stream.can_send() {
         let _ = stream.reset(code);
-    }
-}
-
-fn report(peer: &NodeId, progress: &Progress, result: Result<Completed, TransferError>) {
-    match result {
-        // The session ended before an offer.
-        Err(TransferError::Interrupted(_)) if progress.snapshot().name.is_empty() => {}
-        // Logged by the receiver.
-        Ok(_) => {}
-        Err(error) => limited!(warn, %error, %peer, "not received"),
     }
 }
 

@@ -6,8 +6,11 @@ use std::{
     time::Duration,
 };
 
-use anabranch_base::NodeId;
-use anabranch_net::{ConnectError, Host, Remotes, Session, WeakSession, limited};
+use anabranch_base::{
+    NodeId,
+    text::{nearest, printable},
+};
+use anabranch_net::{ConnectError, Host, Remotes, Session, WeakSession};
 use tokio::{sync::mpsc, time::Instant};
 
 use super::Core;
@@ -94,10 +97,11 @@ impl Handle {
     }
 
     /// The node with this name in the configuration, or with this id.
-    pub fn node_named(&self, name: &str) -> Option<NodeId> {
-        let names = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let named = names.iter().find(|(_, known)| *known == name);
-        named.map(|(node, _)| *node).or_else(|| name.parse().ok())
+    ///
+    /// # Errors
+    /// There is none; names the peer that was probably meant, or those that there are.
+    pub fn node_named(&self, name: &str) -> Result<NodeId, UnknownPeer> {
+        self.0.node_named(name)
     }
 
     /// A session with a peer: one that is open, whichever side opened it, or a new one to `addresses`, or to those in the
@@ -114,13 +118,56 @@ impl Handle {
     }
 }
 
+/// Names of peers that an error lists.
+const NAMES_MAX: usize = 20;
+/// Characters of a name that an error shows.
+const NAME_CHARS: usize = 100;
+
+/// No peer has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{name}' is neither the name of a peer in the node's configuration nor the id of a node{hint}"
+)]
+pub struct UnknownPeer {
+    name: String,
+    hint: String,
+}
+
+impl UnknownPeer {
+    fn new<'n>(name: &str, known: impl Iterator<Item = &'n String>) -> Self {
+        let mut known: Vec<&str> = known.map(String::as_str).collect();
+        known.sort_unstable();
+        known.dedup();
+        let hint = match (nearest(name, known.iter().copied()), &known[..]) {
+            (Some(near), _) => format!("; did you mean '{near}'?"),
+            (None, []) => "; there are no peers yet (`anabranch pair`)".to_owned(),
+            (None, known) if known.len() <= NAMES_MAX => {
+                format!("; its peers are {}", known.join(", "))
+            }
+            (None, _) => "; `anabranch rights` lists them".to_owned(),
+        };
+        Self {
+            name: printable(name, NAME_CHARS),
+            hint: printable(&hint, NAME_CHARS * NAMES_MAX),
+        }
+    }
+}
+
 impl Core {
     /// The oldest open session with this peer, if there is one.
     pub(super) fn session_accepted(&self, peer: &NodeId) -> Option<Session> {
         self.sessions.find(peer)
     }
 
-    async fn session_with(
+    /// See [`Handle::node_named`].
+    pub(crate) fn node_named(&self, name: &str) -> Result<NodeId, UnknownPeer> {
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let named = names.iter().find(|(_, known)| *known == name);
+        let named = named.map(|(node, _)| *node).or_else(|| name.parse().ok());
+        named.ok_or_else(|| UnknownPeer::new(name, names.values()))
+    }
+
+    pub(crate) async fn session_with(
         &self,
         peer: NodeId,
         addresses: Remotes,
@@ -139,7 +186,7 @@ impl Core {
             _ => addresses,
         };
         let session = self.host.connect(peer, addresses).await?;
-        limited!(info, peer = self.name(&peer), "session open on demand");
+        self.note_connected(&session, "called on demand");
         self.sessions.add(&session);
         if self.sessions.opened.send(session.clone()).await.is_err() {
             return Err(ConnectError::ShuttingDown);
@@ -165,5 +212,24 @@ impl Core {
             () = self.serve(&session) => {}
             () = unused => session.close(0, "not in use"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_peer_is_answered_with_the_names_that_there_are() {
+        let words = |name: &str, known: &[&str]| {
+            let known: Vec<String> = known.iter().map(|&name| name.to_owned()).collect();
+            UnknownPeer::new(name, known.iter()).to_string()
+        };
+        let text = words("stduio", &["ship", "studio"]);
+        assert!(text.ends_with("; did you mean 'studio'?"), "{text}");
+        let text = words("zzz", &["studio", "ship"]);
+        assert!(text.ends_with("; its peers are ship, studio"), "{text}");
+        assert!(words("zzz", &[]).contains("anabranch pair"));
+        assert!(!words("\u{1b}[2J", &[]).contains('\u{1b}'));
     }
 }

@@ -7,7 +7,7 @@ mod event;
 mod promise;
 mod session;
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::collections::BTreeMap;
 
 use anabranch_base::Rate;
 use anabranch_net::Field;
@@ -150,9 +150,9 @@ pub enum Request {
     Connect {
         /// Its name in the configuration, its id or a ticket.
         peer: String,
-        /// Its addresses; empty: those in the configuration, or in the ticket.
+        /// Its addresses, `IP:PORT` or `HOST:PORT`; empty: those in the configuration, or in the ticket.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        addresses: Vec<SocketAddr>,
+        addresses: Vec<String>,
         /// The events of the session are to be reported.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         events: bool,

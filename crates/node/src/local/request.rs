@@ -203,10 +203,14 @@ impl Connection {
     pub(super) async fn connect(
         &self,
         peer: &str,
-        addresses: Vec<std::net::SocketAddr>,
+        addresses: Vec<String>,
         events: bool,
     ) -> Result<Connected, ErrorBody> {
-        let mut addresses = Remotes::from(addresses);
+        let mut remotes = Remotes::default();
+        for text in &addresses {
+            remotes.add(text).map_err(|wrong| error("request", wrong))?;
+        }
+        let mut addresses = remotes;
         let node = match peer.parse::<Ticket>() {
             Ok(ticket) => {
                 if addresses.is_empty() {
@@ -214,13 +218,10 @@ impl Connection {
                 }
                 ticket.node
             }
-            Err(_) => self.node.node_named(peer).ok_or_else(|| {
-                let message = format!(
-                    "'{}' is neither the name of a peer in the node's configuration nor the id of a node",
-                    anabranch_base::text::printable(peer, 100)
-                );
-                error("peer", message)
-            })?,
+            Err(_) => {
+                let named = self.node.node_named(peer);
+                named.map_err(|unknown| error("peer", unknown))?
+            }
         };
         let session = self.node.session_with(node, addresses).await;
         let session = session.map_err(|why| error("unreachable", why))?;

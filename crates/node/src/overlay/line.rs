@@ -1,9 +1,9 @@
 //! A line: the session with one member, and the streams that the overlay has on it.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use anabranch_base::NodeId;
-use anabranch_net::{ConnectError, Host, Session, Stream, StreamEvent, StreamFailure};
+use anabranch_net::{ConnectError, Host, Remotes, Session, Stream, StreamEvent, StreamFailure};
 use anabranch_session::{ChannelStatus, Order, Priority, StreamSpec};
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -77,9 +77,9 @@ impl Line {
     pub(super) async fn dial(
         host: &Host,
         peer: NodeId,
-        addresses: &[SocketAddr],
+        remotes: Remotes,
     ) -> Result<Self, DialError> {
-        let calling = tokio::time::timeout(TIMEOUT, host.connect(peer, addresses));
+        let calling = tokio::time::timeout(TIMEOUT, host.connect(peer, remotes));
         let session = calling.await.map_err(|_| DialError::Silent)??;
         let gossip = session.open_stream(gossip_spec())?;
         // A stream appears at the other end with its first message.

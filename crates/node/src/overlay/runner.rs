@@ -8,7 +8,7 @@ use std::{
 };
 
 use anabranch_base::{Instant, NodeId, Rate, SessionId};
-use anabranch_net::{Host, Session, limited};
+use anabranch_net::{Host, Remotes, Session, limited};
 use anabranch_overlay::{Agent, Event, Fault, Output};
 use anabranch_session::ChannelStatus;
 use bytes::Bytes;
@@ -391,8 +391,11 @@ impl Runner {
             return;
         }
         let now = self.host.clock().now();
-        let addresses = self.agent.dial_addresses(&peer, now);
-        if addresses.is_empty() {
+        let remotes = Remotes {
+            addresses: self.agent.dial_addresses(&peer, now),
+            hosts: (self.sites.get(&peer)).map_or_else(Vec::new, |site| site.hosts.clone()),
+        };
+        if remotes.is_empty() {
             // No address may be tried now.
             self.agent.handle_session(&peer, false, now);
             return;
@@ -400,7 +403,7 @@ impl Runner {
         self.calling.push(peer);
         let (host, sender) = (self.host.clone(), self.sender.clone());
         self.tasks.spawn(async move {
-            let input = match Line::dial(&host, peer, &addresses).await {
+            let input = match Line::dial(&host, peer, remotes).await {
                 Ok(line) => Input::Up(line),
                 Err(error) => {
                     tracing::debug!(%peer, %error, "member not reached");

@@ -3,9 +3,10 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    time::Instant,
 };
 
 use super::{barrier::Count, message::Entry};
@@ -24,6 +25,7 @@ struct Inner {
     files_done: AtomicU64,
     /// One more than [`Snapshot::more`]; 0: not known yet.
     announced: AtomicU64,
+    begun_at: OnceLock<Instant>,
     name: Mutex<String>,
     file: Mutex<Option<FileProgress>>,
     when_verified: Hook,
@@ -145,6 +147,11 @@ impl Progress {
         }
     }
 
+    /// Time at which the transfer was offered; `None`: not yet.
+    pub fn begun_at(&self) -> Option<Instant> {
+        self.0.begun_at.get().copied()
+    }
+
     pub(crate) fn begin(&self, name: &str, bytes: u64, files: u64) {
         name.clone_into(&mut self.0.name.lock().unwrap_or_else(PoisonError::into_inner));
         self.0.bytes_total.store(bytes, Ordering::Relaxed);
@@ -154,6 +161,7 @@ impl Progress {
         self.0.bytes_durable.store(0, Ordering::Relaxed);
         self.0.files_done.store(0, Ordering::Relaxed);
         *self.file() = None;
+        self.0.begun_at.get_or_init(Instant::now);
     }
 
     pub(crate) fn resumed(&self, bytes: u64) {

@@ -131,8 +131,14 @@ impl Pair {
 
     /// A session from the near node to the far one, by name.
     async fn session(&self, near: &Client) -> client::Session {
-        let addresses = self.far.daemon.host().addresses();
-        near.connect_at("other", &addresses).await.unwrap()
+        // By the name of its host, which the node resolves.
+        let mut remotes = anabranch::Remotes::default();
+        for address in self.far.daemon.host().addresses() {
+            remotes
+                .add(&format!("localhost:{}", address.port()))
+                .unwrap();
+        }
+        near.connect_at("other", remotes).await.unwrap()
     }
 }
 

@@ -147,6 +147,32 @@ async fn members_discover_each_other_and_notice_departures() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_are_reached_by_the_names_of_their_hosts() {
+    within(async {
+        let folder = tempfile::tempdir().unwrap();
+        let at = addresses(3);
+        let known: BTreeMap<u8, SocketAddr> = (1..).zip(at.iter().copied()).collect();
+        let mut daemons = Vec::new();
+        for n in 1..=3 {
+            let text = text(folder.path(), n, known[&n], &known, "");
+            let named = text.replace("addresses = [\"127.0.0.1:", "addresses = [\"localhost:");
+            assert_ne!(text, named);
+            let config = Layer::from_toml(&named).unwrap().resolve(|_| None).unwrap();
+            daemons.push(Daemon::start(config).await.unwrap());
+        }
+        let [first, second, third] = &daemons[..] else {
+            unreachable!("there are three");
+        };
+        let check = async {
+            until(first, id(3), &[State::Alive]).await;
+            until(second, id(1), &[State::Alive]).await;
+        };
+        run_until([first, second, third], check).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stranger_never_gets_in() {
     within(async {
         let folder = tempfile::tempdir().unwrap();

@@ -244,6 +244,14 @@ impl<'e> SessionMut<'e> {
         known(sessions, self.id).channel_stats(endpoint)
     }
 
+    /// Sends a small packet on every channel, and reports for each when it was acknowledged, [`SessionEvent::Pong`]. Returns the
+    /// channels. A channel that has fallen silent or has no capacity answers at once, with nothing.
+    ///
+    /// [`SessionEvent::Pong`]: crate::SessionEvent::Pong
+    pub fn ping(&mut self) -> Vec<ChannelId> {
+        self.state().ping()
+    }
+
     /// The latencies that a session's packets meet: one for each channel, or for channels that are alike; see
     /// [`latency_modes`].
     pub fn latency_modes(&mut self) -> Vec<LatencyMode> {

@@ -1,7 +1,7 @@
 //! Events carried from channels to sessions and back.
 
 use anabranch_base::{ChannelId, Instant, SessionId};
-use anabranch_channel::{self as channel, CloseReason};
+use anabranch_channel::{self as channel, Acknowledgement, CloseReason};
 use bytes::Bytes;
 
 use super::{
@@ -40,12 +40,14 @@ impl Engine {
         };
         let mut acked_bytes = 0;
         let mut outcomes = std::mem::take(&mut self.outcomes);
+        let mut evidence = Acknowledgement::default();
         if let Some(channel) = self.endpoint.channel(id) {
             channel.take_outcomes(&mut outcomes);
+            evidence = channel.acknowledgement(outcomes.len());
         }
         if let Some(session) = self.sessions.get_mut(&session_id) {
             for outcome in outcomes.drain(..) {
-                acked_bytes += session.on_outcome(now, id, outcome, &mut self.events);
+                acked_bytes += session.on_outcome(now, id, (outcome, evidence), &mut self.events);
             }
         }
         self.note_acked(now, id, session_id, acked_bytes);

@@ -40,6 +40,13 @@ pub enum SessionEvent {
         /// Reason.
         reason: CloseReason,
     },
+    /// The answer to a ping.
+    Pong {
+        /// The channel.
+        channel: ChannelId,
+        /// Round trip; `None`: nothing came back, or the channel could not send.
+        round_trip: Option<Duration>,
+    },
     /// A `rate` item of an objectives' text demands a rate that cannot be promised now. The stream
     /// waits for the promise where that may help.
     ObjectiveRefused {

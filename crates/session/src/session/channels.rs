@@ -149,6 +149,8 @@ pub(crate) struct Channels {
     pub(super) couplings: Couplings,
     pub(super) estimator: Estimator,
     pub(super) probing: Probing,
+    /// Channels to ping in the next run of the pump.
+    pub(super) pings: Vec<ChannelId>,
 }
 
 impl Channels {
@@ -162,6 +164,7 @@ impl Channels {
             couplings: Couplings::default(),
             estimator: Estimator::new(measure_window),
             probing: Probing::default(),
+            pings: Vec::new(),
         }
     }
 

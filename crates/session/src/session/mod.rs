@@ -45,6 +45,7 @@ mod on_time;
 mod outcomes;
 mod outlook;
 mod partners;
+mod pings;
 mod planning;
 mod probation;
 mod probing;

@@ -4,7 +4,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, SessionId};
-use anabranch_channel::{Outcome, PacketOutcome};
+use anabranch_channel::{Acknowledgement, Outcome, PacketOutcome};
 use anabranch_estimate::Acked;
 
 use super::Session;
@@ -17,12 +17,13 @@ use crate::{
 };
 
 impl Session {
-    /// Handles the outcome of a container; returns its bytes if it was acknowledged, headers included.
+    /// Handles the outcome of a container; returns its bytes if it was acknowledged, headers included. `evidence` is that of the
+    /// acknowledgement.
     pub(crate) fn on_outcome(
         &mut self,
         now: Instant,
         channel: ChannelId,
-        outcome: PacketOutcome,
+        (outcome, evidence): (PacketOutcome, Acknowledgement),
         events: &mut VecDeque<Event>,
     ) -> u64 {
         let Some(state) = self.channels.get_mut(channel) else {
@@ -44,6 +45,13 @@ impl Session {
             });
         }
         let (number, sent_at) = (outcome.container, packet.sent_at);
+        if packet.is_ping {
+            let round_trip = match outcome.outcome {
+                Outcome::Acked { rtt } => Some(evidence.round_trip(rtt)),
+                Outcome::Lost => None,
+            };
+            events.push_back(self.pong(channel, round_trip));
+        }
         let estimator = &mut self.channels.estimator;
         match outcome.outcome {
             Outcome::Acked { rtt } => {

@@ -123,6 +123,7 @@ impl Session {
         self.fill_slots(&mut run);
         self.flush_control(&mut run);
         self.send_probes(&mut run);
+        self.send_pings(&mut run);
         self.conclude(&mut run);
         self.pump.scratch = run.scratch;
     }

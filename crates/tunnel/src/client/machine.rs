@@ -70,6 +70,15 @@ impl Machine {
         self.lan.as_mut()?.mend()
     }
 
+    /// Adds addresses at which this node reaches the server, such as those of its name, before the routes are set.
+    pub(super) fn reach(&mut self, servers: &[SocketAddr]) {
+        for server in servers {
+            if !self.settings.servers.contains(server) {
+                self.settings.servers.push(*server);
+            }
+        }
+    }
+
     /// Gives the device the addresses that the server assigned.
     pub(super) fn number(&mut self, terms: &Terms) -> Result<(), SetupError> {
         if self.is_over || self.terms.as_ref() == Some(terms) {

@@ -299,7 +299,7 @@ impl Client {
         control.send(request).await.map_err(lost)?;
         let first = timeout(ANSWER_TIMEOUT, next(&control)).await;
         match first.map_err(|_| ClientError::Lost("no answer in time".to_owned()))?? {
-            Answer::Terms(terms) => self.apply(terms)?,
+            Answer::Terms(terms) => self.apply(terms, session)?,
             Answer::Ready => return Err(ClientError::Protocol),
         }
         let open = |priority: Priority| {
@@ -327,7 +327,7 @@ impl Client {
         let following = async {
             loop {
                 match next(&control).await? {
-                    Answer::Terms(terms) => self.apply(terms)?,
+                    Answer::Terms(terms) => self.apply(terms, session)?,
                     Answer::Ready => {
                         if let Some(split) = &self.split {
                             split.set_session(Some(session));
@@ -394,7 +394,7 @@ impl Client {
     }
 
     /// Gives this machine its addresses.
-    fn apply(&self, mut terms: Terms) -> Result<(), ClientError> {
+    fn apply(&self, mut terms: Terms, session: &Session) -> Result<(), ClientError> {
         terms.mtu = terms.mtu.min(self.mtu);
         let mut machine = self
             .machine
@@ -403,6 +403,7 @@ impl Client {
         if let Some(split) = &self.split {
             split.leave(&terms);
         }
+        machine.reach(&session.remotes());
         machine.number(&terms)?;
         if let Some(split) = &self.split {
             split.listen(&terms).map_err(SetupError::Listen)?;

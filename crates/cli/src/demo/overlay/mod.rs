@@ -65,7 +65,7 @@ async fn show(arguments: &Arguments) -> Outcome {
     let bytes = arguments.megabytes * 1_000_000;
     let lab = &nodes[LAB];
     let (before, relay) = settled(lab, nodes[CLINIC].id, bytes).await?;
-    narrator.say_all(table::lines(&before))?;
+    narrator.say_all(table::lines(&before, false))?;
 
     narrator.say(format!(
         "\nsending {} MB from lab to clinic, over the overlay …",
@@ -167,7 +167,7 @@ async fn settled(lab: &Node, to: NodeId, bytes: u64) -> Result<(Vec<Value>, usiz
             return Ok((lab.overlay().await, relay));
         }
         if tokio::time::Instant::now() > deadline {
-            for line in table::lines(&lab.overlay().await) {
+            for line in table::lines(&lab.overlay().await, false) {
                 print_line(&line)?;
             }
             return Err(Failure::other(

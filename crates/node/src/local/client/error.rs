@@ -11,7 +11,7 @@ use crate::{api::Failure, config::NO_LOCAL, local::message::ErrorBody};
 #[non_exhaustive]
 pub enum ClientError {
     /// No node listens at the socket, or this user may not connect to it.
-    #[error("no node answers at its local interface {}: {source}; start one with `anabranch node`, or name its socket with --local or ANABRANCH_LOCAL", path.display())]
+    #[error("no node answers at its local interface {}: {source}; start one with `anabranch up`, or name its socket with --local or ANABRANCH_LOCAL", path.display())]
     Attach {
         /// The socket.
         path: PathBuf,

@@ -31,9 +31,10 @@ mod session;
 mod session_state;
 mod stream;
 
-use std::{io, net::SocketAddr, path::Path, sync::Arc};
+use std::{io, path::Path, sync::Arc};
 
 use anabranch_base::NodeId;
+use anabranch_net::Remotes;
 use tokio::{io::AsyncReadExt, net::TcpStream};
 
 use self::core::{Core, Expected, Reply, Tasks};
@@ -136,21 +137,24 @@ impl Client {
     /// # Errors
     /// The node does not know the peer, or cannot reach it.
     pub async fn connect(&self, peer: &str) -> Result<Session, ClientError> {
-        self.connect_at(peer, &[]).await
+        self.connect_at(peer, Remotes::default()).await
     }
 
-    /// As [`Client::connect`], at these addresses if there is no session yet.
+    /// As [`Client::connect`], at these addresses if there is no session yet. The node resolves names of hosts.
     ///
     /// # Errors
     /// As [`Client::connect`].
     pub async fn connect_at(
         &self,
         peer: &str,
-        addresses: &[SocketAddr],
+        addresses: impl Into<Remotes>,
     ) -> Result<Session, ClientError> {
+        let Remotes { addresses, hosts } = addresses.into();
+        let addresses = addresses.iter().map(ToString::to_string);
+        let hosts = hosts.iter().map(ToString::to_string);
         let request = Request::Connect {
             peer: peer.to_owned(),
-            addresses: addresses.to_vec(),
+            addresses: addresses.chain(hosts).collect(),
             events: true,
         };
         match self.tasks.core.ask(request, Expected::Session).await? {

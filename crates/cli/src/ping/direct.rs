@@ -1,0 +1,97 @@
+//! Pings from a node of the command's own.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use anabranch::{AllowList, Host, HostConfig, Remotes, Session, Ticket, base::NodeId, keys};
+use serde_json::json;
+
+use super::Reply;
+use crate::{exit::Failure, keygen::key_path, locals, recv, ticket::TICKET_PREFIX};
+
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Flags {
+    /// Local address to send from with ID@HOST:PORT or a ticket, IP:PORT with port 0 for any; may be repeated [default: every interface].
+    #[arg(long, value_name = "ADDRESS")]
+    bind: Vec<SocketAddr>,
+    /// Key file for ID@HOST:PORT or a ticket [default: ~/.config/anabranch/key, created if missing].
+    #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
+    key: Option<PathBuf>,
+}
+
+/// A session of this command with the peer.
+pub(super) struct Direct {
+    host: Host,
+    session: Session,
+}
+
+/// Node and addresses in `ID@HOST:PORT` or a ticket.
+fn parse(text: &str) -> Result<(NodeId, Remotes), Failure> {
+    if text.starts_with(TICKET_PREFIX) {
+        let ticket: Ticket = text.parse().map_err(Failure::usage)?;
+        return Ok((ticket.node, ticket.remotes()));
+    }
+    let (id, address) = text.split_once('@').unwrap_or((text, ""));
+    let node = id.parse().map_err(|error| {
+        Failure::usage(format!(
+            "'{text}': {error}; give ID@HOST:PORT, or the name of a peer"
+        ))
+    })?;
+    let mut remotes = Remotes::default();
+    remotes.add(address).map_err(Failure::usage)?;
+    Ok((node, remotes))
+}
+
+impl Direct {
+    pub(super) async fn open(peer: &str, flags: &Flags) -> Result<Self, Failure> {
+        let (node, remotes) = parse(peer)?;
+        let key = keys::load_or_create(&key_path(flags.key.as_ref()))?;
+        let bind = locals::binds(&flags.bind, &remotes).await;
+        let host = recv::host(&bind, 0, HostConfig::new(key, AllowList::default()))?;
+        let session = host.connect(node, remotes).await?;
+        Ok(Self { host, session })
+    }
+
+    pub(super) async fn ping(&self, within: Duration) -> Result<Vec<Reply>, Failure> {
+        let answers = self.session.ping(within).await;
+        let answers = answers.map_err(Failure::unreachable)?;
+        let channels = self.session.channels();
+        let reply = |(channel, round_trip): &(_, Option<Duration>)| {
+            let report = channels.iter().find(|report| report.channel == *channel)?;
+            let row = json!({
+                "interface": report.interface.as_deref(),
+                "remote": report.remote.to_string(),
+                "round_trip_ms": round_trip.map(|time| time.as_secs_f64() * 1e3),
+            });
+            Some(Reply::of(&row))
+        };
+        Ok(answers.iter().filter_map(reply).collect())
+    }
+
+    pub(super) async fn close(self) {
+        self.host.shutdown().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_an_id_with_an_address() {
+        let id = anabranch::SecretKey::from_seed([1; 32]).node_id();
+        let (node, remotes) = parse(&format!("{id}@192.0.2.7:4433")).unwrap();
+        assert_eq!((node, remotes.len()), (id, 1));
+        assert_eq!(
+            parse(&format!("{id}@studio.example:4433")).unwrap().1.len(),
+            1
+        );
+        for wrong in [format!("{id}@192.0.2.7"), "me@192.0.2.7:4433".to_owned()] {
+            let failure = parse(&wrong).unwrap_err();
+            assert!(
+                failure.message().contains("HOST:PORT"),
+                "{}",
+                failure.message()
+            );
+        }
+    }
+}
