@@ -9,9 +9,7 @@ use std::{
 };
 
 use super::Arguments;
-use crate::{
-    exit::{Failure, Outcome, note, print_bytes},
-};
+use crate::exit::{Failure, Outcome, note, print_bytes};
 
 /// Time between two looks whether the node answers.
 const EVERY: Duration = Duration::from_millis(50);

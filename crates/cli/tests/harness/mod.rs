@@ -42,13 +42,33 @@ pub(crate) fn limited(folder: &Path, seconds: u32) -> Command {
     piped(command, folder)
 }
 
-/// Sends a signal, such as `INT`. `timeout` passes it on to its command.
+/// Sends a signal, such as `INT`. `timeout` passes it on to its command. After `STOP`, waits until no thread of the process runs any
+/// more: on a busy machine, some go on for a while.
 #[track_caller]
 pub(crate) fn signal(id: u32, name: &str) {
     let sent = Command::new("kill")
         .args([format!("-{name}"), id.to_string()])
         .status();
     assert!(sent.unwrap().success());
+    while name == "STOP" && !is_stopped(id) {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+/// True if every thread of a process is stopped, or if that cannot be seen here.
+fn is_stopped(id: u32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{id}/task")) else {
+        return true;
+    };
+    threads.flatten().all(|thread| {
+        // The state follows the name, which is in parentheses.
+        let stat = std::fs::read_to_string(thread.path().join("stat"));
+        stat.map_or(true, |stat| {
+            stat.rsplit(") ")
+                .next()
+                .is_some_and(|rest| rest.starts_with('T'))
+        })
+    })
 }
 
 /// A process that is killed when the test ends.
