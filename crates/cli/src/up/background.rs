@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use anabranch::control::is_open;
+
 use super::Arguments;
 use crate::exit::{Failure, Outcome, note, print_bytes};
 

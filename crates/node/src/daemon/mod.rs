@@ -29,7 +29,7 @@ use std::{
 };
 
 use anabranch_base::NodeId;
-use anabranch_net::{Host, Session, StartError, limited, relay::RelayError};
+use anabranch_net::{Host, Session, StartError, relay::RelayError};
 use anabranch_session::{AllowList, SecretKey};
 use tokio::{
     sync::{mpsc, watch},

@@ -1,4 +1,4 @@
-//! Sessions with peers that are met at a relay, because neither node may be reachable from outside.
+//! Sessions with peers that this node calls: at their addresses, or at a relay, because neither node may be reachable from outside.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,6 +17,9 @@ const DIRECT: Duration = Duration::from_secs(5);
 const DIALLED: Duration = Duration::from_secs(30);
 /// Interval of the search for the session that it has opened.
 const EVERY: Duration = Duration::from_millis(100);
+
+/// Interval of the search for a session that the peer has opened at the same time.
+const TWIN_EVERY: Duration = Duration::from_secs(1);
 
 /// A session with a peer.
 #[derive(Debug)]
@@ -53,6 +56,24 @@ impl Core {
             return Ok(ours(session, None));
         }
         self.reach_at(peer, via).await
+    }
+
+    /// Returns when this session is one too many, with the one that remains: two nodes that call each other have a session each. That
+    /// of the node with the larger id ends as soon as nothing uses it, unless it has more paths. Does not return otherwise.
+    pub(super) async fn twin(&self, session: &Session) -> Session {
+        let peer = session.peer();
+        if self.host.node_id() < peer {
+            return std::future::pending().await;
+        }
+        loop {
+            time::sleep(TWIN_EVERY).await;
+            let is_idle = session.stats().is_some_and(|stats| stats.streams == 0);
+            let chosen = self.session_accepted(&peer).filter(|_| is_idle);
+            let is_theirs = |other: &Session| other.stats().is_some_and(|stats| stats.incoming);
+            if let Some(chosen) = chosen.filter(is_theirs) {
+                return chosen;
+            }
+        }
     }
 
     async fn reach_at(&self, peer: &Peer, via: &Via) -> Result<Reached, ReachError> {

@@ -178,6 +178,7 @@ impl Core {
                 Ok(Reached {
                     session, _circuit, ..
                 }) => {
+                    let began = Instant::now();
                     self.note_connected(&session, "which was called");
                     self.sessions.add(&session);
                     pause = super::RETRY_MIN;
@@ -193,7 +194,18 @@ impl Core {
                             overlay.follow(session.clone()).await;
                         }
                     };
-                    tokio::join!(self.serve(&session), following);
+                    // Objectives and the overlay are of the session on which they were begun.
+                    let is_needed = objectives.is_some()
+                        || (self.overlay.as_ref())
+                            .is_some_and(|overlay| overlay.is_member(&peer.node));
+                    tokio::select! {
+                        _ = async { tokio::join!(self.serve(&session), following) } => {}
+                        twin = self.twin(&session), if !is_needed => {
+                            session.close(0, "another session with this node is open");
+                            self.note_disconnected(&session, began);
+                            twin.closed().await;
+                        }
+                    }
                 }
                 Err(error) => limited!(warn, "not connected with {}: {error}", peer.name),
             }

@@ -55,11 +55,25 @@ impl Sessions {
         sessions.push(session.downgrade());
     }
 
-    /// The oldest open session with this peer.
-    fn find(&self, peer: &NodeId) -> Option<Session> {
-        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut open = table.get(peer)?.iter().filter_map(WeakSession::upgrade);
-        open.find(|session| session.close_reason().is_none())
+    /// The open session with this peer that new streams go to: the one with the most channels; of two equal ones, that which the node
+    /// with the smaller id has opened, so that both nodes choose the same; of those, the oldest. `own` is the id of this node.
+    fn find(&self, own: NodeId, peer: &NodeId) -> Option<Session> {
+        let open: Vec<Session> = {
+            let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+            let open = table.get(peer)?.iter().filter_map(WeakSession::upgrade);
+            open.filter(|session| session.close_reason().is_none())
+                .collect()
+        };
+        let rank = |session: &Session| {
+            let stats = session.stats();
+            let opened_by = |incoming| if incoming { *peer } else { own };
+            stats.map(|stats| {
+                let is_preferred = opened_by(stats.incoming) == own.min(*peer);
+                (stats.channels_active, is_preferred)
+            })
+        };
+        // Of equal ones, the last maximum.
+        open.into_iter().rev().max_by_key(rank)
     }
 }
 
@@ -156,7 +170,7 @@ impl UnknownPeer {
 impl Core {
     /// The oldest open session with this peer, if there is one.
     pub(super) fn session_accepted(&self, peer: &NodeId) -> Option<Session> {
-        self.sessions.find(peer)
+        self.sessions.find(self.host.node_id(), peer)
     }
 
     /// See [`Handle::node_named`].
@@ -172,11 +186,11 @@ impl Core {
         peer: NodeId,
         addresses: Remotes,
     ) -> Result<Session, ConnectError> {
-        if let Some(session) = self.sessions.find(&peer) {
+        if let Some(session) = self.sessions.find(self.host.node_id(), &peer) {
             return Ok(session);
         }
         let _dialling = self.sessions.dialling.lock().await;
-        if let Some(session) = self.sessions.find(&peer) {
+        if let Some(session) = self.sessions.find(self.host.node_id(), &peer) {
             return Ok(session);
         }
         let configured = self.calls.borrow().clone();

@@ -4,6 +4,7 @@
 mod common;
 mod hostile_transfer;
 mod local;
+mod mutual;
 mod overlay;
 mod rendezvous;
 mod rights;
