@@ -15,6 +15,8 @@ pub(crate) struct Machine {
     name: String,
     pub(crate) namespace: Namespace,
     home: PathBuf,
+    /// Number of its user.
+    user: u32,
     started: Vec<Running>,
 }
 
@@ -40,13 +42,19 @@ impl Running {
 }
 
 impl Machine {
-    pub(crate) fn new(name: &str, namespace: Namespace, folder: &Path) -> Self {
+    /// A machine whose user has an empty home in this folder, and a film.
+    pub(crate) fn new(name: &str, namespace: Namespace, folder: &Path, user: u32) -> Self {
         let home = folder.join(name);
         fs::create_dir(&home).unwrap();
+        fs::write(home.join("film.mp4"), vec![7; 30_000_000]).unwrap();
+        for path in [home.join("film.mp4"), home.clone()] {
+            std::os::unix::fs::chown(path, Some(user), Some(user)).unwrap();
+        }
         Self {
             name: name.to_owned(),
             namespace,
             home,
+            user,
             started: Vec::new(),
         }
     }
@@ -58,30 +66,22 @@ impl Machine {
         let program = Path::new(env!("CARGO_BIN_EXE_anabranch"));
         let folder = program.parent().unwrap().display();
         let path = std::env::var("PATH").unwrap();
-        let home = self.home.display();
+        let (home, user) = (self.home.display(), self.user);
         // One simple command takes the place of the shell, so that signals reach it.
-        let is_simple = !command.contains(['|', ';', '&', '>', '\'']);
-        let run = if is_simple {
-            format!("exec {command}")
-        } else {
-            command.to_owned()
+        let is_simple = !command.contains(['|', ';', '&', '>', '*', '\'']);
+        let run = match is_simple {
+            true => format!("exec {command}"),
+            false => command.to_owned(),
         };
         let script = format!(
-            "hostname {}; export HOME={home} PATH={folder}:{path}; unset XDG_CONFIG_HOME XDG_STATE_HOME XDG_RUNTIME_DIR; \
-             cd; exec 2>&1; {run}",
+            "hostname {}; cd {home}; export HOME={home} PATH={folder}:{path}; \
+             unset XDG_CONFIG_HOME XDG_STATE_HOME XDG_RUNTIME_DIR; exec 2>&1 </dev/null; \
+             exec setpriv --reuid={user} --regid={user} --clear-groups sh -c \"$0\"",
             self.name
         );
-        let words = [
-            "ip",
-            "netns",
-            "exec",
-            self.namespace.name(),
-            "unshare",
-            "--uts",
-            "sh",
-            "-c",
-        ];
-        let process = Process::start_by(&words, &self.home, &[&script], Some(&out));
+        let namespace = ["ip", "netns", "exec", self.namespace.name()];
+        let words = [&namespace[..], &["unshare", "--uts", "sh", "-c", &script]].concat();
+        let process = Process::start_by(&words, &self.home, &[&run], Some(&out));
         let command = command.to_owned();
         self.started.push(Running {
             command,
@@ -149,9 +149,5 @@ impl Machine {
             "{}: {ended:?}",
             running.command
         );
-    }
-
-    pub(crate) fn home(&self) -> &Path {
-        &self.home
     }
 }

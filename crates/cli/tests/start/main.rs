@@ -15,7 +15,7 @@ mod namespace;
 #[expect(dead_code, reason = "shared with tests that do more with them")]
 mod process;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt};
 
 use guide::{Names, Step};
 use machine::Machine;
@@ -33,13 +33,17 @@ fn the_first_hour_goes_as_the_text_has_it() {
     };
     studio.join(("eth0", "10.1.0.1/24"), &field, ("eth0", "10.1.0.2/24"));
     studio.join(("wlan0", "10.2.0.1/24"), &field, ("wlan0", "10.2.0.2/24"));
-    let folder = harness::private_folder();
-    let machine = |name: &str, namespace| {
-        let machine = Machine::new(name, namespace, folder.path());
+    let folder = tempfile::tempdir().unwrap();
+    // Their users are others than that of the test.
+    fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let machine = |name: &str, namespace, user| {
+        let machine = Machine::new(name, namespace, folder.path(), user);
         (name.to_owned(), machine)
     };
-    let machines = [machine("studio", studio), machine("field", field)];
-    let mut machines = BTreeMap::from(machines);
+    let mut machines = BTreeMap::from([
+        machine("studio", studio, 20_001),
+        machine("field", field, 20_002),
+    ]);
     let mut names = Names::to_learn(&NAMES);
     for block in guide::blocks("start.md") {
         let machine = machines.get_mut(&block.machine).unwrap();
