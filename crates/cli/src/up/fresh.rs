@@ -22,7 +22,7 @@ const PORT: u16 = 4433;
 /// Makes the configuration, and the folder for received files.
 pub(super) fn make(places: &Places, arguments: &Arguments) -> Outcome {
     let receive = match &arguments.receive {
-        Some(named) => std::path::absolute(named).map_err(|error| at(named, error))?,
+        Some(named) => std::path::absolute(named).map_err(|error| at(named, &error))?,
         None => receive(places),
     };
     let port = match arguments.port {
@@ -30,9 +30,9 @@ pub(super) fn make(places: &Places, arguments: &Arguments) -> Outcome {
         None => port().map_err(|error| Failure::other(format!("no UDP port: {error}")))?,
     };
     let text = text(arguments.name.as_deref(), &receive, port)?;
-    fs::create_dir_all(&receive).map_err(|error| at(&receive, error))?;
+    fs::create_dir_all(&receive).map_err(|error| at(&receive, &error))?;
     if let Some(folder) = places.config.parent() {
-        fs::create_dir_all(folder).map_err(|error| at(folder, error))?;
+        fs::create_dir_all(folder).map_err(|error| at(folder, &error))?;
     }
     let mut options = fs::OpenOptions::new();
     // Another process may be quicker; what it wrote is not overwritten.
@@ -44,13 +44,13 @@ pub(super) fn make(places: &Places, arguments: &Arguments) -> Outcome {
     });
     match written {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(at(&places.config, error))
+            Err(at(&places.config, &error))
         }
         _ => Ok(()),
     }
 }
 
-fn at(path: &Path, error: io::Error) -> Failure {
+fn at(path: &Path, error: &io::Error) -> Failure {
     Failure::file(format!("cannot make {}: {error}", path.display()))
 }
 
