@@ -198,4 +198,23 @@ mod tests {
         std::fs::write(&path, "x".repeat(1 << 20)).unwrap();
         assert_eq!(of(None, Some(&path)).unwrap().len() as u64, LINE_BYTES_MAX);
     }
+
+    #[test]
+    fn tickets_codes_and_names_are_told_apart() {
+        let code = "River lamp-orbit";
+        assert!(
+            matches!(read(code, true), Ok(Target::Code(read)) if read.to_string() == "river-lamp-orbit")
+        );
+        assert!(matches!(read(code, false), Ok(Target::Code(_))));
+        let misspelt = read("river-lamp-orbitt", true).unwrap_err();
+        assert!(misspelt.message().contains("'orbit'"), "{misspelt:?}");
+        for name in ["studio", "my-old-laptop"] {
+            assert!(matches!(read(name, true), Ok(Target::Peer(peer)) if peer == name));
+            assert!(read(name, false).is_err());
+        }
+        let damaged = read("anabranch1:abc", true).unwrap_err();
+        assert!(damaged.message().contains("4 parts"), "{damaged:?}");
+        let ticket = format!("anabranch1:{}::127.0.0.1:9", "a".repeat(52));
+        assert!(matches!(read(&ticket, true), Ok(Target::Ticket(_))));
+    }
 }

@@ -274,7 +274,11 @@ impl Host {
         peer: NodeId,
         remotes: impl Into<Remotes>,
     ) -> Result<Session, ConnectError> {
-        let named = remotes.into();
+        self.dial(peer, remotes.into()).await
+    }
+
+    /// As [`Self::connect`]; compiled once, whatever the callers have.
+    async fn dial(&self, peer: NodeId, named: Remotes) -> Result<Session, ConnectError> {
         let detour = self.inner.shared.detours.get(peer);
         let mut remotes = match named.resolve().await {
             Err(_) if detour.is_some() => Vec::new(),

@@ -172,13 +172,13 @@ fn a_ticket_comes_from_a_file_the_environment_or_standard_input() {
     }
     fails(
         folder,
-        &["send", "a"],
+        &["send", "a", "-"],
         2,
         &["--ticket-file", "ANABRANCH_TICKET"],
     );
     fails(
         folder,
-        &["send", "-"],
+        &["send", "-", "-"],
         2,
         &["standard input is the data to send"],
     );

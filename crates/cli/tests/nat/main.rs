@@ -15,6 +15,7 @@ mod stage;
 
 use std::fs;
 
+use process::Process;
 use stage::{Kind, Stage};
 
 /// Public address of the relay.
@@ -39,6 +40,37 @@ fn transfer(stage: &Stage) -> String {
     sender.ended().is(0, &["sending to "]);
     assert_eq!(fs::read(stage.path("in/film")).unwrap(), content);
     fs::read_to_string(stage.path("sender.out")).unwrap()
+}
+
+/// Two machines on one cable, without a relay and without a route to anywhere else.
+#[test]
+fn on_a_local_network_a_code_needs_nothing_else() {
+    let Some([one, other]) = namespace::namespaces() else {
+        return;
+    };
+    one.join(("eth0", "10.3.0.1/24"), &other, ("eth0", "10.3.0.2/24"));
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("film"), "film").unwrap();
+    let start = |namespace: &namespace::Namespace, arguments: &[&str], out: Option<&str>| {
+        let out = out.map(|name| folder.path().join(name));
+        Process::start_in(
+            Some(namespace.name()),
+            folder.path(),
+            arguments,
+            out.as_deref(),
+        )
+    };
+    let mut sender = start(
+        &one,
+        &["send", "film", "--key", "a.key"],
+        Some("sender.out"),
+    );
+    sender.say("");
+    let code = stage::word(&folder.path().join("sender.out"), stage::is_code);
+    let receiver = start(&other, &["recv", &code, "in", "--key", "b.key"], None);
+    receiver.ended().is(0, &["the sender is "]);
+    sender.ended().is(0, &[]);
+    assert_eq!(fs::read(folder.path().join("in/film")).unwrap(), b"film");
 }
 
 #[test]
@@ -111,7 +143,7 @@ fn nodes_find_each_other_at_the_relay_by_name() {
             rows.any(|row| row.contains(address) && row.contains("\"peer_name\":\"b\""))
         };
         stage.until("a session by name", || {
-            assert!(nodes.iter_mut().all(process::Process::is_running));
+            assert!(nodes.iter_mut().all(Process::is_running));
             let arguments = ["paths", "--control", "a.sock", "--json"];
             is_there(&stage.start(&stage.near, &arguments, None).ended().out)
         });

@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::Write,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
@@ -120,22 +120,6 @@ impl Stage {
         )
     }
 
-    /// The first word of a file that is wanted, once there is one.
-    #[track_caller]
-    fn word(&self, file: &str, is_wanted: impl Fn(&str) -> bool) -> String {
-        let start = Instant::now();
-        loop {
-            let text = fs::read_to_string(self.path(file)).unwrap_or_default();
-            // The last line may be incomplete.
-            let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-            if let Some(word) = whole.split_whitespace().find(|word| is_wanted(word)) {
-                return word.to_owned();
-            }
-            assert!(start.elapsed() < TIMEOUT, "never in {file}: {text}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
     #[track_caller]
     pub(crate) fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         let start = Instant::now();
@@ -146,12 +130,38 @@ impl Stage {
     }
 
     pub(crate) fn relay_ticket(&self) -> String {
-        self.word("relay.out", |word| word.starts_with("anabranch1:"))
+        word(&self.path("relay.out"), |word| {
+            word.starts_with("anabranch1:")
+        })
     }
 
     /// The code that a command has printed into a file.
     pub(crate) fn code(&self, file: &str) -> String {
-        self.word(file, |word| word.matches('-').count() == 2)
+        word(&self.path(file), is_code)
+    }
+}
+
+pub(crate) fn is_code(word: &str) -> bool {
+    word.matches('-').count() == 2
+}
+
+/// The first word of a file that is wanted, once there is one.
+#[track_caller]
+pub(crate) fn word(file: &Path, is_wanted: impl Fn(&str) -> bool) -> String {
+    let start = Instant::now();
+    loop {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        // The last line may be incomplete.
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        if let Some(word) = whole.split_whitespace().find(|word| is_wanted(word)) {
+            return word.to_owned();
+        }
+        assert!(
+            start.elapsed() < TIMEOUT,
+            "never in {}: {text}",
+            file.display()
+        );
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -59,8 +59,11 @@ impl Code {
             .iter()
             .filter(|word| words::number(word).is_none())
             .collect();
-        // Words of codes have three letters or more.
-        let is_misspelt = |word: &&String| word.len() >= 3 && words::nearest(word).is_some();
+        // Words of codes have three letters or more, and nothing else; './river' is a path.
+        let is_misspelt = |word: &&String| {
+            let is_word = word.len() >= 3 && word.chars().all(char::is_alphabetic);
+            is_word && words::nearest(word).is_some()
+        };
         words.len() == WORDS && wrong.len() <= 1 && wrong.iter().all(is_misspelt)
     }
 }
@@ -164,6 +167,7 @@ mod tests {
         for other in [
             "studio",
             "river-lamp",
+            "./river-lamp-orbit",
             "my-old-laptop",
             "anabranch1:x:y:z",
             "river-lamp-orbit-zoo",

@@ -219,6 +219,7 @@ async fn serve(mut waiter: Waiter, desk: Arc<Desk>, pairings: Pairings) {
             pairing.release().await;
         }
     }
+    tracing::warn!("the relay has gone; the code is good on the local network only");
 }
 
 fn add(addresses: &mut Vec<SocketAddr>, more: &[SocketAddr]) {

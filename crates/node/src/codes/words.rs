@@ -1,4 +1,5 @@
-//! Words of codes: 2,048 of them, the English list of BIP 39, sorted; no two begin with the same four letters.
+//! Words of codes: 2,048 of them, the English list of BIP 39 (as in the crate `bip39`, CC0), sorted; no two begin with the same four
+//! letters.
 
 /// One word a line, sorted.
 const LIST: &str = include_str!("words.txt");

@@ -316,9 +316,13 @@ impl Detour for Pairing {
         let (link, mut circuit) = (self.link.clone(), self.circuit.clone());
         self.has_asked.store(true, Ordering::Relaxed);
         Box::pin(async move {
+            circuit.borrow_and_update();
             link.ask(Request::Circuit).await.ok()?;
-            let opened = time::timeout(PATIENCE, circuit.wait_for(Option::is_some)).await;
-            *opened.ok()?.ok()?
+            time::timeout(PATIENCE, circuit.changed())
+                .await
+                .ok()?
+                .ok()?;
+            *circuit.borrow()
         })
     }
 }

@@ -316,6 +316,8 @@ impl Stay<'_> {
                 let near = state.guests.get(&self.guest).ok_or(Refusal::NoCircuit)?;
                 let (near, far) = (near.session.clone(), far.session.clone());
                 drop(state);
+                // Asked for again: the addresses learnt may be out of date.
+                self.close_circuit();
                 let [near_seen, far_seen] = [seen(&near), seen(&far)];
                 let answer = self.server.relay.open_between(&Between {
                     circuit: self.circuit(),

@@ -91,8 +91,16 @@ async fn two_nodes_meet_talk_and_get_a_circuit() {
     );
     let accepted = soon(waiting.accept()).await.unwrap();
     assert_eq!(accepted.peer(), id(2));
+    // Again, at once, and over a new circuit.
+    session.close(0, "again");
+    drop((session, accepted));
+    let session = soon(reaching.connect(id(1), &[nowhere][..])).await.unwrap();
+    assert_eq!(soon(waiting.accept()).await.unwrap().peer(), id(2));
+    drop(session);
     // It ends with the connection of the other side to the relay.
     drop((there, waiter));
+    let gone = tokio::time::timeout(HANG, reaching.connect(id(1), &[nowhere][..])).await;
+    assert!(gone.expect("it ends").is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
