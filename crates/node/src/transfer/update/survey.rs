@@ -59,11 +59,11 @@ impl Survey {
         let mut offered = Offered::default();
         for (entry, index) in manifest.entries.iter().zip(0..) {
             offered.paths.insert(&entry.path);
-            let Some((kind, inode)) = look(directory, &entry.path)? else {
+            let Some(stat) = look(directory, &entry.path)? else {
                 continue;
             };
-            offered.inodes.extend(inode);
-            let is_directory = kind == FileKind::Directory;
+            offered.inodes.extend(stat.identity);
+            let is_directory = stat.kind == FileKind::Directory;
             if is_directory && !entry.is_directory {
                 check_deletion(directory, &entry.path, update)?;
             }
@@ -73,14 +73,14 @@ impl Survey {
         }
         for (link, index) in manifest.links.iter().zip(0..) {
             offered.paths.insert(&link.path);
-            let Some((kind, inode)) = look(directory, &link.path)? else {
+            let Some(stat) = look(directory, &link.path)? else {
                 continue;
             };
-            offered.inodes.extend(inode);
-            if kind == FileKind::Directory {
+            offered.inodes.extend(stat.identity);
+            if stat.kind == FileKind::Directory {
                 check_deletion(directory, &link.path, update)?;
             }
-            let same = kind == FileKind::Link
+            let same = stat.kind == FileKind::Link
                 && has_target(directory, &link.path, &link.target)
                     .map_err(TransferError::read(directory.path_of(&link.path)))?;
             match same {
@@ -90,7 +90,8 @@ impl Survey {
         }
         if update.delete {
             let name = manifest.name.as_str();
-            if let Some((FileKind::Directory, _)) = look(directory, name)? {
+            let root = look(directory, name)?;
+            if root.is_some_and(|root| root.kind == FileKind::Directory) {
                 let root = directory.child(name);
                 let root = root.map_err(TransferError::read(directory.path_of(name)))?;
                 survey.search(&root, name, &offered, DEPTH_MAX)?;
@@ -165,10 +166,7 @@ impl Offered<'_> {
 }
 
 /// Kind and identity of what is at a path; `None`: nothing, or a part of the path is no directory.
-fn look(
-    directory: &Folder,
-    path: &str,
-) -> Result<Option<(FileKind, Option<(u64, u64)>)>, TransferError> {
+fn look(directory: &Folder, path: &str) -> Result<Option<Stat>, TransferError> {
     let found = match directory.walk(path) {
         Ok((parent, name)) => parent.stat(name),
         Err(error) => match is_absent(&error) {
@@ -176,8 +174,7 @@ fn look(
             false => Err(error),
         },
     };
-    let found = found.map_err(TransferError::read(directory.path_of(path)))?;
-    Ok(found.map(|stat| (stat.kind, stat.identity)))
+    found.map_err(TransferError::read(directory.path_of(path)))
 }
 
 fn check_deletion(directory: &Folder, path: &str, update: Update) -> Result<(), TransferError> {
