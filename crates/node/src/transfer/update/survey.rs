@@ -6,7 +6,7 @@ use super::{Extra, Update};
 use crate::transfer::{
     error::TransferError,
     folder::{FileKind, Folder, Stat, is_absent},
-    manifest::{ENTRIES_MAX, Manifest},
+    manifest::{ENTRIES_MAX, Manifest, PATHS_BYTES_MAX},
     message::Entry,
     names::is_reserved,
     selection::LeftOut,
@@ -43,6 +43,8 @@ pub(crate) struct Survey {
     pub(crate) extras: Vec<Extra>,
     /// What the offer lacks and cannot be deleted.
     pub(crate) left_out: LeftOut,
+    /// Bytes of the paths in `extras`.
+    paths_bytes: usize,
 }
 
 impl Survey {
@@ -125,7 +127,9 @@ impl Survey {
             };
             let is_directory = stat.kind == FileKind::Directory;
             if !offered.has(&path, &stat) {
-                if self.extras.len() as u64 >= ENTRIES_MAX {
+                self.paths_bytes += path.len();
+                let is_full = self.extras.len() as u64 >= ENTRIES_MAX;
+                if is_full || self.paths_bytes > PATHS_BYTES_MAX {
                     return Err(TransferError::TooManyExtras { most: ENTRIES_MAX });
                 }
                 self.extras.push(Extra {
