@@ -646,7 +646,7 @@ pub fn default_control(variable: impl Fn(&str) -> Option<String>) -> Option<Path
         return Some(PathBuf::from(runtime).join("anabranch.sock"));
     }
     let state = get("XDG_STATE_HOME").map(PathBuf::from);
-    let home = || get("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+    let home = || crate::keys::home(get).map(|home| PathBuf::from(home).join(".local/state"));
     Some(state.or_else(home)?.join("anabranch/run/anabranch.sock"))
 }
 

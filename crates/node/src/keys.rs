@@ -141,6 +141,15 @@ pub fn load_or_create(path: &Path) -> Result<SecretKey, KeyError> {
     }
 }
 
+/// The user's own folder, as the environment names it.
+pub(crate) fn home(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let own = variable("HOME");
+    match cfg!(windows) {
+        true => own.or_else(|| variable("USERPROFILE")),
+        false => own,
+    }
+}
+
 /// Default location of the key: in `$ANABRANCH_HOME`, or else `$XDG_CONFIG_HOME/anabranch/key`, or `~/.config/anabranch/key`. `variable` looks up an
 /// environment variable.
 pub fn default_path(variable: impl Fn(&str) -> Option<String>) -> PathBuf {
@@ -150,7 +159,7 @@ pub fn default_path(variable: impl Fn(&str) -> Option<String>) -> PathBuf {
     let config = variable("XDG_CONFIG_HOME")
         .filter(|value| !value.is_empty())
         .map(PathBuf::from);
-    let home = || variable("HOME").map(|home| PathBuf::from(home).join(".config"));
+    let home = || home(&variable).map(|home| PathBuf::from(home).join(".config"));
     config
         .or_else(home)
         .unwrap_or_default()

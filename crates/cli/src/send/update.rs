@@ -1,12 +1,18 @@
 //! Flags of an update, and the report of what it changes.
 
-use anabranch::transfer::{Changes, Completed, Update};
+use anabranch::{
+    base::text,
+    transfer::{Changes, Completed, Update},
+};
 use serde_json::json;
 
 use crate::{
     events,
     exit::{Outcome, print_line},
 };
+
+/// Longest path that is shown.
+const PATH_CHARS: usize = 4096;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct UpdateFlags {
@@ -51,7 +57,8 @@ pub(super) fn report_plan(done: &Completed, is_json: bool) -> Outcome {
             } else {
                 print_line(&format!(
                     "{action:<8}{} ({} bytes)",
-                    change.path, change.bytes
+                    shown(&change.path),
+                    change.bytes
                 ))?;
             }
         }
@@ -60,7 +67,7 @@ pub(super) fn report_plan(done: &Completed, is_json: bool) -> Outcome {
         if is_json {
             events::print(&json!({"kind": "change", "action": "delete", "path": path}))?;
         } else {
-            print_line(&format!("{:<8}{path}", "delete"))?;
+            print_line(&format!("{:<8}{}", "delete", shown(path)))?;
         }
     }
     if is_json {
@@ -78,12 +85,17 @@ pub(super) fn report_plan(done: &Completed, is_json: bool) -> Outcome {
         "would send {} bytes of {} ({}); nothing was changed",
         changes.bytes(),
         done.bytes,
-        text(changes)
+        numbers(changes)
     ))
 }
 
+/// A path on one line, whatever is in it.
+fn shown(path: &str) -> String {
+    text::printable(path, PATH_CHARS)
+}
+
 /// Numbers of an update in words.
-fn text(changes: &Changes) -> String {
+fn numbers(changes: &Changes) -> String {
     format!(
         "{} added, {} replaced, {} deleted",
         changes.added.len(),
@@ -95,5 +107,5 @@ fn text(changes: &Changes) -> String {
 /// End of the report of an update; empty of another transfer.
 pub(crate) fn suffix(done: &Completed) -> String {
     let changes = done.changes.as_ref();
-    changes.map_or_else(String::new, |changes| format!("; {}", text(changes)))
+    changes.map_or_else(String::new, |changes| format!("; {}", numbers(changes)))
 }

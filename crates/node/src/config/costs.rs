@@ -133,7 +133,7 @@ pub fn default_ledger(variable: impl Fn(&str) -> Option<String>) -> PathBuf {
     }
     let get = |name: &str| variable(name).filter(|value| !value.is_empty());
     let state = get("XDG_STATE_HOME").map(PathBuf::from);
-    let home = || get("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+    let home = || crate::keys::home(get).map(|home| PathBuf::from(home).join(".local/state"));
     let state = state.or_else(home);
     state.unwrap_or_default().join("anabranch/ledger")
 }

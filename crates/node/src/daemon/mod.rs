@@ -109,7 +109,8 @@ pub enum DaemonError {
 pub struct Daemon {
     core: Arc<Core>,
     ledger: Option<Ledger>,
-    control: Control,
+    /// `None`: the system has no such sockets.
+    control: Option<Control>,
     local: Option<LocalServer>,
     /// The task of the overlay, until it is run.
     runner: Mutex<Option<Runner>>,
@@ -175,9 +176,21 @@ impl Daemon {
             &Receivers::default(),
             |path| Receiver::with_rights(path, &key, rights.clone()),
         )?;
-        let control = Control::open(&config.control).await?;
+        let control = match Control::open(&config.control).await {
+            Err(ControlError::Listen { source, .. }) if is_unsupported(&source) => {
+                tracing::warn!(%source, "no control socket");
+                None
+            }
+            opened => Some(opened?),
+        };
         let local = match &config.local {
-            Some(config) => Some(LocalServer::open(config).await?),
+            Some(config) => match LocalServer::open(config).await {
+                Err(LocalError::Listen { source, .. }) if is_unsupported(&source) => {
+                    tracing::warn!(%source, "no local interface");
+                    None
+                }
+                opened => Some(opened?),
+            },
             None => None,
         };
         let connecting = config.rights.iter().map(|(node, _)| *node);
@@ -348,7 +361,11 @@ impl Daemon {
             }
         };
         let calling = core.clone().keep_all();
-        let serving = self.control.serve_node(core);
+        let serving = async {
+            if let Some(control) = &self.control {
+                control.serve_node(core).await;
+            }
+        };
         let attaching = async {
             if let Some(local) = &self.local {
                 local.serve(&self.handle()).await;
@@ -376,4 +393,9 @@ impl Daemon {
             None => Ok(()),
         }
     }
+}
+
+/// True if the system has no sockets of this kind.
+fn is_unsupported(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::Unsupported
 }

@@ -246,7 +246,7 @@ impl LocalServer {
         node: &Handle,
     ) -> Option<(Arrival, Counted)> {
         let (user, stranger) = match &accepted {
-            Accepted::Unix(socket) => (peer_uid(&socket)?, None),
+            Accepted::Unix(socket) => (peer_uid(socket)?, None),
             Accepted::Tcp(_) => {
                 // Whoever shows the token is taken for the one who runs the node. Beyond the places for those who have not shown it
                 // yet, no connection is accepted: any user of the machine can connect.

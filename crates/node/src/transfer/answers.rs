@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use super::{
     control::{read_message, send_message},
     error::TransferError,
-    manifest::{ENTRIES_MAX, Manifest},
+    manifest::{ENTRIES_MAX, Manifest, PATHS_BYTES_MAX},
     message::{NUMBERS_PER_MESSAGE, Reply, Request},
     progress::Progress,
     reading::{Known, Origins},
@@ -77,6 +77,8 @@ struct Reading {
     known: Vec<Option<Known>>,
     present: Present,
     extras: Vec<Extra>,
+    /// Bytes of the paths in `extras`.
+    paths_bytes: usize,
 }
 
 impl Reading {
@@ -123,7 +125,10 @@ impl Reading {
                     self.present.links_same.extend(links_same);
                     self.present.links_other.extend(links_other);
                 }
-                Reply::Extra { list } => self.extras.extend(list),
+                Reply::Extra { list } => {
+                    self.paths_bytes += list.iter().map(|extra| extra.path.len()).sum::<usize>();
+                    self.extras.extend(list);
+                }
                 Reply::Go => return Ok(()),
                 Reply::Refused { reason } => return Err(TransferError::Refused(reason)),
                 Reply::Failed { reason } => return Err(TransferError::Failed(reason)),
@@ -132,7 +137,7 @@ impl Reading {
                 }
             }
             let listed = self.extras.len() + self.present.count();
-            if listed as u64 > 2 * ENTRIES_MAX {
+            if listed as u64 > 2 * ENTRIES_MAX || self.paths_bytes > PATHS_BYTES_MAX {
                 return Err(TransferError::Protocol(
                     "a list of what there is without end",
                 ));

@@ -50,7 +50,7 @@ pub enum TransferError {
     },
     /// The receiver's directory has too much that the source does not have.
     #[error(
-        "more than {most} files and directories here are not at the sender; check that it is the right directory, or update it in parts"
+        "more than {most} files and directories here, or 32 MiB of paths, are not at the sender; check that it is the right directory, or update it in parts"
     )]
     TooManyExtras {
         /// Limit of this node.

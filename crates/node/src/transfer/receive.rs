@@ -22,7 +22,7 @@ use super::{
     error::TransferError,
     keyed::StateKey,
     manifest::Manifest,
-    message::{CONTROL_LABEL, Reply},
+    message::{CONTROL_LABEL, Kind, Reply},
     offer::read_offer,
     progress::Progress,
     rules::{self, Offered, Rules},
@@ -287,6 +287,9 @@ impl Receiver {
         self.rules.check(&manifest)?;
         if let Some(update) = update {
             self.rules.check_update(update)?;
+            if manifest.kind == Kind::Stream {
+                return Err(TransferError::Protocol("an update by a stream"));
+            }
         }
         let mut left_out = LeftOut::default();
         if cfg!(windows) {

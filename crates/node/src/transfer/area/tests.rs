@@ -1,9 +1,11 @@
 use std::{fs, os::unix::fs::symlink};
 
+use anabranch_base::NodeId;
 use anabranch_session::SecretKey;
 
 use super::*;
 use crate::transfer::{
+    digest::Digest,
     earlier::{REMEMBERED, unfinished},
     keyed::FOLDER_PREFIX,
 };

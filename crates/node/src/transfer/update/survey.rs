@@ -6,7 +6,7 @@ use super::{Extra, Update};
 use crate::transfer::{
     error::TransferError,
     folder::{FileKind, Folder, Stat, is_absent},
-    manifest::{ENTRIES_MAX, Manifest},
+    manifest::{ENTRIES_MAX, Manifest, PATHS_BYTES_MAX},
     message::Entry,
     names::is_reserved,
     selection::LeftOut,
@@ -43,6 +43,8 @@ pub(crate) struct Survey {
     pub(crate) extras: Vec<Extra>,
     /// What the offer lacks and cannot be deleted.
     pub(crate) left_out: LeftOut,
+    /// Bytes of the paths in `extras`.
+    paths_bytes: usize,
 }
 
 impl Survey {
@@ -59,11 +61,11 @@ impl Survey {
         let mut offered = Offered::default();
         for (entry, index) in manifest.entries.iter().zip(0..) {
             offered.paths.insert(&entry.path);
-            let Some((kind, inode)) = look(directory, &entry.path)? else {
+            let Some(stat) = look(directory, &entry.path)? else {
                 continue;
             };
-            offered.inodes.extend(inode);
-            let is_directory = kind == FileKind::Directory;
+            offered.inodes.extend(stat.identity);
+            let is_directory = stat.kind == FileKind::Directory;
             if is_directory && !entry.is_directory {
                 check_deletion(directory, &entry.path, update)?;
             }
@@ -73,14 +75,14 @@ impl Survey {
         }
         for (link, index) in manifest.links.iter().zip(0..) {
             offered.paths.insert(&link.path);
-            let Some((kind, inode)) = look(directory, &link.path)? else {
+            let Some(stat) = look(directory, &link.path)? else {
                 continue;
             };
-            offered.inodes.extend(inode);
-            if kind == FileKind::Directory {
+            offered.inodes.extend(stat.identity);
+            if stat.kind == FileKind::Directory {
                 check_deletion(directory, &link.path, update)?;
             }
-            let same = kind == FileKind::Link
+            let same = stat.kind == FileKind::Link
                 && has_target(directory, &link.path, &link.target)
                     .map_err(TransferError::read(directory.path_of(&link.path)))?;
             match same {
@@ -90,7 +92,8 @@ impl Survey {
         }
         if update.delete {
             let name = manifest.name.as_str();
-            if let Some((FileKind::Directory, _)) = look(directory, name)? {
+            let root = look(directory, name)?;
+            if root.is_some_and(|root| root.kind == FileKind::Directory) {
                 let root = directory.child(name);
                 let root = root.map_err(TransferError::read(directory.path_of(name)))?;
                 survey.search(&root, name, &offered, DEPTH_MAX)?;
@@ -124,7 +127,9 @@ impl Survey {
             };
             let is_directory = stat.kind == FileKind::Directory;
             if !offered.has(&path, &stat) {
-                if self.extras.len() as u64 >= ENTRIES_MAX {
+                self.paths_bytes += path.len();
+                let is_full = self.extras.len() as u64 >= ENTRIES_MAX;
+                if is_full || self.paths_bytes > PATHS_BYTES_MAX {
                     return Err(TransferError::TooManyExtras { most: ENTRIES_MAX });
                 }
                 self.extras.push(Extra {
@@ -165,10 +170,7 @@ impl Offered<'_> {
 }
 
 /// Kind and identity of what is at a path; `None`: nothing, or a part of the path is no directory.
-fn look(
-    directory: &Folder,
-    path: &str,
-) -> Result<Option<(FileKind, Option<(u64, u64)>)>, TransferError> {
+fn look(directory: &Folder, path: &str) -> Result<Option<Stat>, TransferError> {
     let found = match directory.walk(path) {
         Ok((parent, name)) => parent.stat(name),
         Err(error) => match is_absent(&error) {
@@ -176,8 +178,7 @@ fn look(
             false => Err(error),
         },
     };
-    let found = found.map_err(TransferError::read(directory.path_of(path)))?;
-    Ok(found.map(|stat| (stat.kind, stat.identity)))
+    found.map_err(TransferError::read(directory.path_of(path)))
 }
 
 fn check_deletion(directory: &Folder, path: &str, update: Update) -> Result<(), TransferError> {
