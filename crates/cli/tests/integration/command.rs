@@ -280,7 +280,7 @@ fn mistakes_are_explained_and_have_their_codes() {
         folder,
         &["status", "--control", "none.sock"],
         3,
-        &["none.sock", "anabranch node"],
+        &["none.sock", "anabranch up"],
     );
     fails(
         folder,
@@ -330,7 +330,7 @@ fn mistakes_are_explained_and_have_their_codes() {
         folder,
         &["explain", "stream-0", "--control", "none.sock"],
         3,
-        &["none.sock", "anabranch node"],
+        &["none.sock", "anabranch up"],
     );
     fs::write(folder.join("bad.toml"), "[session]\ntimeout = \"5\"\n").unwrap();
     fails(
@@ -361,7 +361,7 @@ fn an_overlay_that_is_not_there_is_named() {
     let folder = folder.path();
     fs::write(folder.join("x"), "x").unwrap();
     let nobody = format!("anabranch1:{}::127.0.0.1:9", "a".repeat(52));
-    let no_node: &[&str] = &["no node answers", "anabranch.sock", "anabranch node"];
+    let no_node: &[&str] = &["no node answers", "anabranch.sock", "anabranch up"];
     fails(folder, &["overlay"], 3, no_node);
     fails(folder, &["send", "--overlay", "x", &nobody], 3, no_node);
     let named = ["send", "--overlay=lab.sock", "x", &nobody];
