@@ -127,11 +127,12 @@ fn sigterm_ends_every_command_as_ctrl_c_does() {
     let (code, seen) = terminate(&mut receiver);
     assert_eq!(code, Some(130), "{seen}");
     assert!(seen.contains("what has arrived is kept"), "{seen}");
-    let emulate = ["emulate", "--target", "127.0.0.1:9", "--path", "delay=1 ms"];
+    let emulate = ["emulate", "--target", "localhost:9", "--path", "delay=1 ms"];
     let mut child = anabranch(folder).args(emulate).spawn().unwrap();
     let mut first = String::new();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     out.read_line(&mut first).unwrap();
+    assert!(first.trim_end().ends_with("1:9"), "{first}");
     std::thread::sleep(std::time::Duration::from_millis(200));
     let (code, seen) = terminate(&mut child);
     assert_eq!(code, Some(0), "{seen}");
