@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    fmt,
     io::IsTerminal,
     time::{Duration, Instant},
 };
@@ -11,7 +12,9 @@ use anabranch::{
     base::{ChannelId, Rate, text},
     transfer::{Progress, Snapshot},
 };
-use indicatif::{HumanBytes, MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
+
+use crate::bytes;
 
 /// Interval between two updates.
 const EVERY: Duration = Duration::from_millis(250);
@@ -72,20 +75,30 @@ pub(crate) async fn show(session: Session, progress: Progress, direction: Direct
 
 /// Bar of the whole transfer.
 fn total_bar() -> ProgressBar {
-    let style = "{prefix} {wide_bar} {bytes}/{total_bytes} {binary_bytes_per_sec} eta {eta}";
+    let style = "{prefix} {wide_bar} {decimal_bytes}/{decimal_total_bytes} {rate} eta {eta}";
     // The template is a constant of ours.
-    ProgressBar::no_length()
-        .with_style(ProgressStyle::with_template(style).expect("the template is valid"))
+    let style = ProgressStyle::with_template(style).expect("the template is valid");
+    // In the unit of all other rates.
+    let rate = |state: &ProgressState, text: &mut dyn fmt::Write| {
+        // A text cannot fail.
+        let _ = write!(text, "{}", rate_of(state.per_sec()));
+    };
+    ProgressBar::no_length().with_style(style.with_key("rate", rate))
+}
+
+/// A rate in bytes per second.
+fn rate_of(bytes_per_s: f64) -> Rate {
+    Rate::from_bps((8.0 * bytes_per_s) as u64)
 }
 
 /// Line of the file that is being moved, of several; `None`: there is one only, or none yet.
 fn file_text(now: &Snapshot) -> Option<String> {
     let file = now.file.as_ref().filter(|_| now.files_total > 1)?;
     let path = text::printable(&file.path, NAME_CHARS);
-    let done = HumanBytes(file.bytes_done);
+    let done = bytes::text(file.bytes_done);
     let of = file
         .bytes_total
-        .map(|bytes| format!(" of {}", HumanBytes(bytes)));
+        .map(|total| format!(" of {}", bytes::text(total)));
     let of = of.unwrap_or_default();
     let (complete, all) = (now.files_done, now.files_total);
     Some(format!(
@@ -182,11 +195,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn rates_have_the_unit_of_all_others() {
+        assert_eq!(rate_of(1_250_000.0).to_string(), "10.0 Mbit/s");
+        // The template of the bar is valid, its key included.
+        drop(total_bar());
+    }
+
+    #[test]
     fn the_file_that_is_moved_is_shown_if_there_are_several() {
         let file = FileProgress {
             path: "tree/a\u{1b}[2J".to_owned(),
-            bytes_total: Some(3 << 20),
-            bytes_done: 1 << 20,
+            bytes_total: Some(3_000_000),
+            bytes_done: 1_000_000,
         };
         let mut now = Snapshot {
             files_total: 3,
@@ -197,7 +217,7 @@ mod tests {
         let text = file_text(&now).unwrap();
         assert!(text.starts_with("tree/a"), "{text}");
         assert!(
-            text.ends_with(": 1.00 MiB of 3.00 MiB (1 of 3 files done)"),
+            text.ends_with(": 1.00 MB of 3.00 MB (1 of 3 files done)"),
             "{text}"
         );
         assert!(!text.contains('\u{1b}'), "{text}");

@@ -1,4 +1,4 @@
-//! `tools/promises-live`: it checks its arguments before it builds anything.
+//! `tools/promises-live`, which checks its arguments before it builds anything, and the list of experiments.
 
 use std::{
     fs,
@@ -64,4 +64,20 @@ fn wrong_arguments_are_refused_before_anything_is_built() {
     let help = run(folder, "--help");
     assert!(help.status.success());
     assert!(String::from_utf8_lossy(&help.stdout).contains("Usage: tools/promises-live"));
+}
+
+#[test]
+fn the_list_has_a_line_of_json_for_each_experiment() {
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_anabranch-lab"));
+    let output = lab.args(["list", "--json"]).output().unwrap();
+    assert!(output.status.success());
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<serde_json::Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), anabranch_lab::EXPERIMENTS.len());
+    let named = |name: &str| lines.iter().find(|line| line["name"] == name).unwrap();
+    assert_eq!(named("telemedicine")["runs_live"], true);
+    assert!(named("bottleneck")["summary"].is_string());
 }

@@ -1,6 +1,6 @@
 //! Pings: the round trip of every path of a session, measured now.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use anabranch_base::ChannelId;
 use anabranch_session::SessionEvent;
@@ -18,40 +18,28 @@ impl Session {
         within: Duration,
     ) -> Result<Vec<(ChannelId, Option<Duration>)>, Closed> {
         let events = self.events();
-        let shared = &self.inner.host.shared;
-        let mut sent = shared.command(|state, _| {
-            let mut session = state.engine.session(self.inner.id).ok()?;
-            Some(
-                session
-                    .ping()
-                    .into_iter()
-                    .map(|channel| (channel, None))
-                    .collect::<Vec<_>>(),
-            )
+        let pinged = self.inner.host.shared.command(|state, _| {
+            let session = state.engine.session(self.inner.id);
+            session.map_or_else(|_| Vec::new(), |mut session| session.ping())
         });
-        let pinged = sent.get_or_insert_default();
-        let mut waiting = pinged.len();
-        let answers = async {
-            while waiting > 0 {
-                let event = events.next().await?;
-                let SessionEvent::Pong {
+        let mut answers = BTreeMap::new();
+        let answering = async {
+            while !pinged.iter().all(|channel| answers.contains_key(channel)) {
+                if let SessionEvent::Pong {
                     channel,
                     round_trip,
-                } = event
-                else {
-                    continue;
-                };
-                if let Some(entry) = pinged.iter_mut().find(|(id, _)| *id == channel) {
-                    entry.1 = round_trip;
-                    waiting -= 1;
+                } = events.next().await?
+                {
+                    answers.insert(channel, round_trip);
                 }
             }
             Ok(())
         };
         // What has not answered by then has no round trip.
-        if let Ok(outcome) = tokio::time::timeout(within, answers).await {
+        if let Ok(outcome) = tokio::time::timeout(within, answering).await {
             outcome?;
         }
-        Ok(sent.unwrap_or_default())
+        let answer = |channel: ChannelId| (channel, answers.get(&channel).copied().flatten());
+        Ok(pinged.into_iter().map(answer).collect())
     }
 }

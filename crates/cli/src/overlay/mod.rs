@@ -13,6 +13,7 @@ use crate::{
 };
 
 #[derive(Debug, clap::Args)]
+#[group(id = "overlay")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     show: show::Arguments,

@@ -90,7 +90,7 @@ impl Reply {
 }
 
 /// Node from which the peer is pinged.
-enum From {
+enum Origin {
     /// The running one, with a handle that keeps the session with the peer open.
     Node {
         socket: std::path::PathBuf,
@@ -100,7 +100,7 @@ enum From {
     Own(Box<Direct>),
 }
 
-impl From {
+impl Origin {
     async fn open(arguments: &Arguments) -> Result<Self, Failure> {
         let peer = arguments.peer.trim();
         if peer.contains('@') || peer.starts_with(TICKET_PREFIX) {
@@ -146,16 +146,16 @@ impl From {
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let stopped = stopped();
     tokio::pin!(stopped);
-    let from = tokio::select! {
-        from = From::open(&arguments) => from?,
+    let origin = tokio::select! {
+        origin = Origin::open(&arguments) => origin?,
         outcome = &mut stopped => return outcome,
     };
     let mut statistics = Statistics::default();
     let outcome = tokio::select! {
-        outcome = rounds(&from, &arguments, &mut statistics) => outcome,
+        outcome = rounds(&origin, &arguments, &mut statistics) => outcome,
         outcome = &mut stopped => outcome,
     };
-    from.close().await;
+    origin.close().await;
     outcome?;
     statistics.print(arguments.json)?;
     if statistics.has_replies() {
@@ -167,13 +167,13 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     )))
 }
 
-async fn rounds(from: &From, arguments: &Arguments, statistics: &mut Statistics) -> Outcome {
+async fn rounds(origin: &Origin, arguments: &Arguments, statistics: &mut Statistics) -> Outcome {
     let rounds = arguments.count.unwrap_or(u64::MAX);
     let mut next = time::interval(arguments.interval);
     next.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
     for round in 1..=rounds {
         next.tick().await;
-        let replies = from.ping(arguments).await?;
+        let replies = origin.ping(arguments).await?;
         if replies.is_empty() && !arguments.json {
             print_line(&format!("{round}  no path to the peer"))?;
         }

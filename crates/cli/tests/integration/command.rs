@@ -127,11 +127,12 @@ fn sigterm_ends_every_command_as_ctrl_c_does() {
     let (code, seen) = terminate(&mut receiver);
     assert_eq!(code, Some(130), "{seen}");
     assert!(seen.contains("what has arrived is kept"), "{seen}");
-    let emulate = ["emulate", "--target", "127.0.0.1:9", "--path", "delay=1 ms"];
+    let emulate = ["emulate", "--target", "localhost:9", "--path", "delay=1 ms"];
     let mut child = anabranch(folder).args(emulate).spawn().unwrap();
     let mut first = String::new();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     out.read_line(&mut first).unwrap();
+    assert!(first.trim_end().ends_with("1:9"), "{first}");
     std::thread::sleep(std::time::Duration::from_millis(200));
     let (code, seen) = terminate(&mut child);
     assert_eq!(code, Some(0), "{seen}");
@@ -280,7 +281,7 @@ fn mistakes_are_explained_and_have_their_codes() {
         folder,
         &["status", "--control", "none.sock"],
         3,
-        &["none.sock", "anabranch node"],
+        &["none.sock", "anabranch up"],
     );
     fails(
         folder,
@@ -330,7 +331,7 @@ fn mistakes_are_explained_and_have_their_codes() {
         folder,
         &["explain", "stream-0", "--control", "none.sock"],
         3,
-        &["none.sock", "anabranch node"],
+        &["none.sock", "anabranch up"],
     );
     fs::write(folder.join("bad.toml"), "[session]\ntimeout = \"5\"\n").unwrap();
     fails(
@@ -361,7 +362,7 @@ fn an_overlay_that_is_not_there_is_named() {
     let folder = folder.path();
     fs::write(folder.join("x"), "x").unwrap();
     let nobody = format!("anabranch1:{}::127.0.0.1:9", "a".repeat(52));
-    let no_node: &[&str] = &["no node answers", "anabranch.sock", "anabranch node"];
+    let no_node: &[&str] = &["no node answers", "anabranch.sock", "anabranch up"];
     fails(folder, &["overlay"], 3, no_node);
     fails(folder, &["send", "--overlay", "x", &nobody], 3, no_node);
     let named = ["send", "--overlay=lab.sock", "x", &nobody];

@@ -142,7 +142,7 @@ fn exit_codes_say_what_was_wrong() {
         assert_eq!(code, Some(expected), "{arguments:?}: {errors}");
         assert!(errors.contains(word), "{arguments:?}: {errors}");
     };
-    fails(&["other", "log"], 3, "anabranch node");
+    fails(&["other", "log"], 3, "anabranch up");
     let _nodes = pair(folder);
     fails(&["nobody", "log"], 2, "'nobody'");
     fails(&["other", "log", "--lifetime", "soon"], 2, "lifetime");

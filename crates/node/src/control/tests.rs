@@ -50,7 +50,7 @@ async fn requests_are_answered() {
         .await
         .unwrap_err()
         .to_string();
-    assert!(error.contains("anabranch node"), "{error}");
+    assert!(error.contains("anabranch up"), "{error}");
 }
 
 #[tokio::test]

@@ -272,5 +272,5 @@ async fn a_node_that_stops_is_a_clear_error() {
     let socket = pair.near.socket();
     drop(pair);
     let error = Client::attach(&socket, "test").await.unwrap_err();
-    assert!(error.to_string().contains("anabranch node"), "{error}");
+    assert!(error.to_string().contains("anabranch up"), "{error}");
 }
