@@ -11,7 +11,10 @@ use anabranch::{
 };
 use tokio::sync::mpsc;
 
-use crate::exit::{files_text, note};
+use crate::{
+    bytes,
+    exit::{files_text, note},
+};
 
 /// Maximum number of questions that wait; the peers that caused them wait, too.
 const WAITING_MAX: usize = 16;
@@ -90,8 +93,8 @@ fn words(offered: &Offered, directory: &Path) -> String {
         Kind::Directory => "the directory",
         Kind::Stream => "a stream as",
     };
-    let bytes = match offered.bytes {
-        Some(bytes) => format!("{bytes} bytes"),
+    let size = match offered.bytes {
+        Some(number) => bytes::text(number),
         None => "of unknown size".to_owned(),
     };
     let files = match offered.kind {
@@ -110,8 +113,10 @@ fn words(offered: &Offered, directory: &Path) -> String {
         }
         Some(_) => "wants to update",
     };
+    // "." says little to who is asked.
+    let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
     format!(
-        "node {:?} {offers} {what} '{}' ({files}{bytes}{hidden}), for {}",
+        "node {:?} {offers} {what} '{}' ({files}{size}{hidden}), for {}",
         offered.sender,
         offered.name,
         directory.display()

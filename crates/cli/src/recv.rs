@@ -22,7 +22,7 @@ use anabranch::{
 use tokio::task::JoinSet;
 
 use crate::{
-    code, costs, events,
+    bytes, code, costs, events,
     exit::{Failure, Outcome, files_text, note, print_line, stopped},
     keygen::key_path,
     meter::{self, Direction},
@@ -360,10 +360,10 @@ fn report(done: &Completed, progress: &Progress, is_json: bool) -> Outcome {
         .map(|hash| format!(", BLAKE3 {hash}"))
         .unwrap_or_default();
     print_line(&format!(
-        "received {} ({}, {} bytes{hash}){}{}",
+        "received {} ({}, {}{hash}){}{}",
         path.display(),
         files_text(done.files),
-        done.bytes,
+        bytes::text(done.bytes),
         update::suffix(done),
         events::left_out_text(&done.left_out)
     ))?;

@@ -14,7 +14,7 @@ use anabranch::{
 
 use super::Arguments;
 use crate::{
-    code, events,
+    bytes, code, events,
     exit::{Failure, Outcome, note, print_line},
 };
 
@@ -165,7 +165,7 @@ fn introduce(met: &Met) {
     let offer = met.card.offer.as_ref().map(|offer| {
         let bytes = offer
             .bytes
-            .map(|bytes| format!(", {bytes} bytes"))
+            .map(|bytes| format!(", {}", bytes::text(bytes)))
             .unwrap_or_default();
         let more = match offer.more {
             0 => String::new(),

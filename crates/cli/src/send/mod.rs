@@ -31,7 +31,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 use self::text::Text;
 use crate::{
     attach::Place,
-    code, control, costs, events,
+    bytes, code, control, costs, events,
     exit::{Failure, Outcome, files_text, note, print_line, stopped},
     guarantee,
     keygen::key_path,
@@ -425,13 +425,13 @@ fn sent(done: &Completed, progress: &Progress) -> String {
     let resumed = progress.snapshot().bytes_resumed;
     let note = match resumed {
         0 => String::new(),
-        bytes => format!(", {bytes} of them were there already"),
+        resumed => format!(", of which {} were there already", bytes::text(resumed)),
     };
     format!(
-        "sent {} ({}, {} bytes{note}); the receiver has verified it{}{}",
+        "sent {} ({}, {}{note}); the receiver has verified it{}{}",
         done.name,
         files_text(done.files),
-        done.bytes,
+        bytes::text(done.bytes),
         update::suffix(done),
         events::left_out_text(&done.left_out)
     )

@@ -7,7 +7,7 @@ use anabranch::{
 use serde_json::json;
 
 use crate::{
-    events,
+    bytes, events,
     exit::{Outcome, print_line},
 };
 
@@ -56,9 +56,9 @@ pub(super) fn report_plan(done: &Completed, is_json: bool) -> Outcome {
                 }))?;
             } else {
                 print_line(&format!(
-                    "{action:<8}{} ({} bytes)",
+                    "{action:<8}{} ({})",
                     shown(&change.path),
-                    change.bytes
+                    bytes::text(change.bytes)
                 ))?;
             }
         }
@@ -82,9 +82,9 @@ pub(super) fn report_plan(done: &Completed, is_json: bool) -> Outcome {
         }));
     }
     print_line(&format!(
-        "would send {} bytes of {} ({}); nothing was changed",
-        changes.bytes(),
-        done.bytes,
+        "would send {} of {} ({}); nothing was changed",
+        bytes::text(changes.bytes()),
+        bytes::text(done.bytes),
         numbers(changes)
     ))
 }

@@ -99,7 +99,7 @@ fn a_sender_shows_a_code_and_the_receiver_enters_it() {
         seen(&received)
     );
     assert!(
-        seen(&received).contains("with 'film', 1000000 bytes"),
+        seen(&received).contains("with 'film', 1.00 MB"),
         "{}",
         seen(&received)
     );

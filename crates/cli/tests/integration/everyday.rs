@@ -141,6 +141,7 @@ impl<'f> Node<'f> {
             may: ["call", "send-files"]
                 .map(|right| anabranch::config::GrantLayer::Name(right.to_owned()))
                 .to_vec(),
+            via: None,
         };
         let file = self.home().join("node.toml");
         anabranch::config::edit::add_peer_to(&file, &peer).unwrap();

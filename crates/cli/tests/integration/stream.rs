@@ -256,7 +256,7 @@ fn files_go_through_the_running_node_to_a_peer_that_it_knows() {
     fs::write(folder.join("film"), vec![7; 3_000_000]).unwrap();
     let (code, out, errors) = send(folder, &["film", "other"]);
     assert_eq!(code, Some(0), "{errors}");
-    assert!(out.contains("sent film (1 file, 3000000 bytes)"), "{out}");
+    assert!(out.contains("sent film (1 file, 3.00 MB)"), "{out}");
     assert!(out.contains("of the running node"), "{out}");
     assert!(fs::read(folder.join("to/film")).unwrap() == vec![7; 3_000_000]);
     // A ticket of a peer that the node knows leads there, too, without the addresses of the ticket.

@@ -94,11 +94,11 @@ fn a_receiver_permits_updates_and_deletion() {
     assert_eq!(
         lines,
         [
-            "add     tree/d/c (4 bytes)",
-            "replace tree/a (3 bytes)",
+            "add     tree/d/c (4 B)",
+            "replace tree/a (3 B)",
             "delete  tree/gone",
             "delete  tree/gone/x",
-            "would send 7 bytes of 11 (1 added, 1 replaced, 2 deleted); nothing was changed",
+            "would send 7 B of 11 B (1 added, 1 replaced, 2 deleted); nothing was changed",
         ]
     );
     assert_eq!(contents(&folder.join("in")), before);

@@ -30,10 +30,14 @@ struct Running {
 }
 
 impl Running {
-    fn lines(&self) -> Vec<String> {
+    fn lines(&self, has_ended: bool) -> Vec<String> {
         let text = fs::read_to_string(&self.out).unwrap();
         // What is not followed by a line feed may not be whole.
-        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let whole = match text.rsplit_once('\n') {
+            _ if has_ended => text.strip_suffix('\n').unwrap_or(&text),
+            Some((whole, _)) => whole,
+            None => "",
+        };
         match whole {
             "" => Vec::new(),
             whole => whole.split('\n').map(str::to_owned).collect(),
@@ -42,14 +46,11 @@ impl Running {
 }
 
 impl Machine {
-    /// A machine whose user has an empty home in this folder, and a film.
+    /// A machine whose user has an empty home in this folder.
     pub(crate) fn new(name: &str, namespace: Namespace, folder: &Path, user: u32) -> Self {
         let home = folder.join(name);
         fs::create_dir(&home).unwrap();
-        fs::write(home.join("film.mp4"), vec![7; 30_000_000]).unwrap();
-        for path in [home.join("film.mp4"), home.clone()] {
-            std::os::unix::fs::chown(path, Some(user), Some(user)).unwrap();
-        }
+        std::os::unix::fs::chown(&home, Some(user), Some(user)).unwrap();
         Self {
             name: name.to_owned(),
             namespace,
@@ -57,6 +58,11 @@ impl Machine {
             user,
             started: Vec::new(),
         }
+    }
+
+    /// Puts a file into the home.
+    pub(crate) fn has(&self, name: &str, bytes: usize) {
+        fs::write(self.home.join(name), vec![7; bytes]).unwrap();
     }
 
     /// Starts a command in the shell, as this machine's user would.
@@ -97,7 +103,7 @@ impl Machine {
         let begun = Instant::now();
         loop {
             let has_ended = !running.process.is_running();
-            let lines = running.lines();
+            let lines = running.lines(has_ended);
             let fresh = &lines[running.read..];
             let candidates = if is_gap {
                 fresh.len()

@@ -5,7 +5,6 @@
 
 mod guide;
 #[path = "../harness/mod.rs"]
-#[expect(dead_code, reason = "shared with tests that do more with it")]
 mod harness;
 mod machine;
 #[path = "../../../net/tests/netns/namespace.rs"]
@@ -44,6 +43,7 @@ fn the_first_hour_goes_as_the_text_has_it() {
         machine("studio", studio, 20_001),
         machine("field", field, 20_002),
     ]);
+    machines["studio"].has("film.mp4", 30_000_000);
     let mut names = Names::to_learn(&NAMES);
     for block in guide::blocks("start.md") {
         let machine = machines.get_mut(&block.machine).unwrap();
