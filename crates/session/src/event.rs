@@ -123,8 +123,8 @@ pub enum Event {
         /// The stream.
         stream: StreamId,
     },
-    /// ADUs of a stream that waited to be read when the peer closed the session. It comes
-    /// before [`Event::Closed`].
+    /// ADUs of a stream that waited to be read when the session ended, unless this node ended it, or the peer was refused or broke the
+    /// protocol. It comes before [`Event::Closed`].
     Remainder {
         /// The session.
         session: SessionId,

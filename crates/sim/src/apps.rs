@@ -347,6 +347,8 @@ pub struct Receiver {
     pub closed: Vec<SessionCloseReason>,
     /// True to read nothing: for tests of flow control.
     pub deaf: bool,
+    /// ADUs that had arrived unread when a session ended.
+    pub left: usize,
 }
 
 impl Receiver {
@@ -422,6 +424,9 @@ impl App for Receiver {
             }
             Event::Closed { reason, .. } => {
                 self.closed.push(reason);
+            }
+            Event::Remainder { adus, .. } => {
+                self.left += adus.len();
             }
             _ => {}
         }

@@ -108,6 +108,11 @@ impl Area {
         self.is_fresh && self.merge.is_none()
     }
 
+    /// True if an earlier attempt gave the transfer its name: nothing is written any more.
+    pub(super) fn is_named(&self) -> bool {
+        matches!(self.place, Place::Named)
+    }
+
     pub(crate) fn entry(&self, index: u32) -> Option<&Entry> {
         self.manifest.entries.get(index as usize)
     }

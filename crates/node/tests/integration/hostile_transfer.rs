@@ -384,6 +384,62 @@ async fn a_retry_after_the_name_was_given_succeeds() {
     .await;
 }
 
+/// The same for a directory with an empty file, of which the sender is not told that it is present, and so sends it again.
+#[tokio::test]
+async fn a_retry_after_a_tree_was_named_succeeds_with_an_empty_file_in_it() {
+    within(async {
+        let pair = Pair::new();
+        let ticket = pair.issue();
+        let entries = [directory("tree"), file("tree/empty", 0), file("tree/full", 4)];
+        let whole = |index: u32, content: &[u8]| {
+            let (size, hash) = (content.len() as u32, blake3::hash(content));
+            [&index.to_be_bytes(), &size.to_be_bytes(), &hash.as_bytes()[..], content].concat()
+        };
+        let offered = || async {
+            let hand = Hand::new(&pair, &ticket).await;
+            hand.offer("directory", "tree", &entries).await;
+            assert_eq!(hand.receive().await["type"], "welcome");
+            hand.session.open_stream(StreamSpec::bulk(DATA_LABEL)).map(|data| (hand, data)).unwrap()
+        };
+        let dying = async {
+            let (_hand, data) = offered().await;
+            let both = [&[4][..], &whole(1, b""), &whole(2, b"full")].concat();
+            data.send(both.into()).await.unwrap();
+            data.send(Bytes::from_static(&[2])).await.unwrap();
+            while !pair.path("to/tree").exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            received = pair.receive() => panic!("it waits for the sender's last word: {received:?}"),
+            () = dying => {}
+        }
+        let again = Receiver::new(pair.path("to"), &key(2), []).unwrap();
+        let receiving = async {
+            let session = pair.b.accept().await.unwrap();
+            again.receive(&session, &Progress::default()).await
+        };
+        let sending = async {
+            let (hand, data) = offered().await;
+            let have = hand.receive().await;
+            assert_eq!((&have["type"], &have["index"]), (&json!("have"), &json!(2)));
+            data.send([&[4][..], &whole(1, b"")].concat().into()).await.unwrap();
+            data.send(file_end(2, b"full")).await.unwrap();
+            data.send(Bytes::from_static(&[2])).await.unwrap();
+            loop {
+                match hand.receive().await["type"].as_str().unwrap() {
+                    "done" => return,
+                    "failed" | "refused" => panic!("it was complete"),
+                    _ => {}
+                }
+            }
+        };
+        let (received, ()) = tokio::join!(receiving, sending);
+        assert_eq!(received.unwrap().files, 2);
+    })
+    .await;
+}
+
 /// Offers by the holder of a ticket that are absurd, too large, or lead elsewhere. Each is refused with a reason, and leaves
 /// nothing.
 #[tokio::test]

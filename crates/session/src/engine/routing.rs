@@ -271,7 +271,14 @@ impl Engine {
             self.name_interfaces(attempts);
         }
         if let Some(mut session) = self.sessions.remove(&id) {
-            if matches!(reason, SessionCloseReason::Peer { .. }) {
+            // What was acknowledged can still be read, however the session ended without this node.
+            let is_read = matches!(
+                reason,
+                SessionCloseReason::Peer { .. }
+                    | SessionCloseReason::TimedOut(_)
+                    | SessionCloseReason::Forgotten
+            );
+            if is_read {
                 session.hand_over_remainders(&mut self.events);
             }
             let code = match reason {

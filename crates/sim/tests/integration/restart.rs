@@ -90,6 +90,37 @@ fn a_restarted_node_notifies_its_peer_that_the_session_is_gone() {
     }
 }
 
+/// What was acknowledged can be read, whether its sender was killed for good or comes back without its state.
+#[test]
+fn what_had_arrived_outlasts_the_node_that_sent_it() {
+    for comes_back in [true, false] {
+        let mut world = world(1, [link(20, 20)], vec![Load::bulk(16 * 65_536)]);
+        world.app::<Receiver>(RECEIVER).deaf = true;
+        world.schedule(Duration::from_secs(2), move |w| match comes_back {
+            true => w.restart(
+                SENDER,
+                Config::default(),
+                AllowList::default(),
+                Receiver::new(),
+            ),
+            false => w.suspend(SENDER),
+        });
+        world.run_until(Instant::from_millis(1_900));
+        assert!(world.app::<Sender>(SENDER).is_done(), "acknowledged");
+        world.run_until(Instant::from_secs(400));
+        let receiver = world.app::<Receiver>(RECEIVER);
+        assert!(
+            matches!(
+                receiver.closed[..],
+                [SessionCloseReason::TimedOut(_) | SessionCloseReason::Forgotten]
+            ),
+            "{:?}",
+            receiver.closed
+        );
+        assert_eq!(receiver.left, 16, "{:?}", receiver.closed);
+    }
+}
+
 /// Clients of a server that send nothing, as those of a tunnel at night.
 const CLIENTS: usize = 1_000;
 /// Pause before a client calls again.
