@@ -1,13 +1,15 @@
-"""Rates of the Python library beside those of a Rust program that does the same (`rate.rs`), in turns.
+"""Rates of the Python library beside those of a Rust program that does the same (`rate.rs`), in turns, and the processor time of
+both: on a busy machine only that is steady.
 
     python bench/rate.py PROGRAM [RUNS]
 
 PROGRAM is `cargo build --release --manifest-path python/Cargo.toml --example rate`. Both ends are in one process, over loopback:
-1 MiB arrays from one thread to another, then messages of 100 bytes.
+1 MiB arrays from one thread to another, or messages of 100 bytes.
 """
 
 from __future__ import annotations
 
+import resource
 import statistics
 import subprocess
 import sys
@@ -17,7 +19,7 @@ import time
 import numpy
 from anabranch import sync
 
-LARGE, SMALL = 200, 50_000
+LARGE, SMALL = 400, 400_000
 
 
 def seconds(outgoing: sync.Session, incoming: sync.Session, count: int, size: int) -> float:
@@ -48,26 +50,47 @@ def seconds(outgoing: sync.Session, incoming: sync.Session, count: int, size: in
     return time.perf_counter() - started
 
 
-def ours() -> tuple[float, float]:
+def used(who: int) -> float:
+    """Processor time, in seconds."""
+    usage = resource.getrusage(who)
+    return usage.ru_utime + usage.ru_stime
+
+
+def ours(count: int, size: int) -> tuple[float, float]:
+    """Messages a second, and processor time of each in seconds."""
     with sync.Node(bind=["127.0.0.1:0"]) as here, sync.Node(bind=["127.0.0.1:0"], allow=[here.id]) as there:
         with here.connect(there.ticket()) as outgoing:
             incoming = there.accept()
             assert incoming is not None
-            large = LARGE * (1 << 20) / 1e6 / seconds(outgoing, incoming, LARGE, 1 << 20)
-            return large, SMALL / seconds(outgoing, incoming, SMALL, 100)
+            before = used(resource.RUSAGE_SELF)
+            took = seconds(outgoing, incoming, count, size)
+            return count / took, (used(resource.RUSAGE_SELF) - before) / count
+
+
+def theirs(program: str, count: int, size: int) -> tuple[float, float]:
+    """The same of the Rust program."""
+    before = used(resource.RUSAGE_CHILDREN)
+    text = subprocess.run([program, str(count), str(size)], check=True, capture_output=True, text=True).stdout
+    return float(text), (used(resource.RUSAGE_CHILDREN) - before) / count
 
 
 def main() -> None:
     program, runs = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 3
-    rows = []
-    for _ in range(runs):
-        text = subprocess.run([program, str(LARGE), str(SMALL)], check=True, capture_output=True, text=True).stdout
-        large, small = map(float, text.split())
-        rows.append(((large, small), ours()))
-        print(f"Rust {large:.0f} MB/s {small:.0f}/s, Python {rows[-1][1][0]:.0f} MB/s {rows[-1][1][1]:.0f}/s", flush=True)
-    for index, name in enumerate(("1 MiB arrays", "small messages")):
-        ratio = statistics.median(python[index] / rust[index] for rust, python in rows)
-        print(f"{name}: {ratio:.2f} of the Rust program's rate (median of {runs})")
+    for name, count, size in (("1 MiB arrays", LARGE, 1 << 20), ("messages of 100 bytes", SMALL, 100)):
+        rates, times = [], []
+        for _ in range(runs):
+            (rust, rust_used), (python, python_used) = theirs(program, count, size), ours(count, size)
+            print(
+                f"{name}: Rust {rust:.0f}/s, {rust_used * 1e6:.1f} us of processor time each; "
+                f"Python {python:.0f}/s, {python_used * 1e6:.1f} us",
+                flush=True,
+            )
+            rates.append(python / rust)
+            times.append(python_used / rust_used)
+        print(
+            f"{name}: {statistics.median(rates):.2f} of the Rust program's rate, {statistics.median(times):.2f} of its "
+            f"processor time (medians of {runs})"
+        )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,11 @@
-//! Rates of a session between two nodes of this process over loopback, from one thread to another: 1 MiB messages in MB/s and
-//! messages of 100 bytes a second. `rate.py` compares the Python library with it.
-#![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a measurement")]
+//! Messages a second of a session between two nodes of this process over loopback, from one thread to another, given their number
+//! and size. `rate.py` compares the Python library with it.
+#![allow(
+    missing_docs,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a measurement"
+)]
 
 use std::{
     pin::pin,
@@ -56,19 +61,23 @@ fn seconds(outgoing: &Session, incoming: &Session, count: usize, size: usize) ->
 }
 
 fn main() {
-    let mut counts = std::env::args().skip(1).map(|text| text.parse().unwrap());
-    let (large, small) = (counts.next().unwrap_or(200), counts.next().unwrap_or(50_000));
+    let mut arguments = std::env::args().skip(1).map(|text| text.parse().unwrap());
+    let (count, size) = (arguments.next().unwrap(), arguments.next().unwrap());
     let node = |own: u8, peer: u8| {
         let peer = SecretKey::from_seed([peer; 32]).node_id();
         let config = HostConfig::new(SecretKey::from_seed([own; 32]), AllowList::of([peer]));
         Host::start(config.bind(["127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap()])).unwrap()
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let _entered = runtime.enter();
     let (here, there) = (node(1, 2), node(2, 1));
     let outgoing = wait(here.connect(there.node_id(), &there.addresses())).unwrap();
     let incoming = wait(there.accept()).unwrap();
-    let mb_per_s = (large << 20) as f64 / 1e6 / seconds(&outgoing, &incoming, large, 1 << 20);
-    let per_s = small as f64 / seconds(&outgoing, &incoming, small, 100);
-    println!("{mb_per_s:.1} {per_s:.0}");
+    println!(
+        "{:.1}",
+        count as f64 / seconds(&outgoing, &incoming, count, size)
+    );
 }

@@ -15,7 +15,7 @@ async def measure(session: anabranch.Session) -> None:
         for _ in range(4):
             await stream.send_array(rng.normal(100.0, 5.0, (512, 512)).astype(numpy.float32))
     samples = numpy.zeros(1000, SAMPLE)
-    samples["time"] = numpy.datetime64("2026-01-01") + numpy.arange(1000)
+    samples["time"] = numpy.datetime64("2026-01-01", "us") + numpy.arange(1000)
     samples["channel"] = numpy.arange(1000) % 8
     samples["value"] = rng.random((1000, 3))
     async with await session.open("samples", profile="telemetry") as stream:

@@ -1,7 +1,8 @@
 """Two nodes in one process, and a promise between them.
 
 A stream demands 2 Mbit/s in 95 % of all seconds. Nothing can be promised before the paths are known, so the first demand is
-refused, with a reason; a stream that waits is promised its rate once there was traffic for long enough.
+refused, with a reason; a stream that waits is promised its rate once there was traffic for long enough. A bulk stream beside it
+shows that the path carries more than that.
 """
 
 import asyncio
@@ -35,6 +36,12 @@ async def send(stream: anabranch.Stream) -> None:
         await asyncio.sleep(0.04)
 
 
+async def fill(stream: anabranch.Stream) -> None:
+    """Bulk data, as fast as its cap allows."""
+    while True:
+        await stream.send(bytes(50_000))
+
+
 async def main() -> None:
     demand = Rate("2 Mbit/s", 0.95)
     async with (
@@ -53,7 +60,8 @@ async def main() -> None:
 
         waiting = Rate("2 Mbit/s", 0.95, waits=True)
         stream = await session.open("frames", guarantee=waiting, ordered=False, deadline="1 s")
-        sending = asyncio.create_task(send(stream))
+        bulk = await session.open("bulk", profile="bulk", cap="20 Mbit/s")
+        sending = [asyncio.create_task(send(stream)), asyncio.create_task(fill(bulk))]
         started = time.monotonic()
         async with asyncio.timeout(90):
             async for event in stream.promises():
@@ -61,11 +69,12 @@ async def main() -> None:
                     print(f"promised after {time.monotonic() - started:.0f} s: {event.text}, {event.summary}")
                     break
                 print(event)
-        await asyncio.sleep(2)
+        await asyncio.sleep(3)
         explained = await stream.explain()
         assert explained is not None
         print(f"kept in {explained.windows_kept} windows, broken in {explained.windows_broken}")
-        sending.cancel()
+        for task in sending:
+            task.cancel()
         session.close()
         await reading
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import signal
 import time
 import unittest
+from pathlib import Path
 
 from .support import LIMIT, PAIR, program, run
 
@@ -207,6 +210,16 @@ session = node.connect({node.ticket()!r}, timeout=30)
             assert session is not None
             self.assertIn("disconnected", session.closed(LIMIT))
             sending.communicate(timeout=LIMIT)
+
+
+class Manual(unittest.TestCase):
+    def test_the_whole_program_of_the_manual_runs(self) -> None:
+        manual = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
+        blocks = re.findall(r"```python\n(.*?)```", manual, re.DOTALL)
+        [program] = [block for block in blocks if "asyncio.run(main())" in block]
+        self.assertEqual(run(program), (0, "21.5\n", ""))
+        for block in blocks:
+            compile(block, "docs/python.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 class Callbacks(unittest.TestCase):
