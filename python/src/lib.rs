@@ -1,15 +1,15 @@
 //! Extension module `anabranch._anabranch`: nodes, sessions and streams as the Python package `anabranch` wraps them.
 //!
 //! Thin: no decisions are made here, and values cross as buffers, numbers, texts and dictionaries, of which the package makes
-//! its classes. No thread but Python's own ever enters the interpreter: a pending [`operation::Operation`] is polled by the
-//! Python thread that waits for it, and what wakes it writes to a socket ([`bridge`]) or unparks that thread. So an event of
+//! its classes. No thread but Python's own ever enters the interpreter: a pending `Operation` is polled by the
+//! Python thread that waits for it, and what wakes it writes to a socket (`bridge`) or unparks that thread. So an event of
 //! the node never waits for the interpreter, and none arrives while the interpreter ends.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `fork` | handles that are inert in a forked child |
 //! | `runtime` | the tokio runtime, one a process |
-//! | `signal`, `bridge`, [`operation`] | wake-ups of threads and of event loops; pending operations |
+//! | `signal`, `bridge`, `operation` | wake-ups of threads and of event loops; pending operations |
 //! | `buffer`, `message` | buffers in, received messages out |
 //! | `failure` | errors as classes of `anabranch.errors` |
 //! | `words`, `report`, `event` | specifications in; statistics, promises and events out |

@@ -43,7 +43,7 @@ addresses = ["{self.here.addresses()[0]}"]
 """)
         self.log = (self.folder / "log").open("w+")
         self.addCleanup(self.log.close)
-        command = [PROGRAM, "node", "--config", config]
+        command: list[str | Path] = [PROGRAM, "node", "--config", config]
         self.node = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT)
         self.addCleanup(self._end)
         async with asyncio.timeout(LIMIT):

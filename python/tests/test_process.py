@@ -155,6 +155,26 @@ print("end")
         self.assertEqual((code, out), (0, "end\n"), err)
         self.assertNotIn("Error", err)
 
+    def test_an_interpreter_ends_slowly_beside_threads_that_wait(self) -> None:
+        """Threads whose waits do not end with the nodes meet an interpreter that takes none back."""
+        code, out, err = run(PAIR + """
+import atexit, sys, threading, time
+import anabranch._nodes
+atexit.unregister(anabranch._nodes._shut_down)
+stream = outgoing.open("open")
+stream.send(b"x")
+reader = incoming.accept(timeout=30)
+reader.receive(timeout=30)
+for _ in range(4):
+    threading.Thread(target=here.accept, daemon=True).start()
+class Slow:
+    def __del__(self, sleep=time.sleep):
+        sleep(0.3)
+slow = Slow()
+print("end", flush=True)
+""")
+        self.assertEqual((code, out), (0, "end\n"), err)
+
     def test_a_loop_ends_while_tasks_wait(self) -> None:
         code, out, err = run("""
 import asyncio, anabranch
@@ -217,7 +237,7 @@ class Manual(unittest.TestCase):
         manual = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
         blocks = re.findall(r"```python\n(.*?)```", manual, re.DOTALL)
         [program] = [block for block in blocks if "asyncio.run(main())" in block]
-        self.assertEqual(run(program), (0, "21.5\n", ""))
+        self.assertEqual(run(program), (0, "b'21.5'\n", ""))
         for block in blocks:
             compile(block, "docs/python.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
