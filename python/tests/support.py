@@ -38,7 +38,9 @@ def sync_pair() -> Iterator[tuple[sync.Session, sync.Session]]:
 
 def program(text: str) -> subprocess.Popen[str]:
     """Starts a program in development mode; its output is to be read by ``communicate``."""
-    command = [sys.executable, "-X", "dev", "-c", textwrap.dedent(text)]
+    # A shell's background jobs, such as these tests may be, ignore interrupts, and so do their children.
+    heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    command = [sys.executable, "-X", "dev", "-c", heed + textwrap.dedent(text)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -39,7 +39,6 @@ evidence = ""
 name = "python"
 node = "{self.here.id}"
 may = ["call", {{ right = "use-service", services = ["telemetry"] }}]
-addresses = ["{self.here.addresses()[0]}"]
 """)
         self.log = (self.folder / "log").open("w+")
         self.addCleanup(self.log.close)
@@ -62,10 +61,10 @@ addresses = ["{self.here.addresses()[0]}"]
         async with asyncio.timeout(LIMIT):
             client = await anabranch.attach(str(self.socket), "test")
             self.here.allow(client.id)
+            session = await client.connect("python", self.here.addresses())
             incoming = await self.here.accept()
             assert incoming is not None
-            self.assertEqual(incoming.peer, client.id)
-            session = await client.connect("python")
+            self.assertEqual((session.peer, incoming.peer), (self.here.id, client.id))
             stream = await session.open("from the program", duplex=True)
             await stream.send(b"question")
             reader = await incoming.accept()
