@@ -96,7 +96,7 @@ tools: export CARGO_TARGET_DIR ?= $(CURDIR)/target
 tools: ## check that what stands apart of the workspace compiles
 	$(CARGO) check --manifest-path tools/bulk/Cargo.toml --locked
 	$(CARGO) clippy --manifest-path tools/abuse/Cargo.toml --locked -- -D warnings
-	PYO3_NO_PYTHON=1 $(CARGO) clippy --manifest-path python/Cargo.toml --all-targets --locked -- -D warnings
+	PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1 $(CARGO) clippy --manifest-path python/Cargo.toml --all-targets --locked -- -D warnings
 
 # The wheel has the program that the tests have built. mypy and NumPy come from a registry.
 .PHONY: python

@@ -221,9 +221,12 @@ with sync.connect({node.ticket()!r}, bind=["127.0.0.1:0"]) as session:
 
         node = anabranch.sync.Node(bind=["127.0.0.1:0"], allow=anabranch.ANYONE)
         sending = program(f"""
+import threading
 from anabranch import sync
 node = sync.Node(bind=["127.0.0.1:0"])
 session = node.connect({node.ticket()!r}, timeout=30)
+# Its wait keeps the session, so that this does not end with its variable.
+threading.Thread(target=session.closed, daemon=True).start()
 """)
         with node:
             session = node.accept(LIMIT)
