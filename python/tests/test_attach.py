@@ -78,7 +78,8 @@ may = ["call", {{ right = "use-service", services = ["telemetry"] }}]
 
             service = client.service("telemetry")
             arriving = asyncio.ensure_future(anext(service))
-            # It is registered once this has been answered.
+            await asyncio.sleep(0)
+            # The registration was sent, and is in force once what follows it has been answered.
             with self.assertRaises(anabranch.Refused):
                 await session.admit(guarantee=anabranch.Rate("1 Mbit/s", 0.95))
             async with await incoming.open("telemetry") as sending:
