@@ -21,7 +21,7 @@ help: ## list the tasks
 test: setup format layers clippy doc tests fuzz-smoke tools package deny ## everything that the stock toolchain can check
 
 .PHONY: test-all
-test-all: setup-all tests-all package-test portable ## what needs more, after `make test`: root, network namespaces, a browser, servers of others
+test-all: setup-all tests-all package-test portable python ## what needs more, after `make test`: root, network namespaces, a browser, servers of others
 
 .PHONY: setup
 setup: ## add what the stock toolchain may lack (clippy, rustfmt), and what makes films for the video tests
@@ -37,6 +37,7 @@ setup-all: ## add what `make test-all` needs: a browser, an ssh server, rsync, P
 format: ## check the format (`cargo fmt --all` repairs it)
 	$(CARGO) fmt --all -- --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml -- --check
+	$(CARGO) fmt --manifest-path python/Cargo.toml -- --check
 	rustfmt --edition 2024 --check tools/check_layers.rs
 
 .PHONY: layers
@@ -88,12 +89,19 @@ fuzz-smoke: ## build the fuzz workspace on stable, replay its regressions, feed 
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --no-default-features --all-targets --locked -- -D warnings
 	$(CARGO) test --manifest-path fuzz/Cargo.toml --no-default-features --locked
 
-# Nothing of tools/bulk and tools/abuse is shipped or tested; they must compile.
+# Nothing of tools/bulk and tools/abuse is shipped or tested; they must compile. The extension module of the Python library is
+# tested by `make python`; it compiles without a Python, too.
 .PHONY: tools
 tools: export CARGO_TARGET_DIR ?= $(CURDIR)/target
 tools: ## check that what stands apart of the workspace compiles
 	$(CARGO) check --manifest-path tools/bulk/Cargo.toml --locked
 	$(CARGO) clippy --manifest-path tools/abuse/Cargo.toml --locked -- -D warnings
+	PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1 $(CARGO) clippy --manifest-path python/Cargo.toml --all-targets --locked -- -D warnings
+
+# The wheel has the program that the tests have built. mypy and NumPy come from a registry.
+.PHONY: python
+python: ## build the Python library and check it in a fresh virtual environment: tests, types, examples
+	tools/python test
 
 # All but the lab and the simulator, which nothing that is published depends on. Nothing is built here: `clippy` has compiled it.
 .PHONY: package
@@ -116,6 +124,10 @@ dist-check: ## as `make dist`, twice in two folders: fails unless the bytes are 
 	@tools/players musl
 	tools/dist --check
 	tools/package-test --from target/artifacts
+
+.PHONY: wheel
+wheel: ## the Python library with the program in it, in target/wheels (several minutes; needs Python 3.11)
+	tools/python wheel
 
 # ── what it can do ──────────────────────────────────────────────────────────────────────────────
 

@@ -587,6 +587,11 @@ fn run(root: &Path) -> std::io::Result<(usize, usize, Vec<Violation>)> {
             }
         }
     }
+    let python = root.join("python");
+    if python.join("Cargo.toml").is_file() {
+        crates += 1;
+        check_crate(root, &python, &mut broken)?;
+    }
     Ok((crates, links, broken))
 }
 

@@ -1,0 +1,77 @@
+"""Anabranch: data streams over several unreliable network paths at once, with promises.
+
+A *node* has an identity and addresses; a *session* joins two nodes over every path between them; a *stream* carries messages
+(buffers of 1 byte to 16 MiB) as its specification demands: in order or not, before a deadline, with a promised rate. The
+classes here are for ``asyncio``; those of :mod:`anabranch.sync` do the same without it.
+"""
+
+from . import aio, arrays, errors, reports, spec, sync
+from ._anabranch import Message
+from ._handles import ANYONE
+from .aio import Client, Node, Session, Stream, attach, connect
+from .errors import (
+    AnabranchError,
+    ArrayError,
+    AttachError,
+    Closed,
+    ConnectError,
+    ForkedError,
+    HostNotFound,
+    NoRoute,
+    Offer,
+    Refused,
+    Rejected,
+    SendError,
+    SpecError,
+    StartError,
+    StreamReset,
+    StreamStopped,
+    TicketError,
+    Unreachable,
+)
+from .reports import Explanation, Grant, Path, SessionStats, StreamStats
+from .spec import Late, Packets, Rate, StreamOptions
+
+__all__ = [
+    "ANYONE",
+    "AnabranchError",
+    "ArrayError",
+    "AttachError",
+    "Client",
+    "Closed",
+    "ConnectError",
+    "Explanation",
+    "ForkedError",
+    "Grant",
+    "HostNotFound",
+    "Late",
+    "Message",
+    "NoRoute",
+    "Node",
+    "Offer",
+    "Packets",
+    "Path",
+    "Rate",
+    "Refused",
+    "Rejected",
+    "SendError",
+    "Session",
+    "SessionStats",
+    "SpecError",
+    "StartError",
+    "Stream",
+    "StreamOptions",
+    "StreamReset",
+    "StreamStats",
+    "StreamStopped",
+    "TicketError",
+    "Unreachable",
+    "aio",
+    "arrays",
+    "attach",
+    "connect",
+    "errors",
+    "reports",
+    "spec",
+    "sync",
+]

@@ -1,0 +1,105 @@
+"""Errors. Their texts are those of the library, and say what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class AnabranchError(Exception):
+    """Base of all errors of this package."""
+
+
+class StartError(AnabranchError):
+    """A node cannot start."""
+
+
+class AttachError(AnabranchError):
+    """No running node answers, or it does not let this program attach."""
+
+
+class ForkedError(AnabranchError):
+    """The handle was made before this process was forked."""
+
+
+class TicketError(AnabranchError, ValueError):
+    """The text is not a ticket."""
+
+
+class SpecError(AnabranchError, ValueError):
+    """A value of a specification is refused; the text begins with its name."""
+
+
+class ArrayError(AnabranchError, ValueError):
+    """A message is not an array, or an array cannot be sent."""
+
+
+class ConnectError(AnabranchError):
+    """A session cannot be opened."""
+
+
+class Unreachable(ConnectError):
+    """Nothing answers at the peer's addresses."""
+
+
+class Rejected(ConnectError):
+    """The peer answered, and does not accept this node."""
+
+
+class NoRoute(ConnectError):
+    """No local address can reach one of the peer's."""
+
+
+class HostNotFound(ConnectError):
+    """The name of the peer's host cannot be resolved."""
+
+
+class Closed(AnabranchError):
+    """The session is over, or the connection to the node."""
+
+
+class SendError(AnabranchError):
+    """A message was not accepted, and nothing of it was sent."""
+
+
+class StreamReset(AnabranchError):
+    """The peer, which was sending, reset the stream."""
+
+    def __init__(self, text: str, *, code: int) -> None:
+        super().__init__(text)
+        #: The peer's code.
+        self.code = code
+
+
+class StreamStopped(AnabranchError):
+    """The peer, which was receiving, wants no more of the stream."""
+
+    def __init__(self, text: str, *, code: int) -> None:
+        super().__init__(text)
+        #: The peer's code.
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Promises that could be made instead of the one that was refused. ``None``: nothing of that kind."""
+
+    #: The largest rate at the same probability, in bit/s.
+    rate_bps: int | None = None
+    #: The largest probability at the same rate.
+    probability: float | None = None
+    #: Stream of which a reduction would free enough capacity.
+    reduce_stream: int | None = None
+    #: Rate that would be left to it, in bit/s.
+    reduce_to_bps: int | None = None
+
+
+class Refused(AnabranchError):
+    """A guarantee cannot be promised, or can no longer be."""
+
+    def __init__(self, text: str, *, reason: str, offer: Offer) -> None:
+        super().__init__(text)
+        #: ``too_little_known``, ``too_little``, ``too_sure``, ``unsteady``, ``over_share``, ``displaces``, ``too_many``,
+        #: ``no_guarantee`` or ``other``.
+        self.reason = reason
+        #: Promises that could be made instead.
+        self.offer = offer

@@ -1,0 +1,162 @@
+//! Sessions, of a node in this process or of one to which it is attached.
+
+use anabranch::{AduSession, SessionCloseReason, StreamFailure, local::client};
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyList},
+};
+
+use crate::{
+    event,
+    failure::Failed,
+    fork::Owned,
+    operation::{self, value},
+    report,
+    stream::Stream,
+    words,
+};
+
+pub(crate) enum Either {
+    Here(anabranch::Session),
+    Attached(client::Session),
+}
+
+/// A session with a peer.
+#[pyclass(frozen, weakref)]
+pub(crate) struct Session(Owned<Either>);
+
+impl Session {
+    pub(crate) fn here(session: anabranch::Session) -> Self {
+        Self(Owned::new(Either::Here(session)))
+    }
+
+    pub(crate) fn attached(session: client::Session) -> Self {
+        Self(Owned::new(Either::Attached(session)))
+    }
+
+    fn get_here(&self, needed: &str) -> PyResult<&anabranch::Session> {
+        match self.0.get()? {
+            Either::Here(session) => Ok(session),
+            Either::Attached(_) => {
+                let text = format!("{needed} of a node to which this program is attached");
+                Err(Failed::new("AnabranchError", text).into())
+            }
+        }
+    }
+}
+
+/// The same expression for either kind.
+macro_rules! either {
+    ($of:expr, $session:ident => $result:expr) => {
+        match $of {
+            Either::Here(here) => {
+                let $session = here.clone();
+                $result
+            }
+            Either::Attached(attached) => {
+                let $session = attached.clone();
+                $result
+            }
+        }
+    };
+}
+
+fn reason(reason: &SessionCloseReason) -> String {
+    reason.to_string()
+}
+
+#[pymethods]
+impl Session {
+    /// Identity of the peer.
+    #[getter]
+    fn peer(&self) -> PyResult<String> {
+        Ok(either!(self.0.get()?, session => session.peer().to_string()))
+    }
+
+    /// Opens a stream with a specification as JSON.
+    fn open(&self, py: Python<'_>, spec: &str) -> PyResult<Py<PyAny>> {
+        let spec = words::spec(spec)?;
+        match self.0.get()? {
+            Either::Here(session) => {
+                let stream = py
+                    .detach(|| session.open_stream(spec))
+                    .map_err(Failed::from)?;
+                Ok(Py::new(py, Stream::here(stream))?.into_any())
+            }
+            Either::Attached(session) => {
+                let session = session.clone();
+                operation::start(py, async move {
+                    let stream = session.open_stream(spec).await?;
+                    Ok(value(|py| {
+                        Ok(Py::new(py, Stream::attached(stream))?.into_any())
+                    }))
+                })
+            }
+        }
+    }
+
+    /// The next stream that the peer opens.
+    fn accept(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let session =
+            self.get_here("streams that peers open come to a service, not to a session,")?;
+        let session = session.clone();
+        operation::start(py, async move {
+            let stream = session.accept_stream().await.map_err(StreamFailure::from)?;
+            Ok(value(
+                |py| Ok(Py::new(py, Stream::here(stream))?.into_any()),
+            ))
+        })
+    }
+
+    /// The promise that a stream with this specification would get.
+    fn admit(&self, py: Python<'_>, spec: &str) -> PyResult<Py<PyAny>> {
+        let spec = words::spec(spec)?;
+        either!(self.0.get()?, session => operation::start(py, async move {
+            let grant = AduSession::admit(&session, &spec).await?;
+            Ok(value(move |py| Ok(report::grant(py, &grant)?.into_any().unbind())))
+        }))
+    }
+
+    fn next_event(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        either!(self.0.get()?, session => operation::start(py, async move {
+            let happened = AduSession::next_event(&session).await?;
+            Ok(value(move |py| {
+                Ok(event::session(py, &happened)?.into_pyobject(py)?.into_any().unbind())
+            }))
+        }))
+    }
+
+    /// The reason of the end, once the session is over.
+    fn closed(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        either!(self.0.get()?, session => operation::start(py, async move {
+            let text = reason(&AduSession::closed(&session).await?);
+            Ok(value(move |py| Ok(text.into_pyobject(py)?.into_any().unbind())))
+        }))
+    }
+
+    /// Closes the session. The one of an attached program belongs to the node, which keeps it for others.
+    fn close(&self, py: Python<'_>, code: u32, reason: &str) -> PyResult<()> {
+        if let Either::Here(session) = self.0.get()? {
+            py.detach(|| session.close(code, reason));
+        }
+        Ok(())
+    }
+
+    fn paths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let session = self.get_here("`anabranch paths` shows the paths")?;
+        let channels = py.detach(|| session.channels());
+        report::paths(py, &channels)
+    }
+
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let session = self.get_here("`anabranch status` shows the sessions")?;
+        let stats = py.detach(|| session.stats());
+        stats.map(|stats| report::session(py, &stats)).transpose()
+    }
+
+    fn streams<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let session = self.get_here("`anabranch status` shows the streams")?;
+        let streams = py.detach(|| session.streams());
+        report::list(py, &streams, report::stream)
+    }
+}
