@@ -3,9 +3,7 @@
 use std::{collections::BTreeMap, num::NonZeroUsize, time::Duration};
 
 use anabranch_base::{Instant, SocketId};
-use anabranch_session::{
-    AllowList, Config, Engine, Event, Link, Received, SecretKey, StreamSpec,
-};
+use anabranch_session::{AllowList, Config, Engine, Event, Link, Received, SecretKey, StreamSpec};
 use bytes::{Bytes, BytesMut};
 
 const BATCH: NonZeroUsize = NonZeroUsize::new(10).expect("not zero");
