@@ -76,6 +76,12 @@ pub(crate) struct Killed(pub(crate) Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
+        // A `timeout` that is killed leaves its command running.
+        let id = self.0.id();
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+        for child in children.unwrap_or_default().split_whitespace() {
+            let _ = Command::new("kill").args(["-KILL", child]).status();
+        }
         // It may have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();

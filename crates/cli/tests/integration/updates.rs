@@ -111,7 +111,7 @@ fn a_receiver_permits_updates_and_deletion() {
 
     // The same ticket.
     let out = sends(folder, &update, 0, &[]);
-    assert!(out.contains("4 of them were there already"), "{out}");
+    assert!(out.contains("of which 4 B were there already"), "{out}");
     assert!(out.contains("1 added, 1 replaced, 2 deleted"), "{out}");
     let received = receiver.event("received");
     assert_eq!(received["changes"]["deleted"], 2);
