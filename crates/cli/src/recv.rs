@@ -16,6 +16,7 @@ use anabranch::{
     codes::{Code, Desk},
     keys,
     ledger::Ledger,
+    net::CODE_DROPPED,
     texts,
     transfer::{Clash, Completed, LeftOut, Progress, Receiver, Rules, TransferError, Updates},
 };
@@ -328,10 +329,11 @@ struct Shows {
 /// Message about an interrupted transfer, as seen by the receiver.
 fn words(error: &TransferError) -> String {
     match error {
-        TransferError::Interrupted(StreamFailure::Closed(Closed(SessionCloseReason::Peer {
-            code: 0,
-            ..
-        }))) => {
+        // A sender that is stopped drops its streams, and then closes the session.
+        TransferError::Interrupted(
+            StreamFailure::Closed(Closed(SessionCloseReason::Peer { code: 0, .. }))
+            | StreamFailure::Reset(CODE_DROPPED),
+        ) => {
             "the sender disconnected; what has arrived is kept, and the transfer continues when it is sent again".to_owned()
         }
         other => other.to_string(),
