@@ -50,11 +50,24 @@ pub(crate) fn private(options: &mut fs::OpenOptions) -> &mut fs::OpenOptions {
     options
 }
 
+/// The same as on other systems, but that changes of several processes may overtake each other, and a symbolic link is replaced.
+///
+/// # Errors
+/// The file cannot be read or written; it is as it was.
+#[cfg(not(unix))]
+pub(crate) fn edit(path: &Path, change: impl FnOnce(&str) -> Option<String>) -> io::Result<()> {
+    match change(&fs::read_to_string(path)?) {
+        Some(text) => replace(path, &text),
+        None => Ok(()),
+    }
+}
+
 /// Replaces the text of an existing file in one step; `None` from `change` leaves it as it is. Mode and, as far as this user may
 /// set it, the owner are kept, and a symbolic link stays one. Changes of several processes follow each other.
 ///
 /// # Errors
 /// The file cannot be read or written; it is as it was.
+#[cfg(unix)]
 pub(crate) fn edit(path: &Path, change: impl FnOnce(&str) -> Option<String>) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     let path = fs::canonicalize(path)?;

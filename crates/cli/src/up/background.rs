@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
@@ -37,6 +36,7 @@ pub(super) async fn start(arguments: &Arguments, control: &Path) -> Result<Runni
     let failed = |error| Failure::file(format!("cannot write {}: {error}", log.display()));
     if let Some(folder) = log.parent() {
         let mut builder = fs::DirBuilder::new();
+        #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.recursive(true).create(folder).map_err(failed)?;
     }
@@ -47,13 +47,11 @@ pub(super) async fn start(arguments: &Arguments, control: &Path) -> Result<Runni
     if let Some(home) = &arguments.home {
         command.arg("--home").arg(home);
     }
-    let started = command
-        .stdin(Stdio::null())
-        .stdout(out)
-        .stderr(errors)
-        // Ctrl-C and the end of the terminal are for the foreground.
-        .process_group(0)
-        .spawn();
+    // Ctrl-C and the end of the terminal are for the foreground.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let command = command.stdin(Stdio::null()).stdout(out).stderr(errors);
+    let started = command.spawn();
     let mut child =
         started.map_err(|error| Failure::other(format!("cannot start a process: {error}")))?;
     let answers = async {

@@ -4,7 +4,6 @@ use std::{
     fs,
     io::{self, Write},
     net::UdpSocket,
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
@@ -36,7 +35,9 @@ pub(super) fn make(places: &Places, arguments: &Arguments) -> Outcome {
     }
     let mut options = fs::OpenOptions::new();
     // Another process may be quicker; what it wrote is not overwritten.
-    let file = options.write(true).create_new(true).mode(0o600);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.write(true).create_new(true);
     let opened = file.open(&places.config);
     let written = opened.and_then(|mut file| {
         file.write_all(text.as_bytes())?;

@@ -27,6 +27,7 @@ mod name;
 mod secure;
 mod words;
 
+pub(crate) use self::name::machine_name;
 pub use self::{
     card::{Card, CardError, Offer, Purpose},
     code::{Code, ParseCodeError, Place},

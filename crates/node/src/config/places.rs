@@ -19,8 +19,15 @@ pub(crate) fn home(variable: impl Fn(&str) -> Option<String>) -> Option<PathBuf>
 
 /// Name of this host, as far as it can be the name of a peer.
 pub fn host_name() -> Option<String> {
-    let name = rustix::system::uname();
-    super::edit::peer_name(&name.nodename().to_string_lossy())
+    super::edit::peer_name(&crate::codes::machine_name()?)
+}
+
+/// True for the user whose node is that of the machine.
+fn is_root() -> bool {
+    #[cfg(unix)]
+    return rustix::process::geteuid().is_root();
+    #[cfg(not(unix))]
+    return false;
 }
 
 /// Usual places of a node's files.
@@ -37,8 +44,7 @@ pub struct Places {
 impl Places {
     /// Places of the node of the user who runs this process; see [`Self::of_user`].
     pub fn usual() -> Option<Self> {
-        let is_root = rustix::process::geteuid().is_root();
-        Self::of_user(|name| std::env::var(name).ok(), is_root)
+        Self::of_user(|name| std::env::var(name).ok(), is_root())
     }
 
     /// Places of the node of this user; `None` if the user has no home. Root runs the node of the machine, whose places are those of
