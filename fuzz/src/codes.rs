@@ -8,7 +8,7 @@ use anabranch::{
 };
 use anabranch_base::{Instant, NodeId};
 
-/// What is read is written to the same bytes; a rendezvous keeps its guests in pairs whatever they ask for.
+/// Messages that are read are written to the same bytes; a rendezvous keeps its guests in pairs whatever they ask for.
 pub fn codes(data: &[u8]) {
     if let Ok(message) = Message::decode(data) {
         assert!(data.len() <= MESSAGE_BYTES_MAX);

@@ -97,7 +97,7 @@ pub(crate) fn explanation<'py>(py: Python<'py>, of: &Explanation) -> Fields<'py>
     Ok(fields)
 }
 
-/// What both ends know of a stream.
+/// Facts that both ends know of a stream.
 pub(crate) fn stream_spec<'py>(py: Python<'py>, spec: &StreamSpec) -> Fields<'py> {
     Ok(fields!(py,
         "label": &spec.label,

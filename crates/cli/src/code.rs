@@ -48,7 +48,7 @@ pub(crate) struct Options {
     pub(crate) via: Option<Via>,
 }
 
-/// What this side says of itself.
+/// Card of this side.
 pub(crate) fn card(host: &Host, purpose: Purpose) -> Card {
     let name = of_this_machine(|name| std::env::var(name).ok());
     Card::new(purpose, &name, host.addresses())

@@ -85,7 +85,7 @@ mod windows {
         )
     }
 
-    /// What does not exist.
+    /// An item that does not exist.
     #[derive(Debug)]
     enum Never {}
 

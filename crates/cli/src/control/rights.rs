@@ -36,7 +36,7 @@ pub(crate) fn list(rows: &[Value]) -> Vec<String> {
     Table::new(columns, rows.iter().map(cells)).lines(COLUMNS_MAX)
 }
 
-/// What a reload has changed.
+/// Changes made by a reload.
 pub(crate) fn reloaded(rows: &[Value]) -> Vec<String> {
     let mut lines = vec!["reloaded".to_owned()];
     for row in rows {

@@ -18,7 +18,7 @@ use crate::{
     exit::{Failure, Outcome, note, print_line},
 };
 
-/// What the positional arguments say.
+/// Meaning of the positional arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Words {
     pub(super) code: Option<Code>,
@@ -68,7 +68,7 @@ fn directory(words: &[PathBuf]) -> Result<PathBuf, Failure> {
     }
 }
 
-/// How the next sender finds this receiver.
+/// Means by which the next sender finds this receiver.
 pub(super) enum Lead {
     /// By the ticket that was printed.
     Ticket,

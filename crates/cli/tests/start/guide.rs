@@ -44,7 +44,7 @@ fn parse(text: &str) -> Vec<Block> {
     blocks
 }
 
-/// What a text calls a thing, and what it is called this time.
+/// Names in a text, and what each is called this time.
 #[derive(Debug, Default)]
 pub(crate) struct Names(Vec<(String, Option<String>)>);
 

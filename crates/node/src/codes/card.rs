@@ -12,7 +12,7 @@ const CARD_BYTES_MAX: usize = 1500;
 /// Longest name in a card, in characters.
 const NAME_CHARS_MAX: usize = 100;
 
-/// What a side wants.
+/// Purpose of a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
@@ -34,10 +34,10 @@ impl Purpose {
     }
 }
 
-/// What one side tells the other.
+/// Information of one side for the other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Card {
-    /// What it wants.
+    /// Its purpose.
     pub purpose: Purpose,
     /// Its name for display, such as `ada@laptop`; not checked by anyone.
     pub name: String,
@@ -51,7 +51,7 @@ pub struct Card {
     pub offer: Option<Offer>,
 }
 
-/// What a sender will send, for display; the transfer has the exact offer.
+/// Description of what a sender will send, for display; the transfer has the exact offer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
     /// Name of the first source.

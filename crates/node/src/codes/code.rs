@@ -47,7 +47,7 @@ impl Code {
         })
     }
 
-    /// Where the two sides meet.
+    /// Meeting place of the two sides.
     pub const fn place(&self) -> Place {
         Place(self.words[0])
     }

@@ -31,7 +31,7 @@ const FAREWELL: Duration = Duration::from_secs(3);
 /// Events that may wait; beyond it, only those that end the code are kept.
 const EVENTS: usize = 16;
 
-/// What happens at a desk.
+/// Events at a desk.
 #[derive(Clone, Debug)]
 pub enum DeskEvent {
     /// The code was entered; it is used up.

@@ -71,7 +71,7 @@ pub enum ExchangeError {
     /// A message out of place.
     #[error(transparent)]
     Malformed(#[from] DecodeError),
-    /// What the other side says of itself cannot be read.
+    /// The card of the other side cannot be read.
     #[error(transparent)]
     Card(#[from] CardError),
 }

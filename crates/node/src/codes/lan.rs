@@ -38,7 +38,7 @@ pub enum LanError {
 pub struct Found {
     /// Its node, as it says.
     pub node: NodeId,
-    /// Where it can be reached, as it says.
+    /// Its addresses, as it states them.
     pub addresses: Vec<SocketAddr>,
 }
 

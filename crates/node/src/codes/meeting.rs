@@ -56,7 +56,7 @@ const ISSUERS_MAX: usize = 8;
 pub struct Met {
     /// Its node.
     pub node: NodeId,
-    /// What it says of itself.
+    /// Its card.
     pub card: Card,
     /// Addresses to dial it at, those on its card included.
     pub addresses: Vec<SocketAddr>,

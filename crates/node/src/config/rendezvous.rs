@@ -13,7 +13,7 @@ use super::{ConfigError, Relaying, overlay::range, parsed, set, size};
 
 /// Rate of all circuits, unless set.
 const RATE: Rate = Rate::from_mbps(100);
-/// What is relayed for one node in a day, unless set.
+/// Bytes that are relayed for one node in a day, unless set.
 const PER_DAY_BYTES: u64 = 10_000_000_000;
 /// Circuits of one node at a time.
 const CIRCUITS: u32 = 4;

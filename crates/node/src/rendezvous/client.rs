@@ -80,7 +80,7 @@ pub struct Pairing {
     has_asked: Arc<AtomicBool>,
 }
 
-/// What a guest is told first.
+/// First message to a guest.
 enum First {
     Waiting,
     Met(Pairing),

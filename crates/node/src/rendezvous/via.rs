@@ -12,7 +12,7 @@ use crate::ticket::Ticket;
 pub struct Via {
     /// The relay.
     pub node: NodeId,
-    /// Where it can be reached.
+    /// Its addresses.
     pub remotes: Remotes,
 }
 

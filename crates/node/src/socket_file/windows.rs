@@ -19,7 +19,7 @@ fn unsupported() -> io::Error {
     )
 }
 
-/// What does not exist.
+/// An item that does not exist.
 #[derive(Debug)]
 enum Never {}
 

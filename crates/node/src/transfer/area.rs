@@ -98,7 +98,7 @@ pub(crate) struct Named {
     folder_name: String,
     /// Of an update.
     pub(crate) changes: Option<Changes>,
-    /// What could not be deleted.
+    /// Paths that could not be deleted.
     pub(crate) left_out: LeftOut,
 }
 

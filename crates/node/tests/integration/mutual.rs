@@ -66,7 +66,7 @@ impl Node {
         self.daemon.host().addresses()[0]
     }
 
-    /// Who opened each of its sessions with the other node: true for that one.
+    /// For each of its sessions with the other node, true if that one opened it.
     fn incoming(&self) -> Vec<bool> {
         let sessions = self.daemon.host().sessions();
         let theirs = sessions.iter().map(|report| &report.stats);

@@ -90,7 +90,7 @@ fn a_restarted_node_notifies_its_peer_that_the_session_is_gone() {
     }
 }
 
-/// What was acknowledged can be read, whether its sender was killed for good or comes back without its state.
+/// Data that was acknowledged can be read, whether its sender was killed for good or comes back without its state.
 #[test]
 fn what_had_arrived_outlasts_the_node_that_sent_it() {
     for comes_back in [true, false] {

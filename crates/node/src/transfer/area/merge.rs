@@ -9,11 +9,11 @@ use crate::transfer::{
     update::{Extra, Placing, Present, Survey, have_here},
 };
 
-/// What an update finds, and what comes of it.
+/// Findings of an update, and their results.
 #[derive(Debug)]
 pub(super) struct Merge {
     present: Present,
-    /// What the offer lacks; once it is chosen, only what is deleted.
+    /// Paths that the offer lacks; once it is chosen, only those that are deleted.
     extras: Vec<Extra>,
     left_out: LeftOut,
     /// Files that have the size that is offered, with their state when they were read.

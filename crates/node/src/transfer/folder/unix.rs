@@ -162,7 +162,7 @@ impl Folder {
         regular(fd)
     }
 
-    /// What has this name, itself and not what a link leads to; `None`: nothing.
+    /// Metadata of the item with this name, of a link itself and not its target; `None`: there is none.
     pub(in crate::transfer) fn stat(&self, name: &str) -> io::Result<Option<Stat>> {
         match sys::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(Stat {

@@ -127,7 +127,7 @@ impl Folder {
         }
     }
 
-    /// What has this name, itself and not what a link leads to; `None`: nothing.
+    /// Metadata of the item with this name, of a link itself and not its target; `None`: there is none.
     pub(in crate::transfer) fn stat(&self, name: &str) -> io::Result<Option<Stat>> {
         let metadata = self.metadata(name)?;
         Ok(metadata.map(|metadata| Stat {

@@ -55,7 +55,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// What an update changes. Of `extras`, those stay that are excluded, or at paths that were left out of the source.
+    /// Changes made by an update. Of `extras`, those stay that are excluded, or at paths that were left out of the source.
     ///
     /// # Errors
     /// More was left out than is known by name, so that it is not certain what may be deleted.

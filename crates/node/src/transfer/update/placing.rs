@@ -25,7 +25,7 @@ pub(crate) struct Placing<'a> {
     pub(crate) same: &'a std::collections::HashMap<u32, Stamp>,
     /// Entries and links whose names were taken.
     pub(crate) present: &'a Present,
-    /// What is deleted, directories before what is in them.
+    /// Paths that are deleted, directories before what is in them.
     pub(crate) delete: &'a [Extra],
 }
 

@@ -35,13 +35,13 @@ impl Present {
     }
 }
 
-/// What an update finds.
+/// Findings of an update.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Survey {
     pub(crate) present: Present,
     /// Everything that the offer lacks, directories before what is in them; none unless deletion was asked for.
     pub(crate) extras: Vec<Extra>,
-    /// What the offer lacks and cannot be deleted.
+    /// Paths that the offer lacks and that cannot be deleted.
     pub(crate) left_out: LeftOut,
     /// Bytes of the paths in `extras`.
     paths_bytes: usize,

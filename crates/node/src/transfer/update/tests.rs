@@ -412,7 +412,7 @@ fn hard_links_are_extras_of_their_own() {
     scene.assert_equal();
 }
 
-/// What is at a path of a random tree.
+/// Item at a path of a random tree.
 #[derive(Clone, Debug)]
 enum Node {
     File(u8, u32),
