@@ -138,14 +138,14 @@ async fn transfer(
         }
     };
     if !report(&done, &progress, arguments)? {
-        return events::judge(&done.left_out, arguments.strict);
+        return events::judge(&done.left_out, arguments.choice.strict);
     }
     print_line("  over a session of the running node")?;
     if let Some(guarantee) = &manner.data.guarantee {
         let explained = explained.lock().unwrap_or_else(PoisonError::into_inner);
         print_line(&account(guarantee, explained.as_ref()))?;
     }
-    events::judge(&done.left_out, arguments.strict)
+    events::judge(&done.left_out, arguments.choice.strict)
 }
 
 /// Sends the source; repeats a file or directory after an interruption, for the time given by the flags.

@@ -72,5 +72,10 @@ fn name(arguments: &Arguments, sources: &[PathBuf]) -> String {
     let first = sources.first();
     let of_path = first.and_then(|path| path.file_name().or(Some(path.as_os_str())));
     let of_path = of_path.map(|name| name.to_string_lossy().into_owned());
-    arguments.name.clone().or(of_path).unwrap_or_default()
+    arguments
+        .choice
+        .name
+        .clone()
+        .or(of_path)
+        .unwrap_or_default()
 }

@@ -2,6 +2,7 @@
 
 mod attached;
 mod by_code;
+mod choice;
 mod standstill;
 mod text;
 pub(crate) mod update;
@@ -64,20 +65,11 @@ pub(crate) struct Arguments {
     /// File with the ticket in its first line; `-` for standard input.
     #[arg(long, value_name = "FILE")]
     ticket_file: Option<PathBuf>,
-    /// Name at the receiver, of one source [default: that of the file or directory, or 'stdin'].
-    #[arg(long)]
-    name: Option<String>,
-    /// Names or paths in a directory that are not sent, such as '*.tmp', 'target' or 'docs/**/draft-?'; may be repeated. A pattern
-    /// without '/' applies at every depth.
-    #[arg(long, value_name = "PATTERN")]
-    exclude: Vec<String>,
+    #[command(flatten)]
+    choice: choice::Choice,
     /// Limit on the rate of the data, such as '20 Mbit/s' [default: what the paths carry].
     #[arg(long, value_name = "RATE", value_parser = parse_limit)]
     limit: Option<Rate>,
-    /// Fail with exit code 7, after everything else was sent, if something in a directory cannot be sent, such as a device or a symbolic
-    /// link that leads out of it.
-    #[arg(long)]
-    strict: bool,
     /// Print events as lines of JSON on standard output (docs/operations.md, Events of a transfer).
     #[arg(long, conflicts_with = "quiet")]
     json: bool,
@@ -157,7 +149,7 @@ async fn run_once(arguments: Arguments) -> Outcome {
     if is_stdin && arguments.update.update().is_some() {
         return Err(Failure::usage(TransferError::Incomparable));
     }
-    let exclude = Exclude::parse(arguments.exclude.iter().map(String::as_str));
+    let exclude = Exclude::parse(arguments.choice.exclude.iter().map(String::as_str));
     let exclude = exclude.map_err(|error| Failure::usage(format!("--exclude: {error}")))?;
     // Checked before the call: a wrong file name is the most likely mistake.
     for path in sources.iter().filter(|path| path.as_os_str() != "-") {
@@ -240,12 +232,16 @@ struct Job {
 fn source_of(path: &Path, arguments: &Arguments, exclude: &Exclude) -> Source {
     if path.as_os_str() == "-" {
         return Source::Reader {
-            name: arguments.name.clone().unwrap_or_else(|| "stdin".to_owned()),
+            name: arguments
+                .choice
+                .name
+                .clone()
+                .unwrap_or_else(|| "stdin".to_owned()),
             reader: Box::new(std::io::stdin()),
         };
     }
     let mut selection = Selection::new(path).without(exclude.clone());
-    selection.name.clone_from(&arguments.name);
+    selection.name.clone_from(&arguments.choice.name);
     Source::Selection(selection)
 }
 
@@ -391,7 +387,7 @@ async fn transfer(
         }
     };
     if !report(&done, &progress, arguments)? {
-        return events::judge(&done.left_out, arguments.strict);
+        return events::judge(&done.left_out, arguments.choice.strict);
     }
     for line in paths.lock().unwrap_or_else(PoisonError::into_inner).iter() {
         print_line(line)?;
@@ -399,7 +395,7 @@ async fn transfer(
     if let Some(guarantee) = &guarantee {
         print_line(&account(guarantee, explained.as_ref()))?;
     }
-    events::judge(&done.left_out, arguments.strict)
+    events::judge(&done.left_out, arguments.choice.strict)
 }
 
 /// Reports a transfer that is complete; true if more is to be printed about it.

@@ -43,7 +43,7 @@ pub(super) fn split(arguments: &Arguments) -> Result<Words, Failure> {
             "--text is sent alone; send the files with another command",
         ));
     }
-    if sources.len() > 1 && arguments.name.is_some() {
+    if sources.len() > 1 && arguments.choice.name.is_some() {
         return Err(Failure::usage(
             "--name is for one source; there are several",
         ));

@@ -19,7 +19,8 @@ const OUTLIERS: usize = 6;
 /// A channel that began behind a queue does not know how long that is. So only those count that lately saw this part of the largest queue
 /// of any.
 const KNOWING: f64 = 0.5;
-/// Where the queue of the uplink changes, it does for all: whose round trips change by less than this part of the median is elsewhere.
+/// Least change of a session's round trips, as a part of the median change, by which it counts as one on the uplink: a queue there
+/// changes for all.
 const ELSEWHERE: f64 = 0.33;
 /// Consecutive looks with a common queue after which it begins.
 const CONGESTED_LOOKS: u32 = 2;
@@ -56,7 +57,7 @@ const ALONE_LOOKS: u32 = 50;
 const RETRY: Duration = Duration::from_secs(10);
 const RETRY_DOUBLED: u32 = 5;
 
-/// What a look shows of a channel.
+/// Observation of a channel in one look.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     /// Rate of its session in bytes per second.
@@ -85,7 +86,7 @@ pub(super) struct Level {
     cuts: u32,
     queues_s: [f64; 2],
     total: f64,
-    /// What a session was delivered beside the last common queue, in bytes per second.
+    /// Rate at which a session was delivered beside the last common queue, in bytes per second.
     delivered: f64,
     /// Trials that failed since one succeeded, and the time of the next.
     failures: u32,

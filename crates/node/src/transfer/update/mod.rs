@@ -6,7 +6,7 @@
 //!        ◄──────── Have … , Go          files of the same size, with their hashes, and parts that an interrupted attempt left
 //! Delete … , Proceed ───────────►       what is deleted of `Extra`; without Proceed, nothing changes
 //! ```
-//! What differs waits in the transfer's own folder until all of it is there and verified. Then each file takes its place by a rename, so
+//! Content that differs waits in the transfer's own folder until all of it is there and verified. Then each file takes its place by a rename, so
 //! that at any time every file has its old or its new content.
 
 mod compare;
