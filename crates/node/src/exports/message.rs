@@ -21,6 +21,27 @@ impl std::fmt::Display for Version {
     }
 }
 
+/// The text is not that of a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a version has 32 hexadecimal digits")]
+pub struct ParseVersionError;
+
+impl std::str::FromStr for Version {
+    type Err = ParseVersionError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.len() != 2 * VERSION_BYTES {
+            return Err(ParseVersionError);
+        }
+        let mut version = Self::default();
+        for (byte, digits) in version.0.iter_mut().zip(text.as_bytes().as_chunks::<2>().0) {
+            let digits = str::from_utf8(digits).map_err(|_| ParseVersionError)?;
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| ParseVersionError)?;
+        }
+        Ok(version)
+    }
+}
+
 /// Request, about a path: empty for the list of exports, or the name of an export, followed by parts that are joined by `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
@@ -528,6 +549,15 @@ mod tests {
             "{}",
             Fault::Changed
         );
+    }
+
+    #[test]
+    fn versions_are_texts() {
+        let version = Version(std::array::from_fn(|at| at as u8 * 17));
+        assert_eq!(version.to_string().parse(), Ok(version));
+        for text in ["", "00", &"zz".repeat(16), &"é".repeat(16)] {
+            assert_eq!(text.parse::<Version>(), Err(ParseVersionError), "{text}");
+        }
     }
 
     #[test]

@@ -24,8 +24,8 @@ pub use self::{
     client::{Exports, Listed, Part},
     error::ExportError,
     message::{
-        Answer, DecodeError, Entry, Fault, Kind, LIST_MAX, Metadata, READ_BYTES_MAX,
-        REQUEST_BYTES_MAX, Request, Version,
+        Answer, DecodeError, Entry, Fault, Kind, LIST_MAX, Metadata, ParseVersionError,
+        READ_BYTES_MAX, REQUEST_BYTES_MAX, Request, Version,
     },
 };
 pub(crate) use self::{
