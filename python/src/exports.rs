@@ -123,7 +123,7 @@ async fn list<S: AduStream>(
     let listed = exports.list(&path, &after).await?;
     Ok(value(move |py| {
         let rows: Vec<Row> = listed.entries.into_iter().map(row).collect();
-        let all: Bound<'_, PyTuple> = (rows, listed.has_more).into_pyobject(py)?;
+        let all: Bound<'_, PyTuple> = (rows, listed.more_after).into_pyobject(py)?;
         Ok(all.into_any().unbind())
     }))
 }
@@ -139,7 +139,7 @@ impl Exports {
         }))
     }
 
-    /// Entries of a directory after a name, and true if others follow.
+    /// Entries of a directory after a name, and the name after which others follow, if they do.
     fn list(&self, py: Python<'_>, path: String, after: String) -> PyResult<Py<PyAny>> {
         either!(self.0.get()?, exports => operation::start(py, list(exports, path, after)))
     }

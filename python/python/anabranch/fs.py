@@ -145,12 +145,11 @@ class AnabranchFileSystem(AsyncFileSystem):  # type: ignore[misc]
         return entries if detail else [entry["name"] for entry in entries]
 
     async def _entries(self, path: str) -> AsyncIterator[dict[str, Any]]:
-        after, has_more = "", True
-        while has_more:
-            rows, has_more = await self._call("list", path, after)
+        after: str | None = ""
+        while after is not None:
+            rows, after = await self._call("list", path, after)
             for row in rows:
-                after = row[0]
-                yield self._entry(f"{path}/{after}", row)
+                yield self._entry(f"{path}/{row[0]}", row)
 
     async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
         data, _version = await self._range(path, start, end)

@@ -21,7 +21,7 @@ use serde_json::json;
 
 use super::{
     Place, failure,
-    origin::{OriginFlags, Origin, with},
+    origin::{Origin, OriginFlags, with},
 };
 use crate::{
     bytes, events,
@@ -145,7 +145,7 @@ impl Partial {
         let path = folder.join(name);
         let mut options = OpenOptions::new();
         let opened = options.create(true).append(true).read(true).open(&path);
-        let file = opened.map_err(|error| cannot_write(&path, error))?;
+        let file = opened.map_err(|error| cannot_write(&path, &error))?;
         let mut partial = Self {
             path,
             file,
@@ -156,7 +156,7 @@ impl Partial {
     }
 
     fn seek(&mut self, size_bytes: u64) -> Outcome {
-        let wrong = |error| cannot_write(&self.path, error);
+        let wrong = |error| cannot_write(&self.path, &error);
         self.present = self.file.seek(SeekFrom::End(0)).map_err(wrong)?;
         if self.present > size_bytes {
             self.file.set_len(0).map_err(wrong)?;
@@ -167,12 +167,12 @@ impl Partial {
 
     fn write(&mut self, bytes: &[u8]) -> Outcome {
         let written = self.file.write_all(bytes);
-        written.map_err(|error| cannot_write(&self.path, error))
+        written.map_err(|error| cannot_write(&self.path, &error))
     }
 
     /// Gives the complete file its time and its name.
     fn finish(self, to: &Path, metadata: &Metadata, may_replace: bool) -> Outcome {
-        let wrong = |error| cannot_write(to, error);
+        let wrong = |error| cannot_write(to, &error);
         if let Ok(since) = u64::try_from(metadata.modified_ns) {
             let modified = UNIX_EPOCH + Duration::from_nanos(since);
             self.file.set_modified(modified).map_err(wrong)?;
@@ -185,7 +185,7 @@ impl Partial {
     }
 }
 
-fn cannot_write(path: &Path, error: std::io::Error) -> Failure {
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::file(format!("cannot write {}: {error}", path.display()))
 }
 
@@ -314,10 +314,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let place = Place::parse("studio:/data/film").unwrap();
         let to = folder.path().join("film");
-        let names = || {
-            let entries = fs::read_dir(folder.path()).unwrap();
-            entries.map(|entry| entry.unwrap().file_name()).count()
-        };
+        let names = || fs::read_dir(folder.path()).unwrap().count();
         let mut partial = Partial::open(&place, &to, &metadata(10, 1)).unwrap();
         partial.write(b"01234").unwrap();
         drop(partial);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     Place, failure,
-    origin::{OriginFlags, Origin, with},
+    origin::{Origin, OriginFlags, with},
 };
 use crate::{
     bytes,
@@ -59,9 +59,9 @@ async fn list<S: AduStream>(exports: &Exports<S>, path: &str, is_json: bool) -> 
     loop {
         let listed = exports.list(path, &after).await.map_err(unreachable)?;
         print(&listed.entries, is_json)?;
-        match listed.entries.last() {
-            Some(last) if listed.has_more => after.clone_from(&last.name),
-            _ => return Ok(()),
+        match listed.more_after {
+            Some(last) => after = last,
+            None => return Ok(()),
         }
     }
 }

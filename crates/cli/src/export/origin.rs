@@ -28,7 +28,11 @@ pub(super) enum Origin {
 
 impl Origin {
     /// `program`: the name of the command in the node's log.
-    pub(super) async fn open(peer: &str, flags: &OriginFlags, program: &str) -> Result<Self, Failure> {
+    pub(super) async fn open(
+        peer: &str,
+        flags: &OriginFlags,
+        program: &str,
+    ) -> Result<Self, Failure> {
         // What is waited for goes before what is copied in the background.
         let priority = Priority::NORMAL;
         if direct::is_meant_by(peer) {

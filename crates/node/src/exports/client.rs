@@ -59,10 +59,10 @@ impl Part {
 /// Entries of a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
-    /// The entries, in the order of the bytes of their names.
+    /// The entries, in the order of the bytes of their names. Names that this system cannot have are left out.
     pub entries: Vec<Entry>,
-    /// True if others follow.
-    pub has_more: bool,
+    /// The name after which others follow; `None`: these are the last.
+    pub more_after: Option<String>,
 }
 
 /// Exports of a peer, read over a stream of their own. Clones share it; it ends with the last one. Reads in progress do not wait for each
@@ -222,7 +222,7 @@ impl<S: AduStream> Exports<S> {
     /// As [`Self::stat`].
     pub async fn list(&self, path: &str, after: &str) -> Result<Listed, ExportError> {
         check(path)?;
-        if !after.is_empty() && (path_fault(after).is_some() || after.contains('/')) {
+        if after.contains('/') || after.len() > usize::from(u8::MAX) {
             return Err(ExportError::at(after)(Fault::Invalid));
         }
         let request = Request::List {
@@ -232,36 +232,24 @@ impl<S: AduStream> Exports<S> {
         };
         match self.inner.ask(&request, COST_MIN_BYTES * 4).await? {
             Answer::List { entries, has_more } => {
-                let is_fine =
-                    |entry: &Entry| path_fault(&entry.name).is_none() && !entry.name.contains('/');
                 // So that the next part begins later, whatever the peer answers.
                 let is_sorted = entries.is_sorted_by(|one, next| one.name < next.name);
-                let is_later = entries
-                    .first()
-                    .is_none_or(|first| first.name.as_str() > after);
-                if !entries.iter().all(is_fine) || !is_sorted || !is_later {
+                let first = entries.first();
+                if !is_sorted || first.is_some_and(|first| first.name.as_str() <= after) {
                     return Err(ExportError::Protocol("entries out of order"));
                 }
-                let has_more = has_more && !entries.is_empty();
-                Ok(Listed { entries, has_more })
+                let last = entries.last().filter(|_| has_more);
+                let more_after = last.map(|last| last.name.clone());
+                let is_fine =
+                    |entry: &Entry| path_fault(&entry.name).is_none() && !entry.name.contains('/');
+                let entries = entries.into_iter().filter(is_fine).collect();
+                Ok(Listed {
+                    entries,
+                    more_after,
+                })
             }
             other => Err(unfit(path, &other)),
         }
-    }
-
-    /// All entries of a directory, `entries_max` at most.
-    ///
-    /// # Errors
-    /// As [`Self::list`].
-    pub async fn list_all(&self, path: &str, entries_max: usize) -> Result<Listed, ExportError> {
-        let mut all = self.list(path, "").await?;
-        while all.has_more && all.entries.len() < entries_max {
-            let after = all.entries.last().map(|last| last.name.clone());
-            let next = self.list(path, &after.unwrap_or_default()).await?;
-            all.entries.extend(next.entries);
-            all.has_more = next.has_more;
-        }
-        Ok(all)
     }
 
     /// Bytes of a file, fewer where it ends. All are of one version: the one asked for, or that of the file now.

@@ -128,7 +128,7 @@ impl Server {
         if self.exports_of(&peer).is_empty() {
             return refuse(&stream, CODE_NO_RIGHT);
         }
-        let Some(_place) = self.enter(peer) else {
+        let Some(place) = self.enter(peer) else {
             return refuse(&stream, CODE_BUSY);
         };
         let mut answering = JoinSet::new();
@@ -146,6 +146,7 @@ impl Server {
             let Ok(adu) = adu else { return };
             let Some(adu) = adu else { break };
             let Ok((id, request)) = Request::decode(&adu.data) else {
+                drop(place);
                 return refuse(&stream, CODE_MALFORMED);
             };
             if let Request::Read { path, .. } = &request {
@@ -274,13 +275,14 @@ fn all(exports: &[Export], after: &str, max: usize) -> (Vec<Entry>, bool) {
         .filter(|it| it.name.as_str() > after)
         .collect();
     after.sort_by(|one, other| one.name.cmp(&other.name));
-    let entries = after.iter().take(max).filter_map(|export| {
+    let mut entries = after.iter().filter_map(|export| {
         Some(Entry {
             name: export.name.clone(),
             metadata: root::stat(&export.path, "").ok()?,
         })
     });
-    (entries.collect(), after.len() > max)
+    let first = entries.by_ref().take(max).collect();
+    (first, entries.next().is_some())
 }
 
 impl Service for Server {

@@ -11,6 +11,7 @@ use std::{
     path::Path,
 };
 
+use anabranch_net::limited;
 use rustix::{
     fs::{self as sys, Mode, OFlags},
     io::Errno,
@@ -60,10 +61,38 @@ pub(in crate::exports) fn list(
     if look(&root, beneath)?.kind != Kind::Directory {
         return Err(Fault::NotDirectory);
     }
-    let directory = open(&root, beneath, READ | OFlags::DIRECTORY)?;
-    // The first names after `after`, the last of them on top.
+    let mut after = after.to_owned();
+    loop {
+        let directory = open(&root, beneath, READ | OFlags::DIRECTORY)?;
+        let (names, has_more) = first_names(&directory, &after, max, &is_shown)?;
+        let entry = |name: &String| {
+            let path = match beneath {
+                "" => name.clone(),
+                beneath => format!("{beneath}/{name}"),
+            };
+            // Links that lead nowhere or out, devices, and what was removed meanwhile are left out.
+            let metadata = look(&root, &path).ok()?;
+            let name = name.clone();
+            Some(Entry { name, metadata })
+        };
+        let entries: Vec<Entry> = names.iter().filter_map(entry).collect();
+        match names.last() {
+            Some(last) if has_more && entries.is_empty() => after.clone_from(last),
+            _ => return Ok((entries, has_more)),
+        }
+    }
+}
+
+/// The first names in a directory after one, in order, and true if others follow.
+fn first_names(
+    directory: &OwnedFd,
+    after: &str,
+    max: usize,
+    is_shown: impl Fn(&str) -> bool,
+) -> Result<(Vec<String>, bool), Fault> {
+    // The last of them on top.
     let mut first = BinaryHeap::new();
-    for (number, entry) in sys::Dir::read_from(&directory).map_err(fault)?.enumerate() {
+    for (number, entry) in sys::Dir::read_from(directory).map_err(fault)?.enumerate() {
         if number == NAMES_MAX {
             return Err(Fault::TooLong);
         }
@@ -79,18 +108,9 @@ pub(in crate::exports) fn list(
         }
     }
     let has_more = first.len() > max;
-    let mut entries = Vec::new();
-    for name in first.into_sorted_vec().into_iter().take(max) {
-        let path = match beneath {
-            "" => name.clone(),
-            beneath => format!("{beneath}/{name}"),
-        };
-        // Links that lead nowhere or out, devices, and what was removed meanwhile are left out.
-        if let Ok(metadata) = look(&root, &path) {
-            entries.push(Entry { name, metadata });
-        }
-    }
-    Ok((entries, has_more))
+    let mut names = first.into_sorted_vec();
+    names.truncate(max);
+    Ok((names, has_more))
 }
 
 /// Bytes of a file, after `header` bytes for the caller.
@@ -236,7 +256,7 @@ fn fault(error: Errno) -> Fault {
 }
 
 fn judge(error: &io::Error) -> Fault {
-    tracing::warn!(%error, "an exported file cannot be read");
+    limited!(warn, %error, "an exported file cannot be read");
     Fault::Failed
 }
 

@@ -160,6 +160,13 @@ fn a_list_comes_in_parts() {
         after.clone_from(found.last().unwrap());
     }
     assert_eq!((found, parts), (names, 3));
+    // A part of which nothing can be read is not the last.
+    for number in 0..7 {
+        symlink("/none", folder.path().join(format!("l{number}"))).unwrap();
+    }
+    let (entries, has_more) = list(folder.path(), "", "l", 3, |_| true).unwrap();
+    assert_eq!((&entries[0].name[..], entries.len()), ("n00", 2));
+    assert!(has_more);
     let file = list(folder.path(), "n00", "", 10, |_| true);
     assert_eq!(file, Err(Fault::NotDirectory));
 }
