@@ -122,6 +122,11 @@ class Reading(Exported):
             self.assertEqual(file.read(300_000), LARGE[10_000_000:10_300_000])
             file.seek(-5, os.SEEK_END)
             self.assertEqual(file.read(), LARGE[-5:])
+        for cache in ["none", "bytes", "blockcache", "background", "readahead", "first", "all"]:
+            with fs.open("far/data/large", block_size=1 << 20, cache_type=cache) as file:
+                self.assertEqual(file.read(3_000_000), LARGE[:3_000_000], cache)
+        with fsspec.open("simplecache::anabranch://far/data/small", anabranch=self.options) as file:
+            self.assertEqual(file.read(), b"0123456789")
         with fs.open("far/data/sub/a b.csv", "r") as text:
             self.assertEqual(text.readlines(), ["x,y\n", "1,2\n", "3,4\n"])
         fs.get("far/data/large", str(self.work / "copy"))

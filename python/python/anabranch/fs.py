@@ -278,10 +278,12 @@ class AnabranchFile(AbstractBufferedFile):  # type: ignore[misc]
         found = fs.info(path)
         if found["type"] == "directory":
             raise IsADirectoryError(errno.EISDIR, "it is a directory", path)
+        # Some caches are filled when they are made.
+        self.fs, self.path = fs, path
+        self.version: str = found["version"]
         options["size"] = found["size"]
         super().__init__(fs, path, *arguments, **options)
         self.details = found
-        self.version: str = found["version"]
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         if start >= end:
