@@ -30,7 +30,7 @@ use crate::{
 const CODE_MALFORMED: u32 = 0x13;
 /// Requests of a stream that are answered at a time; further ones wait in its window. An answer has 1 MiB at most.
 const ANSWERING_MAX: usize = 8;
-/// Requests that are read from the disk at a time, of all streams; each has two files open at most.
+/// Requests that are read from the disk at a time, of all streams; each has three files open at most.
 const READING_MAX: usize = 32;
 /// Streams at a time.
 const STREAMS_MAX: usize = 64;
