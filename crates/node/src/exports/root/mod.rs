@@ -22,6 +22,10 @@ use super::message::Version;
 
 /// Range of a file.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    not(unix),
+    expect(dead_code, reason = "no directory is exported there")
+)]
 pub(super) struct Range {
     pub(super) offset: u64,
     pub(super) bytes: u32,
