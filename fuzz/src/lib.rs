@@ -15,6 +15,7 @@
 //! | [`trace`] | the reader of rate traces |
 //! | [`ticket`] | the reader of tickets |
 //! | [`codes`] | codes, the messages behind them, and a rendezvous with eight guests |
+//! | [`exports`] | requests about exported directories, and answers |
 //! | [`transfer_messages`] | messages between sender and receiver of a transfer |
 //! | [`transfer_manifest`] | the offer of a sender |
 //! | [`transfer_note`] | the note that a receiver leaves for itself |
@@ -40,6 +41,7 @@ mod codes;
 mod container;
 pub mod corpus;
 mod counter;
+mod exports;
 mod forward;
 mod local;
 mod media;
@@ -59,6 +61,7 @@ mod video;
 pub use bare_peer::bare_peer;
 pub use codes::codes;
 pub use container::container;
+pub use exports::exports;
 pub use forward::forward;
 pub use local::local;
 pub use media::media;
@@ -84,6 +87,7 @@ pub const PROPERTIES: &[(&str, Property)] = &[
     ("configuration", configuration),
     ("container", container),
     ("control", control),
+    ("exports", exports),
     ("forward", forward),
     ("link", link),
     ("local", local),

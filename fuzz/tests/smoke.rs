@@ -265,6 +265,27 @@ fn codes() {
 }
 
 #[test]
+fn exports() {
+    let pieces: &[&[u8]] = &[
+        &[0, 0, 0, 0, 9, 5],
+        &[1, 0, 0, 0, 9, 0, 6],
+        &[2, 0, 0, 0, 9, 0, 6],
+        &[3, 0, 0, 0, 9, 0, 6],
+        b"data/a",
+        &[0, 0],
+        &[3, 232],
+        &[0, 0, 0, 0, 0, 0, 1, 2],
+        &[0, 0, 0, 16],
+        &[0],
+        &[1],
+        &[7; 16],
+        &[2, 0, 0, 0, 9, 1],
+        &[3, b'a', b'b', b'c', 0],
+    ];
+    feed("exports", pieces, anabranch_fuzz::exports);
+}
+
+#[test]
 fn objectives() {
     let pieces: &[&[u8]] = &[
         b"objective { context { adu:a { stream_id == 1 } } goal { true } utility { a { 1 } } }",

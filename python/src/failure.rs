@@ -37,6 +37,13 @@ impl Failed {
         }
     }
 
+    pub(crate) fn with_code(class: &'static str, text: impl Into<String>, code: u32) -> Self {
+        Self {
+            data: Data::Code(code),
+            ..Self::new(class, text)
+        }
+    }
+
     /// Of an operation on a session or a stream.
     pub(crate) fn of(error: &impl Failure) -> Self {
         let text = error.to_string();

@@ -13,6 +13,7 @@
 //! | `buffer`, `message` | buffers in, received messages out |
 //! | `failure` | errors as classes of `anabranch.errors` |
 //! | `words`, `report`, `event` | specifications in; statistics, promises and events out |
+//! | `exports` | exported directories of a peer |
 //! | `node`, `client`, `session`, `stream` | the handles |
 
 use pyo3::prelude::*;
@@ -21,6 +22,7 @@ mod bridge;
 mod buffer;
 mod client;
 mod event;
+mod exports;
 mod failure;
 mod fork;
 mod message;
@@ -40,6 +42,7 @@ mod _anabranch {
     use crate::{
         bridge::Bridge,
         client::{Client, Service},
+        exports::Exports,
         message::Message,
         node::{Node, parse_ticket},
         operation::Operation,

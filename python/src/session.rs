@@ -8,6 +8,7 @@ use pyo3::{
 
 use crate::{
     event,
+    exports::Exports,
     failure::Failed,
     fork::Owned,
     operation::{self, value},
@@ -91,6 +92,24 @@ impl Session {
                         Ok(Py::new(py, Stream::attached(stream))?.into_any())
                     }))
                 })
+            }
+        }
+    }
+
+    /// The exported directories of the peer.
+    fn exports(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let opened = |exports| value(move |py| Ok(Py::new(py, exports)?.into_any()));
+        match self.0.get()? {
+            Either::Here(session) => {
+                let session = session.clone();
+                operation::start(py, async move { Ok(opened(Exports::here(session).await?)) })
+            }
+            Either::Attached(session) => {
+                let session = session.clone();
+                operation::start(
+                    py,
+                    async move { Ok(opened(Exports::attached(session).await?)) },
+                )
             }
         }
     }

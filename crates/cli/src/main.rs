@@ -12,11 +12,13 @@ mod control;
 mod costs;
 #[cfg(feature = "demo")]
 mod demo;
+mod direct;
 #[cfg(feature = "demo")]
 mod emulate;
 mod events;
 mod exit;
 mod explain;
+mod export;
 mod flows;
 mod gateway;
 mod guarantee;
@@ -84,6 +86,10 @@ enum Command {
     Recv(recv::Arguments),
     /// Send a file, a directory or standard input by a code, or to the issuer of a ticket.
     Send(Box<send::Arguments>),
+    /// List what a peer exports: directories that it lets this node read.
+    Ls(Box<export::ls::Arguments>),
+    /// Copy a file that a peer exports to this machine; an interrupted copy goes on where it stopped.
+    Get(Box<export::get::Arguments>),
     /// Link the node of this machine with that of another one, for good, by a code.
     Pair(Box<pair::Arguments>),
     /// Forward ports between this machine and a peer's network, as `ssh -L` and `-R` do.
@@ -187,6 +193,8 @@ async fn run(command: Command) -> Outcome {
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Recv(arguments) => recv::run(arguments).await,
         Command::Send(arguments) => send::run(*arguments).await,
+        Command::Ls(arguments) => export::ls::run(*arguments).await,
+        Command::Get(arguments) => export::get::run(*arguments).await,
         Command::Pair(arguments) => pair::run(*arguments).await,
         Command::Forward(arguments) => gateway::forward::run(*arguments).await,
         Command::Socks(arguments) => gateway::socks::run(*arguments).await,

@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     fmt,
     io::IsTerminal,
+    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
@@ -131,6 +132,20 @@ pub(crate) async fn show_total(progress: &Progress) {
             let line = line.get_or_insert_with(|| file_line(&screen));
             line.set_message(text);
         }
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+/// Shows the bytes `done` of one file until dropped or aborted. Draws only on a terminal.
+pub(crate) async fn show_bytes(name: &str, bytes_total: u64, done: &AtomicU64) {
+    if !std::io::stderr().is_terminal() {
+        std::future::pending::<()>().await;
+    }
+    let bar = total_bar();
+    bar.set_prefix(text::printable(name, NAME_CHARS));
+    bar.set_length(bytes_total);
+    loop {
+        bar.set_position(done.load(Ordering::Relaxed));
         tokio::time::sleep(EVERY).await;
     }
 }

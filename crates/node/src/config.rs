@@ -15,6 +15,7 @@ use crate::{keys, rights::Table, spec::preferences};
 mod check;
 mod costs;
 pub mod edit;
+mod export;
 mod forward;
 mod gateway;
 mod interfaces;
@@ -31,6 +32,7 @@ mod tunnel;
 
 pub use check::Finding;
 pub use costs::{CostLayer, Costs, default_ledger};
+pub use export::{EXPORTS_MAX, Export, ExportLayer};
 pub use forward::{FORWARDS_MAX, ForwardLayer};
 pub use gateway::{GatewayConfig, GatewayLayer, SOCKS_MAX, SocksLayer};
 pub use interfaces::{AttributeLayer, InterfaceLayer};
@@ -96,6 +98,8 @@ pub struct Layer {
     pub rendezvous: Option<RendezvousLayer>,
     /// Connections accepted here and made by peers.
     pub forward: Option<Vec<ForwardLayer>>,
+    /// Directories that peers may read.
+    pub export: Option<Vec<ExportLayer>>,
     /// Streams of local applications, for checks of objectives.
     pub stream: Option<Vec<StreamLayer>>,
     /// Rules for flows of forwards and of SOCKS, the first that matches.
@@ -199,6 +203,8 @@ pub struct NodeConfig {
     pub rendezvous: Option<RendezvousConfig>,
     /// Connections accepted here and made by peers; the gateway reads them.
     pub forwards: Vec<ForwardLayer>,
+    /// Directories that peers with the right to read exports may read.
+    pub exports: Vec<Export>,
     /// Streams that local applications open, as declared for checks of objectives.
     pub streams: Vec<DeclaredStream>,
     /// Rules for flows; the gateway reads them.
@@ -335,6 +341,7 @@ impl Layer {
             peer: None,
             rendezvous: None,
             forward: None,
+            export: None,
             stream: None,
             rule: None,
             gateway: GatewayLayer::default(),
@@ -382,6 +389,7 @@ impl Layer {
             overlay: self.overlay.over(below.overlay),
             rendezvous: self.rendezvous.or(below.rendezvous),
             forward: self.forward.or(below.forward),
+            export: self.export.or(below.export),
             stream: self.stream.or(below.stream),
             rule: self.rule.or(below.rule),
             gateway: self.gateway.over(below.gateway),
@@ -456,6 +464,7 @@ impl Layer {
         let overlay = self.overlay.resolve()?;
         let peers = self.peers(overlay.as_ref())?;
         let streams = self.streams()?;
+        let exports = self.exports()?;
         let (forwards, rules) = (self.forwards()?, self.rules()?);
         let gateway = self.gateway.resolve()?;
         let control = match self.control {
@@ -502,6 +511,7 @@ impl Layer {
             descriptions,
             peers: peers.dialled,
             forwards,
+            exports,
             streams,
             rules,
             gateway,

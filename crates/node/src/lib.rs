@@ -73,6 +73,7 @@
 //! | [`codes`] | three words that bring two nodes together
 //! | [`ticket`] | one line of text that lets one sender reach a receiver |
 //! | [`transfer`] | files and directories over a session |
+//! | [`exports`] | directories of a peer, read by byte ranges |
 //! | [`rendezvous`] | nodes that meet at a relay, and circuits between them |
 //! | [`rights`] | what each node may do here |
 //! | [`service`] | the parts of a node that take the streams of peers |
@@ -90,6 +91,7 @@ pub mod config;
 pub mod control;
 pub mod daemon;
 pub mod evidence;
+pub mod exports;
 pub mod keys;
 pub mod ledger;
 pub mod local;

@@ -79,6 +79,15 @@ class StreamStopped(AnabranchError):
         self.code = code
 
 
+class ExportError(AnabranchError):
+    """A peer cannot read what is asked for in a directory that it exports."""
+
+    def __init__(self, text: str, *, code: int) -> None:
+        super().__init__(text)
+        #: The fault (``spec/exports.md``).
+        self.code = code
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """Promises that could be made instead of the one that was refused. ``None``: nothing of that kind."""

@@ -7,7 +7,7 @@ use crate::{
     table::{COLUMNS_MAX, Column, Table},
 };
 
-/// Terms of a right: its folder, its services, its targets.
+/// Terms of a right: its folder, its services, its exports, its targets.
 fn terms(row: &Value) -> String {
     let part = |key: &str, before: &str| {
         let text = row[key].as_str().filter(|text| !text.is_empty())?;
@@ -16,6 +16,7 @@ fn terms(row: &Value) -> String {
     let parts = [
         part("folder", "into "),
         part("services", ""),
+        part("exports", ""),
         part("to", "to "),
         part("listen", "at "),
     ];
@@ -65,15 +66,17 @@ mod tests {
         let rows = [
             json!({"kind": "right", "name": "ship", "node": id, "right": "call", "folder": null, "services": null}),
             json!({"kind": "right", "name": id, "node": id, "right": "send-files", "folder": "ship", "services": null}),
+            json!({"kind": "right", "name": "ship", "node": id, "right": "read-export", "exports": "era, log-*"}),
             json!({"kind": "right", "name": "ship", "node": id, "right": "forward", "to": "127.0.0.1:5432", "listen": "[::1]:80"}),
         ];
         assert_eq!(
             list(&rows),
             [
-                "PEER       RIGHT       TERMS",
+                "PEER       RIGHT        TERMS",
                 "ship       call",
-                "aaaaaaaa…  send-files  into ship",
-                "ship       forward     to 127.0.0.1:5432; at [::1]:80",
+                "aaaaaaaa…  send-files   into ship",
+                "ship       read-export  era, log-*",
+                "ship       forward      to 127.0.0.1:5432; at [::1]:80",
             ]
         );
     }

@@ -1,6 +1,5 @@
 //! `anabranch ping`: the round trip of every path to a peer, measured again and again.
 
-mod direct;
 mod statistics;
 
 use std::time::Duration;
@@ -12,12 +11,12 @@ use anabranch::{
 use serde_json::{Value, json};
 use tokio::time;
 
-use self::{direct::Direct, statistics::Statistics};
+use self::statistics::Statistics;
 use crate::{
     attach, control,
+    direct::{self, Direct},
     exit::{Failure, Outcome, print_line, stopped},
     show::{millis, path},
-    ticket::TICKET_PREFIX,
 };
 
 /// Shortest interval between two rounds.
@@ -103,7 +102,7 @@ enum Origin {
 impl Origin {
     async fn open(arguments: &Arguments) -> Result<Self, Failure> {
         let peer = arguments.peer.trim();
-        if peer.contains('@') || peer.starts_with(TICKET_PREFIX) {
+        if direct::is_meant_by(peer) {
             let own = Direct::open(peer, &arguments.direct).await?;
             return Ok(Self::Own(Box::new(own)));
         }
@@ -125,7 +124,7 @@ impl Origin {
 
     async fn ping(&self, arguments: &Arguments) -> Result<Vec<Reply>, Failure> {
         let socket = match self {
-            Self::Own(own) => return own.ping(arguments.within).await,
+            Self::Own(own) => return of_own(own, arguments.within).await,
             Self::Node { socket, .. } => socket,
         };
         let request = Request::Ping {
@@ -141,6 +140,23 @@ impl Origin {
             own.close().await;
         }
     }
+}
+
+/// Round trips of a session of this command.
+async fn of_own(own: &Direct, within: Duration) -> Result<Vec<Reply>, Failure> {
+    let answers = own.session().ping(within).await;
+    let answers = answers.map_err(Failure::unreachable)?;
+    let channels = own.session().channels();
+    let reply = |(channel, round_trip): &(_, Option<Duration>)| {
+        let report = channels.iter().find(|report| report.channel == *channel)?;
+        let row = json!({
+            "interface": report.interface.as_deref(),
+            "remote": report.remote.to_string(),
+            "round_trip_ms": round_trip.map(|time| time.as_secs_f64() * 1e3),
+        });
+        Some(Reply::of(&row))
+    };
+    Ok(answers.iter().filter_map(reply).collect())
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {

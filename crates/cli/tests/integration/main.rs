@@ -7,6 +7,7 @@ mod command;
 mod connecting;
 mod drone;
 mod everyday;
+mod exports;
 mod faults;
 mod gateway;
 #[path = "../harness/mod.rs"]

@@ -11,7 +11,7 @@ use anabranch_net::Locals;
 use rustix::fs::{Access, access};
 
 use super::NodeConfig;
-use crate::keys;
+use crate::{exports, keys};
 
 /// Finding of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,14 @@ impl NodeConfig {
         folders.sort_unstable();
         folders.dedup();
         findings.extend(folders.into_iter().filter_map(folder));
+        for export in &self.exports {
+            let opened = exports::is_readable(&export.path);
+            findings.extend(opened.err().map(|error| {
+                let path = export.path.display();
+                let words = format!("export \"{}\": {path}: {error}", export.name);
+                Finding::Fault(words)
+            }));
+        }
         let kept = [&self.promise_record, &self.evidence].into_iter().flatten();
         findings.extend(kept.filter_map(|path| place_of(path)));
         findings.extend(place_of(&self.control));
@@ -151,6 +159,25 @@ mod tests {
         let is_it =
             |finding: &Finding| matches!(finding, Finding::Fault(text) if text.contains(word));
         findings.iter().any(is_it)
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn exports_are_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("file"), "").unwrap();
+        let text = |name: &str| {
+            format!(
+                "key = {:?}\ncontrol = {:?}\n[[export]]\nname = \"x\"\npath = {:?}\n",
+                at("key"),
+                at("a.sock"),
+                at(name)
+            )
+        };
+        assert!(has_fault(&check(&text("file")), "export \"x\""));
+        assert!(has_fault(&check(&text("none")), "export \"x\""));
+        assert!(!has_fault(&check(&text("")), "export"));
     }
 
     #[test]

@@ -183,6 +183,7 @@ fn grant(grant: &GrantLayer) -> String {
         right,
         folder,
         services,
+        exports,
         to,
         listen,
     } = terms;
@@ -192,6 +193,9 @@ fn grant(grant: &GrantLayer) -> String {
     }
     if !services.is_empty() {
         parts.push(format!("services = {}", list(services)));
+    }
+    if !exports.is_empty() {
+        parts.push(format!("exports = {}", list(exports)));
     }
     for (key, texts) in [("to", to), ("listen", listen)] {
         if let Some(texts) = texts {

@@ -13,6 +13,7 @@ use super::{ConfigError, Layer, OverlayConfig, missing, node, refused};
 use crate::{
     rendezvous::Via,
     rights::{Right, Table, Targets, Terms},
+    service::label_matches,
 };
 
 /// Another node.
@@ -61,6 +62,9 @@ pub struct TermsLayer {
     /// The labels, or their beginnings followed by `*`, with `use-service`.
     #[serde(default)]
     pub services: Vec<String>,
+    /// The names of exports, or their beginnings followed by `*`, with `read-export`.
+    #[serde(default)]
+    pub exports: Vec<String>,
     /// The targets that connections may be made to, with `forward`.
     #[serde(default)]
     pub to: Option<Vec<String>>,
@@ -92,6 +96,10 @@ pub struct Retired;
 pub(super) const INSTEAD: &str = "rights are given one by one now: for each node, write a section [[peer]] with name, node and \
      may = [\"call\", \"send-files\"] (docs/operations.md, \"Rights\")";
 
+/// Error message for a right to read no exports.
+const NO_EXPORTS: &str =
+    "name the exports, such as { right = \"read-export\", exports = [\"data\", \"era-*\"] }";
+
 impl<'de> Deserialize<'de> for Retired {
     fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
         Err(D::Error::custom(INSTEAD))
@@ -122,6 +130,14 @@ impl GrantLayer {
             && (to.is_some() || listen.is_some())
         {
             return Err(refused(key, name, "only forward takes `to` and `listen`"));
+        }
+        if right == Right::ReadExport {
+            return Ok((right, self.reading(key)?));
+        }
+        if let Self::Terms(TermsLayer { exports, .. }) = self
+            && !exports.is_empty()
+        {
+            return Err(refused(key, name, "only read-export takes exports"));
         }
         match (right == Right::UseService, services) {
             (false, []) => {}
@@ -158,6 +174,21 @@ impl GrantLayer {
 }
 
 impl GrantLayer {
+    /// Terms of the right to read exports, which must name some.
+    fn reading(&self, key: &str) -> Result<Terms, ConfigError> {
+        let name = Right::ReadExport.name();
+        let Self::Terms(layer) = self else {
+            return Err(refused(key, name, NO_EXPORTS));
+        };
+        if layer.folder.is_some() || !layer.services.is_empty() {
+            return Err(refused(key, name, "read-export takes exports only"));
+        }
+        match layer.exports.is_empty() {
+            true => Err(refused(key, name, NO_EXPORTS)),
+            false => Ok(Terms::for_exports(&layer.exports)),
+        }
+    }
+
     /// Terms of the right to forward, which must allow something.
     fn forwarding(&self, key: &str) -> Result<Terms, ConfigError> {
         let none = TermsLayer::default();
@@ -274,6 +305,14 @@ impl Layer {
                 "send-files needs a session: add the right \"call\", or addresses at which this node dials it"
             } else if may(Right::UseService) && !may(Right::Call) && !is_dialled(id) {
                 "use-service needs a session: add the right \"call\", or addresses at which this node dials it"
+            } else if may(Right::ReadExport) && self.export.as_ref().is_none_or(Vec::is_empty) {
+                "read-export needs a directory: name one in a section [[export]]"
+            } else if may(Right::ReadExport) && !may(Right::Call) && !is_dialled(id) {
+                "read-export needs a session: add the right \"call\", or addresses at which this node dials it"
+            } else if let Some(terms) = rights.get(&Right::ReadExport)
+                && !self.exports_all(terms)
+            {
+                "read-export: there is no export of this name; compare `exports` with the names in the sections [[export]]"
             } else if may(Right::Forward) && !may(Right::Call) && !is_dialled(id) {
                 "forward needs a session: add the right \"call\", or addresses at which this node dials it"
             } else if may(Right::Tunnel) && self.tunnel.server.is_none() {
@@ -291,6 +330,16 @@ impl Layer {
             return Err(missing("overlay.relay", reason));
         }
         Ok(())
+    }
+}
+
+impl Layer {
+    /// True if there is an export for every name in these terms.
+    fn exports_all(&self, terms: &Terms) -> bool {
+        let exports = || self.export.iter().flatten();
+        let is_there =
+            |pattern: &String| exports().any(|export| label_matches(pattern, &export.name));
+        terms.exports.iter().all(is_there)
     }
 }
 

@@ -61,6 +61,7 @@ fn every_key_of_the_example_shows_its_default() {
         "local_tcp",
         "local_token",
         "receive",
+        "hidden",
         "currency",
         "ledger",
         "promise_record",

@@ -30,6 +30,7 @@ fn rows(node: &Core) -> Vec<Value> {
                 "right": right.name(),
                 "folder": terms.folder.as_ref().map(|folder| folder.display().to_string()),
                 "services": (!terms.services.is_empty()).then(|| printable(&terms.services.join(", "), 20 * NAME_CHARS)),
+                "exports": (!terms.exports.is_empty()).then(|| printable(&terms.exports.join(", "), 20 * NAME_CHARS)),
                 "to": texts(&terms.to),
                 "listen": texts(&terms.listen),
             }));

@@ -53,6 +53,7 @@ use crate::{
     config::{NodeConfig, RendezvousConfig},
     control::{Control, ControlError},
     evidence::Evidence,
+    exports,
     keys::{self, KeyError},
     ledger::{Ledger, LedgerError},
     local::{LocalError, LocalServer},
@@ -134,8 +135,9 @@ pub(crate) struct Core {
     receivers: Mutex<Receivers>,
     services: Services,
     rendezvous: Option<Arc<Rendezvous>>,
-    /// Keeps it among the services.
-    _rendezvous_service: Option<Registration>,
+    exports: Arc<exports::Server>,
+    /// Keep these two among the services.
+    _registrations: Vec<Registration>,
     parts: Mutex<Vec<Arc<dyn Part>>>,
     sessions: Sessions,
     calls: watch::Sender<Arc<Vec<Call>>>,
@@ -231,7 +233,13 @@ impl Daemon {
             }
             None => None,
         };
-        let rendezvous_service = rendezvous.clone().map(|service| services.register(service));
+        let exports = exports::Server::new(rights.clone(), reload::exports(&config));
+        let exports = Arc::new(exports);
+        // There are no others yet, so that none is too many.
+        let mut registrations = Vec::from_iter(services.register(exports.clone()));
+        if let Some(service) = rendezvous.clone() {
+            registrations.extend(services.register(service));
+        }
         let core = Core {
             host,
             overlay,
@@ -241,8 +249,8 @@ impl Daemon {
             receivers: Mutex::new(receivers),
             services,
             rendezvous,
-            // There are no others yet.
-            _rendezvous_service: rendezvous_service.and_then(Result::ok),
+            exports,
+            _registrations: registrations,
             parts: Mutex::default(),
             sessions,
             record: PromiseRecord::new(config.promise_record.clone()),

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     config::{LocalConfig, NodeConfig, OverlayConfig},
+    exports::{Settings, is_readable},
     objectives::{Objectives, ObjectivesFileError},
     rights::{Right, Table},
     transfer::{Receiver, TransferError},
@@ -100,6 +101,7 @@ impl Core {
             .lock()
             .unwrap_or_else(|error| error.into_inner())
             .clone_from(&config.names);
+        self.exports.replace(exports(&config));
         started.config = started.config.with_peers_of(config);
         for put_into_force in parts {
             put_into_force();
@@ -109,6 +111,22 @@ impl Core {
             extended: lost(&table, &before),
             restart,
         })
+    }
+}
+
+/// The directories that are exported, for the service.
+pub(super) fn exports(config: &NodeConfig) -> Settings {
+    for export in &config.exports {
+        if let Err(error) = is_readable(&export.path) {
+            let (name, path) = (&export.name, export.path.display());
+            tracing::warn!(
+                "export \"{name}\": {path}: {error}; peers find nothing there until it can be read"
+            );
+        }
+    }
+    Settings {
+        exports: config.exports.clone(),
+        names: config.names.clone(),
     }
 }
 
@@ -154,6 +172,7 @@ impl NodeConfig {
             rights: other.rights,
             names: other.names,
             peers: other.peers,
+            exports: other.exports,
             forwards: other.forwards,
             rules: other.rules,
             gateway: other.gateway,

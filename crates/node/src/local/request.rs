@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     config::{self, ConfigError},
-    outcome,
+    exports, outcome,
     spec::SpecText,
     ticket::Ticket,
     transfer::is_transfer,
@@ -234,7 +234,8 @@ impl Connection {
 
     fn open(self: &Arc<Self>, session: u32, spec: &SpecText, credit: u32) -> Done {
         let spec = self.own(spec.resolve()?);
-        let is_for_all = is_transfer(&spec.label) || spec.label == outcome::LABEL;
+        let is_for_all =
+            is_transfer(&spec.label) || [outcome::LABEL, exports::LABEL].contains(&&*spec.label);
         if spec.label.starts_with(RESERVED) && !is_for_all {
             let why = format!("labels that begin with {RESERVED} belong to the node itself");
             return Err(error("spec", why));

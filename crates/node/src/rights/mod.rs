@@ -14,6 +14,7 @@
 //! | [`Right::Forward`] | each connection, flow and listener that a peer asks for (the gateway) |
 //! | [`Right::Tunnel`] | the request for an address of the tunnel, and while it is used (the tunnel) |
 //! | [`Right::UseRendezvous`] | the stream of a node that wants to meet another here, and every 20 s ([`crate::rendezvous`]) |
+//! | [`Right::ReadExport`] | each request for what is in an exported directory ([`crate::exports`]) |
 //! | [`Right::ReadLibrary`] | a process that serves a library; `anabranch node` serves none and gives this right to no node |
 
 mod live;
@@ -59,6 +60,8 @@ pub enum Right {
     Tunnel,
     /// Meet other nodes at this one, by codes, and have packets to them relayed.
     UseRendezvous,
+    /// Read exported directories.
+    ReadExport,
 }
 
 /// The text is not the name of a right.
@@ -72,7 +75,7 @@ fn names() -> String {
 
 impl Right {
     /// All rights.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Member,
         Self::Call,
         Self::SendFiles,
@@ -82,6 +85,7 @@ impl Right {
         Self::Forward,
         Self::Tunnel,
         Self::UseRendezvous,
+        Self::ReadExport,
     ];
 
     /// Name of the right in the configuration.
@@ -96,6 +100,7 @@ impl Right {
             Self::Forward => "forward",
             Self::Tunnel => "tunnel",
             Self::UseRendezvous => "use-rendezvous",
+            Self::ReadExport => "read-export",
         }
     }
 }
@@ -123,6 +128,8 @@ pub struct Terms {
     pub folder: Option<PathBuf>,
     /// For [`Right::UseService`]: the labels, or their beginnings followed by `*`.
     pub services: Vec<String>,
+    /// For [`Right::ReadExport`]: the names of the exports, or their beginnings followed by `*`.
+    pub exports: Vec<String>,
     /// For [`Right::Forward`]: the targets that connections may be made to.
     pub to: Targets,
     /// For [`Right::Forward`]: the addresses at which connections may be accepted.
@@ -153,6 +160,20 @@ impl Terms {
             services: services.into_iter().map(Into::into).collect(),
             ..Self::default()
         }
+    }
+
+    /// Exports with these names, or with these beginnings of names if they end with `*`.
+    pub fn for_exports(exports: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            exports: exports.into_iter().map(Into::into).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// True if these terms include an export with this name.
+    pub fn include_export(&self, name: &str) -> bool {
+        let mut exports = self.exports.iter();
+        exports.any(|pattern| crate::service::label_matches(pattern, name))
     }
 
     /// True if these terms include streams with this label.

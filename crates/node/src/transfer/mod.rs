@@ -43,7 +43,7 @@ mod holes;
 mod keyed;
 mod manifest;
 mod message;
-mod names;
+pub(crate) mod names;
 mod naming;
 mod note;
 mod offer;

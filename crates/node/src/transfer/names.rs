@@ -26,7 +26,7 @@ pub(super) fn check_path(path: &str) -> Result<(), TransferError> {
 }
 
 /// Fault for which a path, parts joined by `/`, is refused; `None`: it is accepted.
-pub(super) fn path_fault(path: &str) -> Option<&'static str> {
+pub(crate) fn path_fault(path: &str) -> Option<&'static str> {
     if path.len() > PATH_BYTES_MAX {
         return Some("it is longer than 4096 bytes");
     }

@@ -1,15 +1,13 @@
-//! Pings from a node of the command's own.
+//! A session from a node of the command's own, with a peer that is named by its address.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf};
 
 use anabranch::{AllowList, Host, HostConfig, Remotes, Session, Ticket, base::NodeId, keys};
-use serde_json::json;
 
-use super::Reply;
 use crate::{exit::Failure, keygen::key_path, locals, recv, ticket::TICKET_PREFIX};
 
 #[derive(Clone, Debug, clap::Args)]
-pub(super) struct Flags {
+pub(crate) struct Flags {
     /// Local address to send from with ID@HOST:PORT or a ticket, IP:PORT with port 0 for any; may be repeated [default: every interface].
     #[arg(long, value_name = "ADDRESS")]
     bind: Vec<SocketAddr>,
@@ -19,9 +17,14 @@ pub(super) struct Flags {
 }
 
 /// A session of this command with the peer.
-pub(super) struct Direct {
+pub(crate) struct Direct {
     host: Host,
     session: Session,
+}
+
+/// True for a text that names a peer by its address.
+pub(crate) fn is_meant_by(peer: &str) -> bool {
+    peer.contains('@') || peer.starts_with(TICKET_PREFIX)
 }
 
 /// Node and addresses in `ID@HOST:PORT` or a ticket.
@@ -42,7 +45,7 @@ fn parse(text: &str) -> Result<(NodeId, Remotes), Failure> {
 }
 
 impl Direct {
-    pub(super) async fn open(peer: &str, flags: &Flags) -> Result<Self, Failure> {
+    pub(crate) async fn open(peer: &str, flags: &Flags) -> Result<Self, Failure> {
         let (node, remotes) = parse(peer)?;
         let key = keys::load_or_create(&key_path(flags.key.as_ref()))?;
         let bind = locals::binds(&flags.bind, &remotes).await;
@@ -51,23 +54,11 @@ impl Direct {
         Ok(Self { host, session })
     }
 
-    pub(super) async fn ping(&self, within: Duration) -> Result<Vec<Reply>, Failure> {
-        let answers = self.session.ping(within).await;
-        let answers = answers.map_err(Failure::unreachable)?;
-        let channels = self.session.channels();
-        let reply = |(channel, round_trip): &(_, Option<Duration>)| {
-            let report = channels.iter().find(|report| report.channel == *channel)?;
-            let row = json!({
-                "interface": report.interface.as_deref(),
-                "remote": report.remote.to_string(),
-                "round_trip_ms": round_trip.map(|time| time.as_secs_f64() * 1e3),
-            });
-            Some(Reply::of(&row))
-        };
-        Ok(answers.iter().filter_map(reply).collect())
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
     }
 
-    pub(super) async fn close(self) {
+    pub(crate) async fn close(self) {
         self.host.shutdown().await;
     }
 }
