@@ -51,17 +51,22 @@ pub struct Console {
 }
 
 impl Console {
-    /// Listens, and serves from now on. It needs a Tokio runtime. The node need not run yet.
+    /// Listens, and serves from now on. The node need not run yet.
     ///
     /// # Errors
     /// The address is not of this machine alone, or cannot be listened on.
-    pub async fn start(settings: Settings) -> Result<Self, StartError> {
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime.
+    pub fn start(settings: Settings) -> Result<Self, StartError> {
         let Settings { listen, control } = settings;
         if !is_loopback(listen.ip()) {
             return Err(StartError::Remote(listen));
         }
         let failed = |error| StartError::Listen(listen, error);
-        let listener = TcpListener::bind(listen).await.map_err(failed)?;
+        let listener = std::net::TcpListener::bind(listen).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let listener = TcpListener::from_std(listener).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let shared = Arc::new(Shared {
             control: Control::new(control),

@@ -92,7 +92,7 @@ async fn setting() -> Setting {
     let folder = tempfile::tempdir().unwrap();
     let control = folder.path().join("control");
     let node = Node::start(&control);
-    let console = start(&control).await;
+    let console = start(&control);
     Setting {
         node,
         console,
@@ -100,12 +100,12 @@ async fn setting() -> Setting {
     }
 }
 
-async fn start(control: &Path) -> Console {
+fn start(control: &Path) -> Console {
     let settings = Settings {
         listen: ([127, 0, 0, 1], 0).into(),
         control: control.to_owned(),
     };
-    Console::start(settings).await.unwrap()
+    Console::start(settings).unwrap()
 }
 
 struct Response {
@@ -489,7 +489,7 @@ async fn metrics_are_openmetrics() {
 #[tokio::test]
 async fn without_a_node_it_is_healthy_and_not_ready() {
     let folder = tempfile::tempdir().unwrap();
-    let console = start(&folder.path().join("none")).await;
+    let console = start(&folder.path().join("none"));
     let get = |path: &str| {
         let start = format!("GET {path}");
         let to = console.address();
@@ -514,7 +514,7 @@ async fn it_listens_on_this_machine_only() {
             listen: address.parse().unwrap(),
             control: "/nowhere".into(),
         };
-        let error = Console::start(settings).await.unwrap_err();
+        let error = Console::start(settings).unwrap_err();
         assert!(matches!(error, StartError::Remote(_)), "{error}");
     }
 }

@@ -131,7 +131,9 @@ fn add_measured(row: &mut Map<String, Value>, path: Option<&PathReport>) {
 }
 
 fn by_channel(bytes: &[(ChannelId, u64)]) -> Value {
-    let named = bytes.iter().map(|(id, bytes)| (id.to_string(), json!(bytes)));
+    let named = bytes
+        .iter()
+        .map(|(id, bytes)| (id.to_string(), json!(bytes)));
     Value::Object(named.collect())
 }
 

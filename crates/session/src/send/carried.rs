@@ -38,11 +38,17 @@ mod tests {
         for (channel, bytes) in [(1, 100), (2, 50), (1, 7)] {
             carried.add(ChannelId(channel), bytes);
         }
-        assert_eq!(carried.by_channel(), [(ChannelId(1), 107), (ChannelId(2), 50)]);
+        assert_eq!(
+            carried.by_channel(),
+            [(ChannelId(1), 107), (ChannelId(2), 50)]
+        );
         for channel in 3..100 {
             carried.add(ChannelId(channel), 1);
         }
         assert_eq!(carried.by_channel().len(), CHANNELS_MAX);
-        assert_eq!(carried.by_channel()[0].0, ChannelId(100 - CHANNELS_MAX as u64));
+        assert_eq!(
+            carried.by_channel()[0].0,
+            ChannelId(100 - CHANNELS_MAX as u64)
+        );
     }
 }
