@@ -10,7 +10,7 @@ export const title = "Paths";
 const FACTS = [
   ["Delivered", (path) => rate(path.rate_delivered_bps)],
   ["Promised to streams", (path) => rate(path.streams_promised_bps)],
-  ["Can be promised, 95 %", (path) => rate(path.promised_95_bps)],
+  ["In 9 of 10 windows", (path) => rate(path.bandwidth_p10_bps)],
   ["Round trip", (path) => time(path.rtt_ms)],
   ["Queue and variation", (path) => time(path.rtt_ms === null || path.rtt_min_ms === null ? null : Math.max(0, path.rtt_ms - path.rtt_min_ms))],
   ["Loss", (path) => percent(path.loss_recent_fraction ?? path.loss_fraction)],

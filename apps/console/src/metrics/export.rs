@@ -205,7 +205,7 @@ struct Figure {
     join: fn(f64, f64) -> f64,
 }
 
-fn figures() -> [Figure; 7] {
+fn figures() -> [Figure; 6] {
     let sum: fn(f64, f64) -> f64 = |one, other| one + other;
     [
         Figure {
@@ -220,13 +220,6 @@ fn figures() -> [Figure; 7] {
             help: "Rate that is promised to streams",
             unit: rate(),
             of: |path| path.streams_promised_bps.map(|bps| bps / 8.0),
-            join: sum,
-        },
-        Figure {
-            name: "path_promisable",
-            help: "Rate that can be promised with probability 0.95",
-            unit: rate(),
-            of: |path| path.promised_95_bps.map(|bps| bps / 8.0),
             join: sum,
         },
         Figure {

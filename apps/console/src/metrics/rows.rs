@@ -67,7 +67,6 @@ pub(super) struct Path {
     pub(super) rate_delivered_bps: Option<f64>,
     pub(super) loss_recent_fraction: Option<f64>,
     pub(super) streams_promised_bps: Option<f64>,
-    pub(super) promised_95_bps: Option<f64>,
     pub(super) bandwidth_p10_bps: Option<f64>,
     #[serde(default)]
     pub(super) in_flight_bytes: u64,
