@@ -15,7 +15,7 @@ use crate::{
     control::Control,
     feed::Newest,
     guard,
-    metrics::Metrics,
+    metrics::{Form, Metrics},
     page,
     requests::{REQUEST_BYTES_MAX, permitted},
 };
@@ -46,7 +46,7 @@ pub(crate) async fn answer(shared: Arc<Shared>, request: Request<Body>) -> Respo
     match path.as_str() {
         "/health" if is_read => page::answer(StatusCode::OK, TEXT, "serving\n"),
         "/ready" if is_read => ready(&shared).await,
-        "/metrics" if is_read => metrics(&shared).await,
+        "/metrics" if is_read => metrics(&shared, request.headers()).await,
         "/api/enter" if method == Method::POST => enter(&shared, request).await,
         "/api/events" | "/api/ask" if !is_known(&shared, request.headers()) => refused(
             StatusCode::UNAUTHORIZED,
@@ -178,13 +178,13 @@ async fn ready(shared: &Shared) -> Response<Body> {
     }
 }
 
-async fn metrics(shared: &Shared) -> Response<Body> {
-    match shared.metrics.scrape(&shared.control).await {
-        Ok(text) => page::answer(
-            StatusCode::OK,
-            "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            text,
-        ),
+async fn metrics(shared: &Shared, headers: &HeaderMap) -> Response<Body> {
+    let accept = headers
+        .get(header::ACCEPT)
+        .and_then(|value| value.to_str().ok());
+    let form = Form::accepted(accept.unwrap_or_default());
+    match shared.metrics.scrape(&shared.control, form).await {
+        Ok(text) => page::answer(StatusCode::OK, form.mime(), text),
         Err(error) => page::answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{error}\n")),
     }
 }

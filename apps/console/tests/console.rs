@@ -453,7 +453,9 @@ async fn metrics_are_openmetrics() {
     setting.node.set("promise_events", json!([{ "kind": "position", "next": 3, "missed": 0 }, { "kind": "promise_event", "event": "warned" }]));
     let mut text = String::new();
     for _ in 0..10 {
-        let response = setting.get("/metrics").await;
+        let accept = "accept: application/openmetrics-text;version=1.0.0;q=0.6,text/plain;q=0.4";
+        let to = setting.console.address();
+        let response = send(to, "GET /metrics", &[accept], "").await;
         assert_eq!(response.status, 200, "{}", response.body);
         assert!(
             response
@@ -463,7 +465,7 @@ async fn metrics_are_openmetrics() {
         text = response.body;
     }
     for line in [
-        "anabranch_build_info{version=\"7.0\"} 1",
+        "anabranch_build_info{version=\"7.0\"} 1.0",
         "anabranch_uptime_seconds 12.0",
         "anabranch_interface_up{interface=\"wlan0\"} 1.0",
         "anabranch_interface_bytes_total{interface=\"wlan0\",direction=\"sent\"} 111",

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use prometheus_client::{
-    encoding::text::encode,
-    metrics::{counter::Counter, family::Family, gauge::Gauge, info::Info},
+    encoding::{prometheus_text, text},
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::{Registry, Unit},
 };
 
 use super::{
-    Sample,
+    Form, Sample,
     rows::{Path, Status, Stream},
 };
 
@@ -27,18 +27,26 @@ const EVENTS: [&str; 6] = [
     "closed",
 ];
 
-/// The text of a sample in OpenMetrics.
-pub(super) fn text(sample: &Sample) -> String {
+/// The text of a sample.
+pub(super) fn text(sample: &Sample, form: Form) -> String {
     let mut registry = Registry::with_prefix("anabranch");
-    let info = Info::new(vec![("version", sample.version.clone())]);
-    registry.register("build", "Version of the node", info);
+    let build = gauges(
+        &mut registry,
+        "build_info",
+        "1; the version of the node is its label",
+        None,
+    );
+    set(&build, &vec![("version", sample.version.clone())], 1.0);
     status(&mut registry, &sample.status);
     paths(&mut registry, &sample.paths);
     streams(&mut registry, &sample.streams);
     events(&mut registry, sample);
     let mut text = String::new();
     // Writing into a string does not fail.
-    let _ = encode(&mut text, &registry);
+    let _ = match form {
+        Form::OpenMetrics => text::encode(&mut text, &registry),
+        Form::Prometheus => prometheus_text::encode(&mut text, &registry),
+    };
     text
 }
 

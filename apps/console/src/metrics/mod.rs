@@ -1,4 +1,4 @@
-//! Metrics in OpenMetrics: the rows of the control socket as they are at the time of the scrape.
+//! Metrics: the rows of the control socket as they are at the time of the scrape.
 //!
 //! Labels are names of peers, interfaces, and kinds of events: as many as the configuration has. There is none by stream or
 //! by channel, which come and go without end. Counters are those of sockets, and of the node's record of promises.
@@ -45,6 +45,33 @@ struct Counted {
     missed: u64,
 }
 
+/// Form of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+    /// The text format of Prometheus, version 0.0.4.
+    Prometheus,
+}
+
+impl Form {
+    /// The form for a client that accepts these types: OpenMetrics if it names it.
+    pub(crate) fn accepted(accept: &str) -> Self {
+        match accept.contains("application/openmetrics-text") {
+            true => Self::OpenMetrics,
+            false => Self::Prometheus,
+        }
+    }
+
+    /// Its content type.
+    pub(crate) const fn mime(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
 /// Metrics of a node.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics(Mutex<Counted>);
@@ -54,19 +81,24 @@ impl Metrics {
     ///
     /// # Errors
     /// The node does not answer.
-    pub(crate) async fn scrape(&self, control: &Control) -> Result<String, ScrapeError> {
+    pub(crate) async fn scrape(
+        &self,
+        control: &Control,
+        form: Form,
+    ) -> Result<String, ScrapeError> {
         let status: Answer<Status> = ask(control, r#"{"show":"status"}"#).await?;
         let paths: Answer<Path> = ask(control, r#"{"show":"paths"}"#).await?;
         let streams: Answer<Stream> = ask(control, r#"{"show":"streams"}"#).await?;
         let (promise_events, promise_events_missed) = self.count(control).await?;
-        Ok(export::text(&Sample {
+        let sample = Sample {
             version: status.version,
             status: status.rows.into_iter().flatten().collect(),
             paths: paths.rows.into_iter().flatten().collect(),
             streams: streams.rows.into_iter().flatten().collect(),
             promise_events,
             promise_events_missed,
-        }))
+        };
+        Ok(export::text(&sample, form))
     }
 
     /// Counts the events since the last time, the first of all since the console runs.

@@ -1,4 +1,5 @@
-//! The console in a browser: every view of a node that sends over three paths, one of which is cut. Skipped without Chromium.
+//! The console in a browser, and its metrics in Prometheus: every view of a node that sends over three paths, one of which is cut.
+//! Skipped where the programs are not installed.
 //!
 //! With CONSOLE_PICTURES, the folder for pictures of every view, light and dark: those of `docs/console.md`.
 #![cfg(all(target_os = "linux", feature = "console"))]
@@ -7,6 +8,7 @@
 mod chromium;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod prometheus;
 mod setting;
 
 use std::{path::PathBuf, time::Duration};

@@ -2,7 +2,8 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
     sync::{
@@ -22,6 +23,8 @@ const PATHS: [&str; 3] = [
 ];
 
 pub(crate) struct Setting {
+    /// Address of the console.
+    pub(crate) console: SocketAddr,
     pub(crate) folder: tempfile::TempDir,
     /// An emulator for each path, in the order of [`PATHS`]; without it, the path is cut.
     pub(crate) emulators: Vec<Terminated>,
@@ -81,6 +84,7 @@ impl Setting {
         let far_node = run(&far);
         let near_node = run(&near);
         Self {
+            console,
             folder,
             emulators,
             others: vec![far_node, near_node],
@@ -186,6 +190,23 @@ impl Drop for Setting {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
     }
+}
+
+/// The body of a response; empty if nobody answers.
+pub(crate) fn fetch(at: SocketAddr, path: &str) -> String {
+    let exchange = || {
+        let mut connection = TcpStream::connect(at)?;
+        write!(
+            connection,
+            "GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n"
+        )?;
+        let mut text = String::new();
+        connection.read_to_string(&mut text)?;
+        std::io::Result::Ok(text)
+    };
+    let text = exchange().unwrap_or_default();
+    let body = text.split_once("\r\n\r\n").map(|(_, body)| body);
+    body.unwrap_or_default().to_owned()
 }
 
 /// A process that has printed its first line.
