@@ -121,7 +121,7 @@ impl Metrics {
                     counted.next = Some(next);
                     counted.missed += missed * u64::from(was_known);
                 }
-                Event::PromiseEvent { event } => *counted.events.entry(event).or_default() += 1,
+                Event::Happened { event } => *counted.events.entry(event).or_default() += 1,
                 Event::Other => {}
             }
         }

@@ -93,9 +93,8 @@ pub(super) enum Event {
         #[serde(default)]
         missed: u64,
     },
-    PromiseEvent {
-        event: String,
-    },
+    #[serde(rename = "promise_event")]
+    Happened { event: String },
     #[serde(other)]
     Other,
 }

@@ -35,7 +35,7 @@ impl Browser {
             .stderr(Stdio::null())
             .output();
         if !version.is_ok_and(|output| output.status.success()) {
-            println!("skipped: there is no chromium");
+            eprintln!("skipped: there is no chromium");
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -84,21 +84,21 @@ impl Browser {
             _program: Killed(program),
             _folder: folder,
         };
-        let targets = own.call("Target.getTargets", json!({}));
+        let targets = own.call("Target.getTargets", &json!({}));
         let mut pages = targets["targetInfos"].as_array().unwrap().iter();
         let page = pages.find(|target| target["type"] == "page").unwrap();
         let attach = json!({ "targetId": page["targetId"], "flatten": true });
-        own.page = own.call("Target.attachToTarget", attach)["sessionId"]
+        own.page = own.call("Target.attachToTarget", &attach)["sessionId"]
             .as_str()
             .unwrap()
             .to_owned();
         for domain in ["Page", "Runtime", "Log", "Performance"] {
-            own.call(&format!("{domain}.enable"), json!({}));
+            own.call(&format!("{domain}.enable"), &json!({}));
         }
         Some(own)
     }
 
-    fn call(&mut self, method: &str, parameters: Value) -> Value {
+    fn call(&mut self, method: &str, parameters: &Value) -> Value {
         self.number += 1;
         let mut message = json!({ "id": self.number, "method": method, "params": parameters });
         if !self.page.is_empty() {
@@ -129,25 +129,25 @@ impl Browser {
     }
 
     pub(crate) fn open(&mut self, link: &str) {
-        self.call("Page.navigate", json!({ "url": link }));
+        self.call("Page.navigate", &json!({ "url": link }));
     }
 
     /// Signs out of everything.
     pub(crate) fn forget(&mut self) {
-        self.call("Network.clearBrowserCookies", json!({}));
+        self.call("Network.clearBrowserCookies", &json!({}));
     }
 
     pub(crate) fn size(&mut self, width: u32, height: u32) {
         let size =
             json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
-        self.call("Emulation.setDeviceMetricsOverride", size);
+        self.call("Emulation.setDeviceMetricsOverride", &size);
     }
 
     /// The value of an expression in the page.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let asked =
             json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        let result = self.call("Runtime.evaluate", asked);
+        let result = self.call("Runtime.evaluate", &asked);
         assert_eq!(
             result["exceptionDetails"],
             Value::Null,
@@ -189,20 +189,20 @@ impl Browser {
         let text = if key == "Enter" { "\r" } else { "" };
         for kind in ["keyDown", "keyUp"] {
             let event = json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text });
-            self.call("Input.dispatchKeyEvent", event);
+            self.call("Input.dispatchKeyEvent", &event);
         }
     }
 
     /// Processor time of the page's scripts, layout and the rest of its tasks, in seconds.
     pub(crate) fn task_seconds(&mut self) -> f64 {
-        let metrics = self.call("Performance.getMetrics", json!({}));
+        let metrics = self.call("Performance.getMetrics", &json!({}));
         let mut metrics = metrics["metrics"].as_array().unwrap().iter();
         let found = metrics.find(|metric| metric["name"] == "TaskDuration");
         found.unwrap()["value"].as_f64().unwrap()
     }
 
     pub(crate) fn picture(&mut self, path: &Path) {
-        let shot = self.call("Page.captureScreenshot", json!({ "format": "png" }));
+        let shot = self.call("Page.captureScreenshot", &json!({ "format": "png" }));
         let bytes = STANDARD.decode(shot["data"].as_str().unwrap()).unwrap();
         std::fs::write(path, bytes).unwrap();
     }

@@ -191,7 +191,7 @@ fn the_cost_of_a_page() {
         let before = browser.task_seconds();
         let node = measure(&setting);
         let page = (browser.task_seconds() - before) / MEASURED.as_secs_f64();
-        println!(
+        eprintln!(
             "{view}: page {:.1} %, node {:.1} % more than {:.1} %",
             page * 100.0,
             (node - alone) * 100.0,

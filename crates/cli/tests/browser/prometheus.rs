@@ -23,7 +23,7 @@ fn has(program: &str) -> bool {
         .status();
     let is_there = run.is_ok_and(|status| status.success());
     if !is_there {
-        println!("skipped: {program} is not installed");
+        eprintln!("skipped: {program} is not installed");
     }
     is_there
 }
