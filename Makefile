@@ -57,7 +57,7 @@ doc: ## rustdoc, warnings are errors
 # the build as they are.
 TEST_FILES := $(notdir $(basename $(wildcard crates/*/tests/*.rs apps/*/tests/*.rs)))
 TEST_FILES += $(notdir $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs apps/*/tests/*/main.rs)))
-TESTS := $(addprefix --test ,$(filter-out nat netns recipes start tunnel,$(sort $(TEST_FILES))))
+TESTS := $(addprefix --test ,$(filter-out browser nat netns recipes start tunnel,$(sort $(TEST_FILES))))
 
 # Tests that take long wait for players and other processes more than they compute. `clippy` has built the examples.
 .PHONY: tests
@@ -69,7 +69,7 @@ tests: ## unit, property, simulation, live and doc tests
 .PHONY: tests-all
 tests-all: export RUST_TEST_THREADS ?= 4
 tests-all: ## tests between network namespaces (root), with programs of others, and in a browser
-	$(CARGO) test --workspace --locked --test nat --test netns --test recipes --test start --test tunnel
+	$(CARGO) test --workspace --locked --test browser --test nat --test netns --test recipes --test start --test tunnel
 	$(CARGO) test --workspace --locked --test live browser::
 
 # Packages the program that the tests have built: what is built of `make dist` differs in the compiler's settings only.

@@ -104,6 +104,7 @@ const LAYERS: &[Layer] = &[
             "gateway",
             "tunnel",
             "hose",
+            "console",
             "video",
             "records",
             "visualise",

@@ -8,6 +8,8 @@ mod admit;
 mod attach;
 mod bytes;
 mod code;
+#[cfg(feature = "console")]
+mod console;
 mod control;
 mod costs;
 #[cfg(feature = "demo")]
@@ -120,6 +122,9 @@ enum Command {
     Flows(flows::Arguments),
     /// Reload the configuration of a running node; changes of peers, rights, forwards and rules take effect at once.
     Reload(control::Asking),
+    /// Show a running node in a browser, and as metrics.
+    #[cfg(feature = "console")]
+    Console(console::Arguments),
     /// Ask a running node if it can promise a stream its demand, and if not, what it can promise instead.
     Admit(admit::Arguments),
     /// Explain a stream's promise, and count the intervals that met the guarantee.
@@ -205,6 +210,8 @@ async fn run(command: Command) -> Outcome {
         Command::Up(arguments) => up::run(arguments).await,
         Command::Node(arguments) => node::run(arguments).await,
         Command::Status(arguments) => show::run(Subject::Status, &arguments).await,
+        #[cfg(feature = "console")]
+        Command::Console(arguments) => console::run(arguments).await,
         Command::Paths(arguments) => show::run(Subject::Paths, &arguments).await,
         Command::Streams(arguments) => show::run(Subject::Streams, &arguments).await,
         Command::Ping(arguments) => ping::run(*arguments).await,

@@ -18,6 +18,8 @@ use anabranch_tunnel::{
     Notices as TunnelNotices, Tunnel, TunnelError, section::Settings as TunnelSettings,
 };
 
+#[cfg(feature = "console")]
+use crate::console;
 #[cfg(not(target_os = "linux"))]
 use crate::linux_only;
 use crate::{
@@ -224,6 +226,14 @@ pub(crate) async fn serve(
         TunnelError::Config(error) => Failure::usage(error),
         _ => Failure::other(error),
     })?;
+    #[cfg(feature = "console")]
+    console::part::start(&daemon, &config)?;
+    #[cfg(not(feature = "console"))]
+    if config.console.is_some() {
+        return Err(Failure::usage(
+            "console: this program was built without the console",
+        ));
+    }
     // Before the first output: a script that reads it may send a signal at once, which ends the process if it is not handled.
     let stopped = stopped();
     let hangups = Hangups::listen()?;

@@ -21,6 +21,10 @@ pub struct PathReport {
     pub bandwidth_p5: Option<Rate>,
     /// Bandwidth that 90 % of windows exceed.
     pub bandwidth_p10: Option<Rate>,
+    /// Bandwidth that half of all windows exceed.
+    pub bandwidth_p50: Option<Rate>,
+    /// Bandwidth that 10 % of windows exceed.
+    pub bandwidth_p90: Option<Rate>,
     /// Rates that the next window will reach, with the probability of each.
     pub promises: [Promise; 3],
     /// Time that the next round-trip time will not exceed with probability 0.95, given the last.

@@ -42,12 +42,14 @@ impl Inbox {
     /// about `most` of them. Returns the number of packets taken.
     pub(crate) fn receive(
         &mut self,
-        socket: &Socket,
+        socket: &mut Socket,
         most: usize,
         packets: &mut Vec<Received>,
     ) -> usize {
         let before = packets.len();
         while packets.len() - before < most && self.receive_once(socket, packets) == BUFFERS {}
+        let bytes = packets[before..].iter().map(|packet| packet.data.len());
+        socket.count_received(packets.len() - before, bytes.sum());
         packets.len() - before
     }
 

@@ -92,6 +92,22 @@ pub struct SocketStats {
     pub batches_overflowed: u64,
     /// Packets that the kernel refused (no route, interface gone, too large).
     pub packets_refused: u64,
+    /// Packets handed to the kernel.
+    pub packets_sent: u64,
+    /// Their bytes, without the headers of UDP and IP.
+    pub bytes_sent: u64,
+    /// Packets received.
+    pub packets_received: u64,
+    /// Their bytes, without the headers of UDP and IP.
+    pub bytes_received: u64,
+}
+
+impl SocketStats {
+    fn count_sent(&mut self, transmit: &noq_udp::Transmit<'_>) {
+        let segment = transmit.segment_size.unwrap_or(usize::MAX).max(1);
+        self.packets_sent += transmit.contents.len().div_ceil(segment) as u64;
+        self.bytes_sent += transmit.contents.len() as u64;
+    }
 }
 
 /// A bound UDP socket. Belongs to the thread that serves it.
@@ -199,6 +215,12 @@ impl Socket {
         self.stats
     }
 
+    /// Counts packets that were received.
+    pub(crate) fn count_received(&mut self, packets: usize, bytes: usize) {
+        self.stats.packets_received += packets as u64;
+        self.stats.bytes_received += bytes as u64;
+    }
+
     pub(crate) fn io(&self) -> &std::net::UdpSocket {
         &self.io
     }
@@ -256,6 +278,7 @@ impl Socket {
         match self.try_io(&whole) {
             Ok(()) => {
                 self.stats.batches_sent += 1;
+                self.stats.count_sent(&whole);
                 true
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
@@ -281,8 +304,9 @@ impl Socket {
                 segment_size: None,
                 ..whole.clone()
             };
-            if self.try_io(&one).is_err() {
-                self.stats.packets_refused += 1;
+            match self.try_io(&one) {
+                Ok(()) => self.stats.count_sent(&one),
+                Err(_) => self.stats.packets_refused += 1,
             }
         }
     }

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use crate::{keys, rights::Table, spec::preferences};
 
 mod check;
+mod console;
 mod costs;
 pub mod edit;
 mod export;
@@ -74,6 +75,8 @@ pub struct Layer {
     pub local_users: Option<Vec<LocalUserLayer>>,
     /// TCP socket of the local interface, `IP:PORT` on loopback; empty: none.
     pub local_tcp: Option<String>,
+    /// Address of the console, IP:PORT of loopback; empty: none.
+    pub console: Option<String>,
     /// File of the token for it.
     pub local_token: Option<PathBuf>,
     /// Directory for files from nodes that may send files.
@@ -183,6 +186,8 @@ pub struct NodeConfig {
     pub names: BTreeMap<NodeId, String>,
     /// Control socket.
     pub control: PathBuf,
+    /// Address of the console; `None`: there is none.
+    pub console: Option<SocketAddr>,
     /// The local interface.
     pub local: Option<LocalConfig>,
     /// Directory for files from nodes that may send files.
@@ -330,6 +335,7 @@ impl Layer {
             local,
             local_users: None,
             local_tcp: None,
+            console: get("CONSOLE"),
             local_token: None,
             receive: get("RECEIVE").map(Into::into),
             cost,
@@ -377,6 +383,7 @@ impl Layer {
             local: self.local.or(below.local),
             local_users: self.local_users.or(below.local_users),
             local_tcp: self.local_tcp.or(below.local_tcp),
+            console: self.console.or(below.console),
             local_token: self.local_token.or(below.local_token),
             receive: self.receive.or(below.receive),
             cost: self.cost.or(below.cost),
@@ -478,6 +485,7 @@ impl Layer {
             token: self.local_token,
         };
         let local = LocalConfig::resolve(local, &control)?;
+        let console = console::address(self.console.as_deref())?;
         let promise_record = match self.promise_record {
             Some(none) if none == PathBuf::new() => None,
             Some(path) => Some(path),
@@ -492,6 +500,7 @@ impl Layer {
         Ok(NodeConfig {
             name,
             local,
+            console,
             overlay,
             rendezvous: self
                 .rendezvous

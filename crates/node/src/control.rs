@@ -14,6 +14,7 @@
 //! | `rights` | `right`, one per right that a node has here |
 //! | `flows` | `flow`, one per open flow of the gateway |
 //! | `flow_rules` | `rule`, one per rule for flows, in order, and one for flows that match none |
+//! | `console_link` | `link`: a link that opens the page of the node's console once, within ten minutes |
 //! | `reload` | `reloaded`: reads the configuration again and applies its rights and peers |
 //! | `ping` with `peer` and, if replies are waited for other than 2 s, `within_ms` | `ping`, one per path: `round_trip_ms`, null without a reply |
 //! | `admit` with `spec` (a [`SpecText`](crate::spec::SpecText)) | for each session `answer`, and the `path`s of a grant |
@@ -126,6 +127,7 @@ async fn answer_rows(context: &Context, request: &Request) -> Result<Vec<Value>,
         Request::Rights {} => rights::list(context.node.as_deref()),
         Request::Flows {} => flows::list(context),
         Request::FlowRules {} => flows::rules(context),
+        Request::ConsoleLink {} => console_link(context.node.as_deref()),
         Request::Reload {} => rights::reload(context.node.as_deref()).await,
         Request::Ping { peer, within_ms } => {
             ping::all(context.node.as_deref(), peer, *within_ms).await
@@ -144,6 +146,15 @@ async fn answer_rows(context: &Context, request: &Request) -> Result<Vec<Value>,
         }
         Request::Overlay {} => overlay::list(context.overlay.as_ref()).await,
         Request::OverlayPaths { paths } => overlay::paths(context.overlay.as_ref(), paths).await,
+    }
+}
+
+fn console_link(node: Option<&Core>) -> Result<Vec<Value>, String> {
+    match node.and_then(Core::console_link) {
+        Some(link) => Ok(vec![json!({ "kind": "link", "link": link? })]),
+        None => Err(
+            "this node has no console; its key is `console`, such as \"127.0.0.1:8470\"".to_owned(),
+        ),
     }
 }
 

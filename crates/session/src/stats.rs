@@ -112,6 +112,8 @@ pub struct StreamStats {
     pub copied_bytes: u64,
     /// Bytes waiting to be sent.
     pub backlog_bytes: u64,
+    /// Bytes known to be at the peer's node, by the channel that carried them, copies included; of the last 16 channels.
+    pub acked_by_channel: Vec<(ChannelId, u64)>,
     /// ADUs received, whole or in part.
     pub received_adus: u64,
     /// ADUs received in part.
@@ -151,6 +153,7 @@ impl StreamStats {
             repaired_bytes: 0,
             copied_bytes: 0,
             backlog_bytes: 0,
+            acked_by_channel: Vec::new(),
             received_adus: 0,
             partial_adus: 0,
             received_bytes: 0,
@@ -241,6 +244,8 @@ mod tests {
                 bandwidth_mean: None,
                 bandwidth_p5: None,
                 bandwidth_p10: None,
+                bandwidth_p50: None,
+                bandwidth_p90: None,
                 promises: [0.9, 0.95, 0.99].map(|probability| Promise {
                     probability,
                     rate: None,

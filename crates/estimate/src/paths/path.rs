@@ -282,6 +282,8 @@ impl Path {
             }),
             bandwidth_p5: known.quantile(0.05),
             bandwidth_p10: known.quantile(0.10),
+            bandwidth_p50: known.quantile(0.50),
+            bandwidth_p90: known.quantile(0.90),
             promises: LEVELS.map(|probability| Promise {
                 probability,
                 rate: estimators.forecaster.promise(probability),

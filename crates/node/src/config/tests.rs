@@ -60,6 +60,7 @@ fn every_key_of_the_example_shows_its_default() {
         "local_users",
         "local_tcp",
         "local_token",
+        "console",
         "receive",
         "hidden",
         "currency",

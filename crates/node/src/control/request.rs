@@ -22,6 +22,8 @@ pub enum Request {
     Flows {},
     /// Rules for flows, and what happened under each.
     FlowRules {},
+    /// A new link to the node's console.
+    ConsoleLink {},
     /// Reads the configuration again and applies its rights and peers.
     Reload {},
     /// Measures the round trip of every path to a peer.
@@ -131,6 +133,7 @@ impl Request {
             Self::Rights {} => "rights",
             Self::Flows {} => "flows",
             Self::FlowRules {} => "flow_rules",
+            Self::ConsoleLink {} => "console_link",
             Self::Reload {} => "reload",
             Self::Ping { .. } => "ping",
             Self::Admit { .. } => "admit",
@@ -161,6 +164,7 @@ mod tests {
             Request::Rights {},
             Request::Flows {},
             Request::FlowRules {},
+            Request::ConsoleLink {},
             Request::Reload {},
             Request::Ping {
                 peer: "ship".to_owned(),

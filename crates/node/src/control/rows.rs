@@ -1,6 +1,6 @@
 //! Rows of a node, its paths and its streams.
 
-use anabranch_base::{NodeId, Rate, text::printable};
+use anabranch_base::{ChannelId, NodeId, Rate, text::printable};
 use anabranch_net::Host;
 use anabranch_session::PathReport;
 use serde_json::{Map, Value, json};
@@ -28,6 +28,10 @@ pub(super) fn status(host: &Host, names: &Names<'_>) -> Vec<Value> {
             "batches_sent": socket.stats.batches_sent,
             "batches_overflowed": socket.stats.batches_overflowed,
             "packets_refused": socket.stats.packets_refused,
+            "sent_packets": socket.stats.packets_sent,
+            "sent_bytes": socket.stats.bytes_sent,
+            "received_packets": socket.stats.packets_received,
+            "received_bytes": socket.stats.bytes_received,
         }));
     }
     rows.extend(host.budgets().iter().map(budgets::row));
@@ -103,6 +107,8 @@ fn add_measured(row: &mut Map<String, Value>, path: Option<&PathReport>) {
         ("mean", path.and_then(|path| path.bandwidth_mean)),
         ("p5", path.and_then(|path| path.bandwidth_p5)),
         ("p10", path.and_then(|path| path.bandwidth_p10)),
+        ("p50", path.and_then(|path| path.bandwidth_p50)),
+        ("p90", path.and_then(|path| path.bandwidth_p90)),
     ] {
         row.insert(format!("bandwidth_{name}_bps"), json!(bps(rate)));
     }
@@ -122,6 +128,13 @@ fn add_measured(row: &mut Map<String, Value>, path: Option<&PathReport>) {
     let others = path.map_or(&[][..], |path| &path.shares_with);
     let names: Vec<String> = others.iter().map(ToString::to_string).collect();
     row.insert("shares_bottleneck_with".into(), json!(names.join(" ")));
+}
+
+fn by_channel(bytes: &[(ChannelId, u64)]) -> Value {
+    let named = bytes
+        .iter()
+        .map(|(id, bytes)| (id.to_string(), json!(bytes)));
+    Value::Object(named.collect())
 }
 
 pub(super) fn streams(host: &Host, names: &Names<'_>) -> Vec<Value> {
@@ -153,6 +166,7 @@ pub(super) fn streams(host: &Host, names: &Names<'_>) -> Vec<Value> {
                 "repaired_bytes": stream.repaired_bytes,
                 "copied_bytes": stream.copied_bytes,
                 "backlog_bytes": stream.backlog_bytes,
+                "acked_by_channel_bytes": by_channel(&stream.acked_by_channel),
                 "received_adus": stream.received_adus,
                 "received_bytes": stream.received_bytes,
                 "duplicate_bytes": stream.duplicate_bytes,

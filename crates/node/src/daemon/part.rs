@@ -35,6 +35,14 @@ pub trait Part: Send + Sync + fmt::Debug {
     fn rules(&self) -> Vec<RuleReport> {
         Vec::new()
     }
+
+    /// A new link to the console, if it is one.
+    ///
+    /// # Errors
+    /// The reason for which it cannot be made.
+    fn console_link(&self) -> Option<Result<String, String>> {
+        None
+    }
 }
 
 /// Flows that follow no configuration, for the control socket.
@@ -182,6 +190,11 @@ impl Core {
     pub(crate) fn flows(&self) -> Vec<FlowReport> {
         let parts = self.parts();
         parts.iter().flat_map(|part| part.flows()).collect()
+    }
+
+    /// A new link to the console, if there is one.
+    pub(crate) fn console_link(&self) -> Option<Result<String, String>> {
+        self.parts().iter().find_map(|part| part.console_link())
     }
 
     /// Rules of all parts.

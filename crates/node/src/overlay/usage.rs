@@ -195,6 +195,8 @@ mod tests {
                 bandwidth_mean: None,
                 bandwidth_p5: None,
                 bandwidth_p10: None,
+                bandwidth_p50: None,
+                bandwidth_p90: None,
                 promises: [0.9, 0.95, 0.99].map(|probability| anabranch_session::Promise {
                     probability,
                     rate: None,

@@ -1,6 +1,7 @@
 //! Send streams: ADUs in, fragments out, outcomes back.
 
 mod adu;
+mod carried;
 mod stream;
 
 pub(crate) use stream::{AduOutcome, Outlook, Piece, Receipt, SendStream, Settled, WaitingAdu};

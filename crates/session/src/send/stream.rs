@@ -8,7 +8,7 @@ use anabranch_sched::objective::Fields;
 use anabranch_spec::{DropOrder, Order, StreamSpec};
 use bytes::Bytes;
 
-use super::{ADU_OVERHEAD_BYTES, adu::SendAdu};
+use super::{ADU_OVERHEAD_BYTES, adu::SendAdu, carried::Carried};
 use crate::wire::frame::Place;
 
 /// A fragment to put into a packet.
@@ -123,6 +123,7 @@ pub(crate) struct SendStream {
     /// Time at which an ADU that waited was last given up.
     given_up_at: Option<Instant>,
     pub counters: Counters,
+    pub carried: Carried,
 }
 
 /// End of a send stream.
@@ -171,6 +172,7 @@ impl SendStream {
             sent_at: None,
             given_up_at: None,
             counters: Counters::default(),
+            carried: Carried::default(),
         }
     }
 

@@ -285,6 +285,7 @@ impl Streams {
                     repaired_bytes: counters.repaired_bytes,
                     copied_bytes: counters.copied_bytes,
                     backlog_bytes: stream.backlog_bytes(),
+                    acked_by_channel: stream.carried.by_channel().to_vec(),
                     ..StreamStats::new(stream.id, (*stream.spec).clone())
                 },
             );

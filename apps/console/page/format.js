@@ -1,0 +1,34 @@
+// Numbers for people, with units.
+
+function scaled(value, units, step) {
+  let index = 0;
+  while (Math.abs(value) >= step * 0.9995 && index < units.length - 1) { value /= step; index += 1; }
+  const digits = value === 0 || Math.abs(value) >= 100 || (index === 0 && Number.isInteger(value)) ? 0 : Math.abs(value) >= 10 ? 1 : 2;
+  return `${value.toFixed(digits)} ${units[index]}`;
+}
+
+const known = (value) => typeof value === "number" && Number.isFinite(value);
+
+/** A rate of bit/s. */
+export const rate = (bps) => known(bps) ? scaled(bps, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s"], 1000) : "–";
+/** Bytes. */
+export const bytes = (count) => known(count) ? scaled(count, ["B", "kB", "MB", "GB", "TB"], 1000) : "–";
+/** Milliseconds. */
+export const time = (ms) => !known(ms) ? "–" : ms < 1000 ? `${ms < 10 ? ms.toFixed(1) : ms.toFixed(0)} ms` : age(ms / 1000);
+/** A fraction as a percentage. */
+export const percent = (part) => !known(part) ? "–" : `${(part * 100).toFixed(part > 0 && part < 0.1 ? 2 : 1)} %`;
+/** A count. */
+export const count = (value) => known(value) ? String(value) : "–";
+
+/** Seconds as a time that one would say. */
+export function age(seconds) {
+  if (!known(seconds)) return "–";
+  if (seconds < 60) return `${Math.round(seconds)} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min ${Math.round(seconds % 60)} s`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+
+/** The local time of a Unix time in ms. */
+export const clock = (unix) => new Date(unix).toLocaleTimeString([], { hour12: false });

@@ -1,0 +1,50 @@
+// The node, as its console passes it on.
+
+const LOST = "The console no longer answers. Is the node still running?";
+const OUTSIDE = "This page is not signed in. Run `anabranch console` for a new link.";
+
+async function post(path, body) {
+  const response = await fetch(path, {
+    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body),
+  });
+  const text = await response.text();
+  const answer = text ? JSON.parse(text) : {};
+  if (!response.ok || answer.error) throw new Error(answer.error ?? `the console answers ${response.status}`);
+  return answer;
+}
+
+/** Exchanges the token of the link, if the address has one, and removes it from the address. */
+export async function enter() {
+  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (token === null) return;
+  history.replaceState(null, "", "/#paths");
+  await post("/api/enter", { token });
+}
+
+/** Rows of an answer. */
+export async function ask(request) {
+  return (await post("/api/ask", request)).rows;
+}
+
+/** Calls `state` with each state of the node, and `fault` with a text, or null when all is well again. */
+export function follow(state, fault) {
+  const source = new EventSource("/api/events");
+  let received = 0;
+  source.onmessage = (event) => {
+    received += 1;
+    const all = JSON.parse(event.data);
+    if (all.error) { fault(all.error); return; }
+    fault(null);
+    state({
+      at: Date.now() / 1000,
+      version: all.status.version,
+      status: all.status.rows,
+      paths: all.paths.rows,
+      streams: all.streams.rows.filter((row) => row !== null),
+      streamsLeftOut: all.streams.rows.filter((row) => row === null).length + all.streams.rows_left_out,
+    });
+  };
+  // A browser tries again by itself, except where it was refused.
+  source.onerror = () => fault(source.readyState === EventSource.CLOSED && received === 0 ? OUTSIDE : LOST);
+  return source;
+}

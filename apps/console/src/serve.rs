@@ -1,0 +1,121 @@
+//! A console that runs.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
+
+use bytes::Bytes;
+use tokio::{
+    net::TcpListener,
+    sync::{Notify, watch},
+    task::JoinHandle,
+};
+
+use crate::{access::Access, control::Control, feed, listen, metrics::Metrics, routes::Shared};
+
+/// Settings of a console.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Address to listen on: one of loopback. With port 0, the system chooses one.
+    pub listen: SocketAddr,
+    /// Control socket of the node.
+    pub control: PathBuf,
+}
+
+/// Reason for which a console does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The address can be reached from other machines, and requests are not encrypted.
+    #[error(
+        "the console listens on addresses of this machine only, such as 127.0.0.1:{port}, not on {address}; from elsewhere: ssh -L {port}:127.0.0.1:{port}",
+        port = .0.port(),
+        address = .0.ip()
+    )]
+    Remote(SocketAddr),
+    /// The address cannot be listened on.
+    #[error("the console cannot listen on {0}: {1}")]
+    Listen(SocketAddr, #[source] io::Error),
+}
+
+/// A console; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Console {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    tasks: [JoinHandle<()>; 2],
+}
+
+impl Console {
+    /// Listens, and serves from now on. The node need not run yet.
+    ///
+    /// # Errors
+    /// The address is not of this machine alone, or cannot be listened on.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime.
+    pub fn start(settings: Settings) -> Result<Self, StartError> {
+        let Settings { listen, control } = settings;
+        if !is_loopback(listen.ip()) {
+            return Err(StartError::Remote(listen));
+        }
+        let failed = |error| StartError::Listen(listen, error);
+        let listener = std::net::TcpListener::bind(listen).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let listener = TcpListener::from_std(listener).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let shared = Arc::new(Shared {
+            control: Control::new(control),
+            access: Access::default(),
+            metrics: Metrics::default(),
+            newest: watch::Sender::new(Bytes::new()),
+            looked: Notify::new(),
+            cookie: format!("anabranch-console-{}", address.port()),
+        });
+        let tasks = [
+            tokio::spawn(feed::run(Arc::clone(&shared))),
+            tokio::spawn(listen::run(listener, Arc::clone(&shared))),
+        ];
+        Ok(Self {
+            address,
+            shared,
+            tasks,
+        })
+    }
+
+    /// Address that it listens on.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Control socket of the node that it shows.
+    pub fn control(&self) -> &Path {
+        self.shared.control.path()
+    }
+
+    /// A link that opens the page once, within ten minutes.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn link(&self) -> io::Result<String> {
+        let token = self.shared.access.token(Instant::now());
+        let token = token.map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(format!("http://{}/#token={token}", self.address))
+    }
+}
+
+impl Drop for Console {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}

@@ -1,0 +1,201 @@
+//! The console in a browser, and its metrics in Prometheus: every view of a node that sends over three paths, one of which is cut.
+//! Skipped where the programs are not installed.
+//!
+//! With CONSOLE_PICTURES, the folder for pictures of every view, light and dark: those of `docs/console.md`.
+#![cfg(all(target_os = "linux", feature = "console"))]
+#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
+
+mod chromium;
+#[path = "../harness/mod.rs"]
+mod harness;
+mod prometheus;
+mod setting;
+
+use std::{path::PathBuf, time::Duration};
+
+use chromium::Browser;
+use setting::Setting;
+
+const VIEWS: [&str; 5] = ["paths", "streams", "promises", "overlay", "objectives"];
+
+fn state_of(path: &str) -> String {
+    format!(
+        "[...document.querySelectorAll('.card')].find((card) => card.innerText.includes('{path}'))?.querySelector('.state')?.innerText ?? ''"
+    )
+}
+
+#[test]
+fn a_person_sees_what_the_node_does() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let mut setting = Setting::start();
+    for label in ["bulk", "telemetry"] {
+        setting.accept(label);
+    }
+    browser.size(1280, 900);
+    browser.open(&setting.link());
+
+    // Three paths, each with a chart, and the node in words.
+    browser.wait("document.querySelectorAll('article canvas').length === 3");
+    browser.wait_for("1 session");
+    assert_eq!(
+        browser.value("location.hash"),
+        "#paths",
+        "the token is no longer in the address"
+    );
+    for number in 0..3 {
+        let card = format!("channel-{number}");
+        browser.wait(&format!("({}).includes('active')", state_of(&card)));
+    }
+    setting.send(
+        "bulk",
+        &["--priority", "bulk", "--cap", "24 Mbit/s"],
+        20_000,
+        Duration::from_millis(6),
+    );
+    let telemetry = [
+        "--rate",
+        "1 Mbit/s",
+        "--probability",
+        "90 %",
+        "--lifetime",
+        "500 ms",
+        "--wait",
+    ];
+    setting.send("telemetry", &telemetry, 2_500, Duration::from_millis(10));
+
+    // Streams, with their promises and the bytes on each path.
+    browser.value("location.hash = '#streams'");
+    browser.wait("document.querySelectorAll('tbody')[0]?.querySelectorAll('tr').length === 2");
+    browser.wait_for("1.00 Mbit/s in 90 % of all windows of 1 s");
+    browser.wait(
+        "[...document.querySelectorAll('td.shade')].some((cell) => cell.innerText.endsWith('MB'))",
+    );
+
+    // What if: a slider by the keyboard asks the node.
+    browser.value("location.hash = '#promises'");
+    browser.wait("/would be (promised|refused)/.test(document.body.innerText)");
+    browser.value("document.querySelector('input[type=range]').focus()");
+    for _ in 0..74 {
+        browser.press("ArrowRight");
+    }
+    browser.wait("document.querySelector('output').innerText.endsWith('Gbit/s')");
+    browser.wait_for("would be refused");
+    browser.wait("/promised|waits/.test(document.querySelector('tbody').innerText)");
+
+    // Objectives are added after a question, and a faulty one is explained.
+    browser.value("location.hash = '#objectives'");
+    browser.wait_for("No objectives are in force.");
+    browser.value("document.querySelector('textarea').value = 'nonsense'; document.querySelector('form').requestSubmit()");
+    browser.wait("document.querySelector('dialog')?.open === true");
+    browser.press("Tab");
+    browser.value("[...document.querySelectorAll('dialog button')][0].focus()");
+    browser.press("Enter");
+    browser.wait("document.querySelector('section p.bad')?.innerText.length > 10");
+
+    browser.value("location.hash = '#overlay'");
+    browser.wait_for("this node takes part in no overlay");
+
+    // A path is cut: it is named as such, in words.
+    browser.value("location.hash = '#paths'");
+    let lte = setting.emulators.remove(1);
+    drop(lte);
+    browser.wait(&format!("/not responding/.test({})", state_of("channel-1")));
+
+    // Every view by keyboard, in both themes, and on a narrow screen without scrolling sideways.
+    browser.value("document.querySelector('nav a').focus()");
+    for _ in 0..2 {
+        browser.press("Tab");
+    }
+    browser.press("Enter");
+    assert_eq!(browser.value("location.hash"), "#promises");
+    let pictures = std::env::var_os("CONSOLE_PICTURES").map(PathBuf::from);
+    for view in VIEWS {
+        browser.value(&format!("location.hash = '#{view}'"));
+        for theme in ["light", "dark"] {
+            browser.wait(&format!(
+                "document.querySelector('nav a[aria-current]').hash === '#{view}'"
+            ));
+            browser.value("document.getElementById('theme').click()");
+            browser.value(&format!(
+                "document.documentElement.dataset.theme = '{theme}'"
+            ));
+            std::thread::sleep(Duration::from_millis(700));
+            if let Some(folder) = &pictures {
+                browser.picture(&folder.join(format!("console-{view}-{theme}.png")));
+            }
+        }
+        browser.size(360, 740);
+        assert_eq!(
+            browser.value("document.documentElement.scrollWidth <= 360"),
+            true,
+            "{view}"
+        );
+        browser.size(1280, 900);
+    }
+
+    // A link is good once; a page that is signed in needs none.
+    let used = setting.link();
+    for _ in 0..2 {
+        browser.open("about:blank");
+        browser.open(&used);
+        browser.wait_for("1 session");
+    }
+    browser.forget();
+    browser.open("about:blank");
+    browser.open(&used);
+    browser.wait_for("was used before");
+    browser.open("about:blank");
+    browser.open(&setting.link());
+    browser.wait_for("1 session");
+    let is_expected =
+        |text: &&String| text.contains("status of 401") || text.contains("status of 403");
+    let problems: Vec<_> = browser
+        .problems
+        .iter()
+        .filter(|text| !is_expected(text))
+        .collect();
+    assert!(problems.is_empty(), "{problems:?}");
+    drop(setting);
+    browser.wait_for("no longer answers");
+}
+
+/// Processor time of the page and of the node while it is shown, with 100 streams on 8 paths. Prints figures; asserts none.
+#[test]
+#[ignore = "figures of a quiet machine"]
+fn the_cost_of_a_page() {
+    const MEASURED: Duration = Duration::from_secs(20);
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let mut setting = Setting::with_paths(8, "rate=20 Mbit/s, delay=10 ms");
+    setting.accept("s");
+    setting.ready(8);
+    for _ in 0..100 {
+        setting.send("s", &[], 100, Duration::from_millis(200));
+    }
+    std::thread::sleep(Duration::from_secs(5));
+    let measure = |setting: &Setting| {
+        let before = setting.near_seconds();
+        std::thread::sleep(MEASURED);
+        (setting.near_seconds() - before) / MEASURED.as_secs_f64()
+    };
+    let alone = measure(&setting);
+    browser.size(1280, 900);
+    browser.open(&setting.link());
+    browser.wait_for("1 session");
+    for view in VIEWS {
+        browser.value(&format!("location.hash = '#{view}'"));
+        browser.value("1");
+        let before = browser.task_seconds();
+        let node = measure(&setting);
+        let page = (browser.task_seconds() - before) / MEASURED.as_secs_f64();
+        eprintln!(
+            "{view}: page {:.1} %, node {:.1} % more than {:.1} %",
+            page * 100.0,
+            (node - alone) * 100.0,
+            alone * 100.0
+        );
+    }
+}
