@@ -1,6 +1,6 @@
 //! A rendezvous at a relay on loopback: places, the talk over it, circuits, and who is let in.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anabranch::{
     AllowList, Host, HostConfig, SecretKey,
@@ -18,9 +18,12 @@ use anabranch::{
 const HANG: Duration = Duration::from_secs(60);
 
 fn host(seed: u8, allowed: AllowList) -> Host {
+    host_at("127.0.0.1:0".parse().unwrap(), seed, allowed)
+}
+
+fn host_at(address: SocketAddr, seed: u8, allowed: AllowList) -> Host {
     let config = HostConfig::new(SecretKey::from_seed([seed; 32]), allowed);
-    let loopback: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
-    Host::start(config.bind([loopback])).unwrap()
+    Host::start(config.bind([address])).unwrap()
 }
 
 fn id(seed: u8) -> NodeId {
@@ -29,7 +32,11 @@ fn id(seed: u8) -> NodeId {
 
 /// A relay with a rendezvous, for these nodes or for all.
 fn relay(guests: Option<&[u8]>) -> (Host, Via) {
-    let host = host(100, AllowList::everyone());
+    relay_at("127.0.0.1:0".parse().unwrap(), guests)
+}
+
+fn relay_at(address: SocketAddr, guests: Option<&[u8]>) -> (Host, Via) {
+    let host = host_at(address, 100, AllowList::everyone());
     let relay = Relay::start(RelayConfig::new(
         host.node_id(),
         ["127.0.0.1".parse().unwrap()],
@@ -80,7 +87,7 @@ async fn two_nodes_meet_talk_and_get_a_circuit() {
     assert_eq!(soon(here.recv()).await.unwrap(), b"welcome");
     // No address of the other side answers: the circuit carries the session.
     reaching.set_detour(here.node, Some(Arc::new(here)));
-    let nowhere: std::net::SocketAddr = "127.0.0.1:9".parse().unwrap();
+    let nowhere: SocketAddr = "127.0.0.1:9".parse().unwrap();
     let session = soon(reaching.connect(id(1), &[nowhere][..])).await.unwrap();
     let channels = session.channels();
     assert!(
@@ -188,4 +195,85 @@ async fn a_code_is_good_over_the_relay() {
     assert_eq!(seen.node, holder.node_id());
     let circuit = seen.detour.unwrap();
     assert!(soon(circuit.open()).await.is_some());
+}
+
+/// An issuer whose sessions are served, and which is found by mDNS on loopback.
+async fn issuer(seed: u8, via: Option<&Via>) -> (Host, Waiting) {
+    let host = host(seed, AllowList::everyone());
+    let card = Card::new(Purpose::Send, "ada", host.addresses());
+    let waiting = soon(Waiting::start(&host, card, via)).await.unwrap();
+    let (accepting, desk) = (host.clone(), waiting.desk().clone());
+    tokio::spawn(async move {
+        while let Some(session) = accepting.accept().await {
+            let desk = desk.clone();
+            tokio::spawn(async move { desk.attend(&session).await });
+        }
+    });
+    (host, waiting)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_code_is_good_nearby_whichever_side_names_a_relay() {
+    let (_relay, via) = relay(None);
+    for (theirs, ours) in [(Some(&via), None), (None, Some(&via))] {
+        let (_issuer, mut waiting) = issuer(1, theirs).await;
+        let holder = host(2, AllowList::default());
+        let card = Card::new(Purpose::Receive, "bob", holder.addresses());
+        let code = *waiting.desk().code();
+        let (met, event) =
+            soon(async { tokio::join!(meet(&holder, &code, &card, ours), waiting.next()) }).await;
+        assert!(met.unwrap().detour.is_none());
+        assert!(matches!(event, DeskEvent::Met(_)), "{event:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_code_counts_once_though_its_issuer_is_in_two_places() {
+    let (_relay, via) = relay(None);
+    let (_issuer, mut waiting) = issuer(1, Some(&via)).await;
+    let holder = host(2, AllowList::default());
+    let card = Card::new(Purpose::Receive, "bob", holder.addresses());
+    let right = waiting.desk().code().to_string();
+    let place = right.split('-').next().unwrap();
+    let wrong = [format!("{place}-zebra-zone"), format!("{place}-zebra-zoo")];
+    let wrong: Code = wrong
+        .iter()
+        .find(|wrong| **wrong != right)
+        .unwrap()
+        .parse()
+        .unwrap();
+    for left in [2, 1] {
+        let refused = soon(meet(&holder, &wrong, &card, Some(&via))).await;
+        assert!(refused.is_err());
+        let event = soon(waiting.next()).await;
+        assert!(
+            matches!(event, DeskEvent::Wrong { left: now } if now == left),
+            "{event:?}"
+        );
+    }
+    let code = *waiting.desk().code();
+    assert!(soon(meet(&holder, &code, &card, Some(&via))).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_code_is_good_nearby_while_the_relay_is_away_and_there_when_it_is_back() {
+    let (gone, via) = relay(None);
+    gone.shutdown().await;
+    drop(gone);
+    let (_issuer, mut waiting) = issuer(1, Some(&via)).await;
+    assert!(waiting.relay_failure().is_some());
+    let (_relay, again) = relay_at(via.remotes.addresses[0], None);
+    assert_eq!(again, via);
+    let code = *waiting.desk().code();
+    let (other, holder) = (host(3, AllowList::default()), host(2, AllowList::default()));
+    let reached = async {
+        while Pairing::reach(&other, &via, code.place()).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    soon(reached).await;
+    let card = Card::new(Purpose::Receive, "bob", holder.addresses());
+    let (met, _) =
+        soon(async { tokio::join!(meet(&holder, &code, &card, None), waiting.next()) }).await;
+    assert!(met.unwrap().detour.is_none());
 }
