@@ -91,7 +91,8 @@ impl Lead {
             return Ok(Self::Ticket);
         }
         let card = card(host, receiver)?;
-        let waiting = Waiting::start(host, card, arguments.meeting.via.as_ref()).await?;
+        let via = arguments.meeting.via()?;
+        let waiting = code::start(host, card, via.as_ref()).await?;
         let code = *waiting.desk().code();
         code::show(
             &code,
@@ -110,7 +111,8 @@ impl Lead {
         arguments: &Arguments,
     ) -> Result<Self, Failure> {
         let card = card(host, receiver)?;
-        let met = code::enter(host, code, &card, &arguments.meeting).await?;
+        let via = arguments.meeting.via()?;
+        let met = code::enter(host, code, &card, via.as_ref()).await?;
         Ok(Self::met(host, met, arguments.quiet))
     }
 

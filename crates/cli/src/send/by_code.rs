@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anabranch::{
     Host, Ticket,
-    codes::{Met, Offer, Purpose, Waiting},
+    codes::{Met, Offer, Purpose},
 };
 
 use super::{Arguments, Job};
@@ -34,9 +34,13 @@ pub(super) async fn ticket(
     let met = match target {
         Target::Ticket(ticket) => return Ok(ticket),
         Target::Peer(_) => unreachable!("a peer that is named is one of a running node"),
-        Target::Code(code) => code::enter(host, &code, &card, &arguments.meeting).await?,
+        Target::Code(code) => {
+            let via = arguments.meeting.via()?;
+            code::enter(host, &code, &card, via.as_ref()).await?
+        }
         Target::NewCode => {
-            let waiting = Waiting::start(host, card, arguments.meeting.via.as_ref()).await?;
+            let via = arguments.meeting.via()?;
+            let waiting = code::start(host, card, via.as_ref()).await?;
             let code = *waiting.desk().code();
             code::show(
                 &code,

@@ -34,7 +34,11 @@ fn transfer(stage: &Stage) -> String {
     // No ticket comes by standard input.
     sender.say("");
     let code = stage.code("sender.out");
-    let arguments = ["recv", &code, "in", "--key", "b.key", "--via", &via];
+    // The other side has it in the configuration of its node.
+    fs::create_dir_all(stage.path(".config/anabranch")).unwrap();
+    let config = format!("via = \"{via}\"\n");
+    fs::write(stage.path(".config/anabranch/node.toml"), config).unwrap();
+    let arguments = ["recv", &code, "in", "--key", "b.key"];
     let receiver = stage.start(&stage.far, &arguments, None);
     receiver.ended().is(0, &["the sender is "]);
     sender.ended().is(0, &["sending to "]);

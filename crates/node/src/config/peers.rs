@@ -28,7 +28,7 @@ pub struct PeerLayer {
     /// Its addresses, `IP:PORT`, if this node shall keep a session with it.
     #[serde(default)]
     pub addresses: Vec<String>,
-    /// Relay at which the two nodes meet, `ID@HOST:PORT`, if neither may be reachable.
+    /// Relay at which the two nodes meet if neither may be reachable, in the forms of [`Layer::via`]; `None`: that relay, if there is one.
     #[serde(default)]
     pub via: Option<String>,
     /// File of objectives for sessions that this node opens to it, in addition to those for all.
@@ -225,6 +225,7 @@ impl Layer {
     /// Peers, and the rights of all nodes.
     pub(super) fn peers(&self, overlay: Option<&OverlayConfig>) -> Result<Peers, ConfigError> {
         let mut peers = Peers::default();
+        let usual = self.via()?;
         for layer in self.peer.iter().flatten() {
             let id = node("peer.node", &layer.node)?;
             if peers.names.insert(id, layer.name.clone()).is_some() {
@@ -238,7 +239,11 @@ impl Layer {
                 missing("peer.may", reason)
             })?;
             give(&mut peers.rights, id, may, "peer.may")?;
-            if let Some(peer) = layer.dialled(id)? {
+            let via = match layer.via.as_deref() {
+                Some(text) => self.relay("peer.via", text)?,
+                None => usual.clone().filter(|relay| relay.node != id),
+            };
+            if let Some(peer) = layer.dialled(id, via)? {
                 peers.dialled.push(peer);
             }
         }
@@ -296,17 +301,8 @@ impl Layer {
 
 impl PeerLayer {
     /// The peer, if this node is to keep a session with it.
-    fn dialled(&self, id: NodeId) -> Result<Option<Peer>, ConfigError> {
-        let mut addresses = Remotes::default();
-        for text in &self.addresses {
-            let added = addresses.add(text);
-            added.map_err(|error| refused("peer.addresses", text, error.to_string()))?;
-        }
-        let via = self.via.as_deref().map(|text| {
-            let read = text.parse::<Via>();
-            read.map_err(|error| refused("peer.via", text, error.to_string()))
-        });
-        let via = via.transpose()?;
+    fn dialled(&self, id: NodeId, via: Option<Via>) -> Result<Option<Peer>, ConfigError> {
+        let addresses = self.remotes()?;
         if addresses.is_empty() && via.is_none() {
             return match self.objectives {
                 None => Ok(None),
