@@ -3,7 +3,7 @@
 use std::{io, path::Path, str::FromStr, time::Duration};
 
 use anabranch::{
-    Host,
+    Host, Ticket,
     base::text::printable,
     codes::{
         Card, Code, DeskEvent, GUESSES, MeetingError, Met, Purpose, Waiting, meet, of_this_machine,
@@ -75,6 +75,19 @@ impl Options {
             (Some(relay), _) => Ok(relay.0.clone()),
             (None, None) => Ok(None),
             (None, Some(places)) => of_file(&places.config),
+        }
+    }
+
+    /// The relay for a ticket: the one that the ticket names, or else as [`Self::via`], where a fault is only reported; none, if the flag or the
+    /// environment says so.
+    pub(crate) fn via_of_ticket(&self, ticket: &Ticket) -> Option<Via> {
+        match (&self.via, &ticket.via) {
+            (Some(Relay(None)), _) => None,
+            (_, Some(via)) => Some(via.clone()),
+            (_, None) => self.via().unwrap_or_else(|failure| {
+                note(failure.message());
+                None
+            }),
         }
     }
 

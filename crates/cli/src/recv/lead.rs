@@ -6,13 +6,13 @@ use std::{
 };
 
 use anabranch::{
-    Host,
+    Host, Ticket,
     codes::{Code, Desk, Met, Purpose, Waiting},
     rendezvous::Pairing,
     transfer::Receiver,
 };
 
-use super::Arguments;
+use super::{Arguments, presence::Presence};
 use crate::{
     bytes, code, events,
     exit::{Failure, Outcome, note, print_line},
@@ -85,9 +85,11 @@ impl Lead {
         receiver: &Receiver,
         arguments: &Arguments,
         directory: &Path,
+        presence: &Presence,
     ) -> Result<Self, Failure> {
         if !arguments.code {
-            print_ticket(host, receiver, arguments, directory)?;
+            let ticket = presence.with(receiver.issue(host)?);
+            print_ticket(&ticket, arguments, directory)?;
             return Ok(Self::Ticket);
         }
         let card = card(host, receiver)?;
@@ -181,13 +183,7 @@ fn introduce(met: &Met) {
     ));
 }
 
-fn print_ticket(
-    host: &Host,
-    receiver: &Receiver,
-    arguments: &Arguments,
-    directory: &Path,
-) -> Outcome {
-    let ticket = receiver.issue(host)?;
+fn print_ticket(ticket: &Ticket, arguments: &Arguments, directory: &Path) -> Outcome {
     if arguments.json {
         return events::print(&serde_json::json!({
             "kind": "ticket",

@@ -32,7 +32,10 @@ pub(super) async fn ticket(
     };
     let card = code::card(host, Purpose::Send).with_offer(offer);
     let met = match target {
-        Target::Ticket(ticket) => return Ok(ticket),
+        Target::Ticket(ticket) => {
+            let via = arguments.meeting.via_of_ticket(&ticket);
+            return Ok(Ticket { via, ..ticket });
+        }
         Target::Peer(_) => unreachable!("a peer that is named is one of a running node"),
         Target::Code(code) => {
             let via = arguments.meeting.via()?;
@@ -68,6 +71,7 @@ fn ticket_of(met: Met) -> Result<Ticket, Failure> {
         secret: Some(secret),
         addresses: met.addresses,
         hosts: Vec::new(),
+        via: None,
     })
 }
 

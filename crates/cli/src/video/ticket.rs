@@ -113,6 +113,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
             tickets::issue(&origin::tickets_file(&folder), name, &secret)?;
             let ticket = Ticket {
                 hosts: Vec::new(),
+                via: None,
                 secret: Some(secret),
                 ..reach
             };

@@ -96,6 +96,33 @@ fn between_translators_with_a_port_for_each_destination_the_relay_carries_it() {
     assert!(printed.contains(&format!("→ {RELAY}:")), "{printed}");
 }
 
+/// A ticket, of which no address can be reached from outside.
+#[test]
+fn a_ticket_leads_over_its_relay() {
+    for (kind, address) in [(Kind::KeepsPorts, FAR), (Kind::RandomPorts, RELAY)] {
+        let Some(stage) = Stage::new(kind) else {
+            return;
+        };
+        let content: Vec<u8> = (0..2_000_000u32).map(|n| (n * 31 + n / 7) as u8).collect();
+        fs::write(stage.path("film"), &content).unwrap();
+        let via = stage.relay_ticket();
+        let arguments = ["recv", "in", "--key", "b.key", "--via", &via];
+        let receiver = stage.start(&stage.far, &arguments, Some("receiver.out"));
+        let ticket = stage::word(&stage.path("receiver.out"), |word| {
+            word.starts_with("anabranch1:")
+        });
+        assert!(ticket.contains(&format!("@{RELAY}:")), "{ticket}");
+        let arguments = ["send", "film", &ticket, "--key", "a.key"];
+        let sent = stage
+            .start(&stage.near, &arguments, None)
+            .ended()
+            .is(0, &[]);
+        assert!(sent.out.contains(&format!("→ {address}:")), "{}", sent.out);
+        receiver.ended().is(0, &[]);
+        assert_eq!(fs::read(stage.path("in/film")).unwrap(), content);
+    }
+}
+
 #[test]
 fn a_relay_that_does_not_serve_strangers_says_what_to_do() {
     let Some(stage) = Stage::with(Kind::KeepsPorts, "[rendezvous]\n") else {

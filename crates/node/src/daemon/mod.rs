@@ -59,7 +59,7 @@ use crate::{
     objectives::{Objectives, ObjectivesFileError},
     overlay::{Overlay, OverlayError, Runner},
     record::PromiseRecord,
-    rendezvous::Server as Rendezvous,
+    rendezvous::{Server as Rendezvous, Via},
     rights::Rights,
     service::{Registration, Services},
     ticket::Ticket,
@@ -139,6 +139,8 @@ pub(crate) struct Core {
     parts: Mutex<Vec<Arc<dyn Part>>>,
     sessions: Sessions,
     calls: watch::Sender<Arc<Vec<Call>>>,
+    /// Relay at which the node attends.
+    via: watch::Sender<Option<Via>>,
     names: Mutex<BTreeMap<NodeId, String>>,
     started: tokio::sync::Mutex<Started>,
 }
@@ -248,6 +250,7 @@ impl Daemon {
             record: PromiseRecord::new(config.promise_record.clone()),
             evidence,
             calls: watch::Sender::new(Arc::new(reload::calls(&config, objectives))),
+            via: watch::Sender::new(config.via.clone()),
             names: Mutex::new(config.names.clone()),
             started: tokio::sync::Mutex::new(Started {
                 config,
@@ -315,6 +318,7 @@ impl Daemon {
         addresses.truncate(crate::ticket::ADDRESSES_MAX);
         Ticket {
             hosts: Vec::new(),
+            via: self.core.via.borrow().clone(),
             node: self.host().node_id(),
             secret: None,
             addresses,
@@ -361,6 +365,7 @@ impl Daemon {
             }
         };
         let calling = core.clone().keep_all();
+        let present = core.attend_at_relay();
         let serving = async {
             if let Some(control) = &self.control {
                 control.serve_node(core).await;
@@ -374,8 +379,8 @@ impl Daemon {
         let recording = core.record.keep(&core.host, |node| core.name(node));
         let learning = core.evidence.keep(&core.host);
         tokio::join!(
-            accepting, lingering, calling, keeping, relaying, serving, attaching, recording,
-            learning
+            accepting, lingering, calling, present, keeping, relaying, serving, attaching,
+            recording, learning
         );
     }
 

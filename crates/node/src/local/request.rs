@@ -215,6 +215,7 @@ impl Connection {
             Ok(ticket) => {
                 if addresses.is_empty() {
                     addresses = ticket.remotes();
+                    ticket.prepare(self.node.host());
                 }
                 ticket.node
             }

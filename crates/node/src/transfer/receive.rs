@@ -173,6 +173,7 @@ impl Receiver {
         addresses.truncate(ADDRESSES_MAX);
         Ok(Ticket {
             hosts: Vec::new(),
+            via: None,
             node: host.node_id(),
             secret: Some(secret),
             addresses,

@@ -10,8 +10,9 @@ use anabranch::{
         Detour,
         relay::{Relay, RelayConfig},
     },
-    rendezvous::{Pairing, Refusal, RendezvousError, Server, Via, Waiter},
+    rendezvous::{Attendance, Pairing, Refusal, RendezvousError, Server, Via, Waiter},
     rights::{Right, Rights},
+    ticket::Ticket,
 };
 
 /// Generous: what is tested takes less than a few seconds.
@@ -276,4 +277,100 @@ async fn a_code_is_good_nearby_while_the_relay_is_away_and_there_when_it_is_back
     let (met, _) =
         soon(async { tokio::join!(meet(&holder, &code, &card, None), waiting.next()) }).await;
     assert!(met.unwrap().detour.is_none());
+}
+
+/// A ticket of this node with an address at which nobody answers.
+fn ticket(host: &Host, via: &Via) -> Ticket {
+    let port = host.addresses()[0].port();
+    // One of the ranges for documentation, with the port that tells programs with one key apart.
+    Ticket {
+        node: host.node_id(),
+        secret: None,
+        addresses: vec![SocketAddr::new([127, 0, 0, 99].into(), port)],
+        hosts: Vec::new(),
+        via: Some(via.clone()),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ticket_leads_over_the_relay_where_no_address_answers() {
+    let (_relay, via) = relay(None);
+    let receiver = host(1, AllowList::everyone());
+    let attendance = soon(Attendance::start(&receiver, &via, |_| true)).await;
+    assert_eq!(attendance.failure(), None);
+    let ticket = ticket(&receiver, &via);
+    // One after the other, and two at a time.
+    for seeds in [&[2][..], &[2], &[3, 4]] {
+        for &seed in seeds {
+            let sender = host(seed, AllowList::default());
+            let (ticket, receiver) = (ticket.clone(), receiver.clone());
+            ticket.prepare(&sender);
+            let session = soon(sender.connect(ticket.node, ticket.remotes())).await;
+            let session = session.unwrap();
+            let accepted = soon(receiver.accept()).await.unwrap();
+            assert_eq!(accepted.peer(), sender.node_id());
+            // By the address that the relay sees.
+            let mut remotes = session.channels().into_iter().map(|channel| channel.remote);
+            assert!(remotes.any(|remote| receiver.addresses().contains(&remote)));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_not_wanted_is_not_let_in_at_the_relay() {
+    let (_relay, via) = relay(None);
+    let receiver = host(1, AllowList::everyone());
+    let wanted = id(2);
+    let judge = move |node: &NodeId| *node == wanted;
+    let _attendance = soon(Attendance::start(&receiver, &via, judge)).await;
+    let [stranger, friend] = [3, 2].map(|seed| host(seed, AllowList::default()));
+    let port = receiver.addresses()[0].port();
+    let pairing = soon(Pairing::call(&stranger, &via, id(1), port))
+        .await
+        .unwrap();
+    // The receiver has left; the next one is served.
+    assert!(soon(pairing.recv()).await.is_err());
+    let calling = async {
+        loop {
+            match Pairing::call(&friend, &via, id(1), port).await {
+                Ok(pairing) => return pairing,
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    };
+    let pairing = soon(calling).await;
+    assert!(soon(pairing.open()).await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_with_one_key_are_told_apart_and_a_relay_that_is_back_is_used() {
+    let (gone, via) = relay(None);
+    gone.shutdown().await;
+    drop(gone);
+    let [node, program] = [1, 1].map(|seed| host(seed, AllowList::everyone()));
+    let attending = async {
+        tokio::join!(
+            Attendance::start(&node, &via, |_| true),
+            Attendance::start(&program, &via, |_| true)
+        )
+    };
+    let attending = soon(attending).await;
+    assert!(attending.0.failure().is_some() && !attending.0.is_refused());
+    let (_relay, again) = relay_at(via.remotes.addresses[0], None);
+    assert_eq!(again, via);
+    let back = async {
+        while attending.0.failure().is_some() || attending.1.failure().is_some() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    soon(back).await;
+    for (seed, meant) in [(2, &program), (3, &node)] {
+        let sender = host(seed, AllowList::default());
+        let ticket = ticket(meant, &via);
+        ticket.prepare(&sender);
+        let session = soon(sender.connect(ticket.node, ticket.remotes())).await;
+        let session = session.unwrap();
+        assert_eq!(soon(meant.accept()).await.unwrap().peer(), id(seed));
+        session.close(0, "done");
+    }
 }

@@ -44,6 +44,33 @@ fn two_nodes_that_name_each_other_meet() {
 }
 
 #[test]
+fn a_node_that_attends_is_called_by_its_id() {
+    let mut table = Table::default();
+    let [ada, bob] = [1, 2].map(|n| NodeId::from_public_key([n; 32]));
+    assert_eq!(table.call(Guest(1), bob, ada, 0), Err(Refusal::Nobody));
+    for guest in [2, 3, 4] {
+        table.attend(Guest(guest), ada, 7).unwrap();
+    }
+    assert_eq!(table.attend(Guest(2), ada, 7), Err(Refusal::OutOfPlace));
+    assert_eq!(table.call(Guest(2), ada, bob, 0), Err(Refusal::OutOfPlace));
+    assert_eq!(table.call(Guest(5), ada, ada, 0), Err(Refusal::OutOfPlace));
+    assert_eq!(table.leave(Guest(2)), None);
+    assert_eq!(table.call(Guest(1), bob, ada, 0), Ok(Guest(3)));
+    assert_eq!(table.other(Guest(3)), Some(Guest(1)));
+    assert_eq!(table.call(Guest(6), bob, ada, 0), Ok(Guest(4)));
+    assert_eq!(table.call(Guest(7), bob, ada, 0), Err(Refusal::Nobody));
+    // One whose caller has left does not attend again by itself.
+    assert_eq!(table.leave(Guest(1)), Some(Guest(3)));
+    assert_eq!(table.call(Guest(7), bob, ada, 0), Err(Refusal::Nobody));
+    table.attend(Guest(3), ada, 7).unwrap();
+    table.attend(Guest(8), ada, 8).unwrap();
+    assert_eq!(table.call(Guest(6), bob, ada, 9), Err(Refusal::OutOfPlace));
+    assert_eq!(table.call(Guest(9), bob, ada, 9), Err(Refusal::Nobody));
+    assert_eq!(table.call(Guest(9), bob, ada, 8), Ok(Guest(8)));
+    assert_eq!(table.call(Guest(7), bob, ada, 0), Ok(Guest(3)));
+}
+
+#[test]
 fn messages_are_counted() {
     let mut table = Table::default();
     table.wait(NOW, Guest(1), place(7)).unwrap();
