@@ -404,7 +404,8 @@ impl Host {
         self.inner.shared.lock().engine.attempts(now, peer)
     }
 
-    /// Waits for a session that a peer opens; `None` once the host shuts down.
+    /// Waits for a session that a peer opens; `None` once the host shuts down. One that the peer has closed in the meantime is among them
+    /// if it has opened a stream: what has arrived can be read.
     pub async fn accept(&self) -> Option<Session> {
         poll_fn(|cx| {
             let mut state = self.inner.shared.lock();

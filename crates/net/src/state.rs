@@ -469,7 +469,10 @@ impl State {
 
     fn closed(&mut self, session: SessionId, reason: SessionCloseReason) {
         let never_accepted = self.incoming.iter().position(|&waiting| waiting == session);
-        if let Some(index) = never_accepted {
+        // What has arrived in one was acknowledged, and can still be accepted and read.
+        let has_streams = |entry: &SessionEntry| !entry.incoming.is_empty();
+        let is_kept = !self.is_closing && self.sessions.get(&session).is_some_and(has_streams);
+        if let Some(index) = never_accepted.filter(|_| !is_kept) {
             self.incoming.remove(index);
             self.sessions.remove(&session);
             return;
