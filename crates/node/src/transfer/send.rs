@@ -34,6 +34,8 @@ use crate::{
 /// Chunks read ahead of the network.
 const READ_AHEAD: usize = 8;
 
+/// Time without any movement after which the paths are probed, again and again.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// Time to wait for the receiver's acknowledgement of the final message.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Source of a transfer.
@@ -119,6 +121,41 @@ where
 /// # Errors
 /// As [`send_as`].
 pub async fn send_in<S: AduSession>(
+    session: &S,
+    secret: Option<Secret>,
+    source: Source,
+    manner: &Manner,
+    progress: &Progress,
+    observe: impl FnOnce(&S::Stream) + Send,
+) -> Result<Completed, TransferError>
+where
+    TransferError: From<S::Error>,
+{
+    tokio::select! {
+        result = send_once(session, secret, source, manner, progress, observe) => result,
+        () = probe_while_waiting(session, progress) => unreachable!("it probes until it is dropped"),
+    }
+}
+
+/// Asks the paths for an answer every second in which nothing moves: a receiver that was killed is silent, and so is one that is busy.
+async fn probe_while_waiting<S: AduSession>(session: &S, progress: &Progress) {
+    let moved = || {
+        let now = progress.snapshot();
+        (now.bytes_done, now.bytes_durable)
+    };
+    let mut before = moved();
+    loop {
+        tokio::time::sleep(PROBE_EVERY).await;
+        let now = moved();
+        if now == before {
+            // A session that is over ends the transfer.
+            let _ = session.probe().await;
+        }
+        before = now;
+    }
+}
+
+async fn send_once<S: AduSession>(
     session: &S,
     secret: Option<Secret>,
     source: Source,

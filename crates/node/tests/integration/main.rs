@@ -3,6 +3,7 @@
 
 mod common;
 mod hostile_transfer;
+mod killed_receiver;
 mod local;
 mod mutual;
 mod overlay;
