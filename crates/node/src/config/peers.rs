@@ -13,6 +13,7 @@ use super::{ConfigError, Layer, OverlayConfig, missing, node, refused};
 use crate::{
     rendezvous::Via,
     rights::{Right, Table, Targets, Terms},
+    transfer::Updates,
 };
 
 /// Another node.
@@ -58,6 +59,12 @@ pub struct TermsLayer {
     /// The folder below `receive` that files go into, with `send-files`.
     #[serde(default)]
     pub folder: Option<PathBuf>,
+    /// True if what exists may be updated, with `send-files`.
+    #[serde(default)]
+    pub update: bool,
+    /// True if an update may delete, with `update`.
+    #[serde(default)]
+    pub delete: bool,
     /// The labels, or their beginnings followed by `*`, with `use-service`.
     #[serde(default)]
     pub services: Vec<String>,
@@ -123,6 +130,7 @@ impl GrantLayer {
         {
             return Err(refused(key, name, "only forward takes `to` and `listen`"));
         }
+        let updates = self.updates(key, right)?;
         match (right == Right::UseService, services) {
             (false, []) => {}
             (false, _) => return Err(refused(key, name, "only use-service takes services")),
@@ -144,9 +152,9 @@ impl GrantLayer {
             return Ok((right, self.forwarding(key)?));
         }
         match folder {
-            None => Ok((right, Terms::default())),
+            None => Ok((right, Terms::default().with_updates(updates))),
             Some(folder) if right == Right::SendFiles && is_below(folder) => {
-                Ok((right, Terms::into_folder(folder)))
+                Ok((right, Terms::into_folder(folder).with_updates(updates)))
             }
             Some(folder) if right == Right::SendFiles => {
                 let reason = "name a folder below `receive`, such as \"ship\"";
@@ -158,6 +166,27 @@ impl GrantLayer {
 }
 
 impl GrantLayer {
+    /// Updates that the right to send files includes.
+    fn updates(&self, key: &str, right: Right) -> Result<Updates, ConfigError> {
+        let (update, delete) = match self {
+            Self::Name(_) => (false, false),
+            Self::Terms(layer) => (layer.update, layer.delete),
+        };
+        if (update || delete) && right != Right::SendFiles {
+            let reason = "only send-files takes `update` and `delete`";
+            return Err(refused(key, right.name(), reason));
+        }
+        match (update, delete) {
+            (false, false) => Ok(Updates::Refused),
+            (true, false) => Ok(Updates::Permitted),
+            (true, true) => Ok(Updates::WithDeletion),
+            (false, true) => {
+                let reason = "`delete` is a part of updates: write { right = \"send-files\", update = true, delete = true }";
+                Err(refused(key, right.name(), reason))
+            }
+        }
+    }
+
     /// Terms of the right to forward, which must allow something.
     fn forwarding(&self, key: &str) -> Result<Terms, ConfigError> {
         let none = TermsLayer::default();
