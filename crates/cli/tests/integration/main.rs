@@ -12,6 +12,7 @@ mod gateway;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hose;
+mod json;
 mod named_updates;
 mod pair;
 mod service;
