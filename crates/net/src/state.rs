@@ -457,6 +457,12 @@ impl State {
     }
 
     fn stranger(&self, peer: NodeId, socket: SocketId, remote: SocketAddr) {
+        // Where translators are on the way, a node that is called sends to the caller so that its answers are let in.
+        let is_called = |entry: &SessionEntry| entry.peer == peer && !entry.remotes.is_empty();
+        if self.sessions.values().any(is_called) {
+            tracing::debug!(node = %peer, from = %remote, "a node that is called may not call");
+            return;
+        }
         let mut sockets = self.sockets.iter();
         let entry = sockets.find(|entry| entry.id == socket);
         let place = |entry: &SocketEntry| {

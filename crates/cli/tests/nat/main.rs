@@ -118,6 +118,7 @@ fn a_ticket_leads_over_its_relay() {
             .ended()
             .is(0, &[]);
         assert!(sent.out.contains(&format!("→ {address}:")), "{}", sent.out);
+        assert!(!sent.err.contains("WARN"), "{}", sent.err);
         receiver.ended().is(0, &[]);
         assert_eq!(fs::read(stage.path("in/film")).unwrap(), content);
     }

@@ -109,8 +109,9 @@ fn places_are_bounded() {
 proptest! {
     /// Whatever guests do, each is together with one that is together with it, and nothing is left when all have gone.
     #[test]
-    fn nobody_is_left_behind(steps in prop::collection::vec((0..6u8, 0..6u64, 0..3u16), 0..60)) {
+    fn nobody_is_left_behind(steps in prop::collection::vec((0..8u8, 0..6u64, 0..3u16), 0..60)) {
         let mut table = Table::default();
+        let node = |n: u64| NodeId::from_public_key([n as u8; 32]);
         for (step, guest, number) in steps {
             let guest = Guest(guest);
             match step {
@@ -119,11 +120,18 @@ proptest! {
                 2 => _ = table.say(guest),
                 3 => _ = table.part(guest),
                 4 => {
-                    let node = |n: u64| NodeId::from_public_key([n as u8; 32]);
                     let other = node(u64::from(number) + 2);
                     _ = table.meet(guest, node(guest.0), other);
                 }
+                5 => _ = table.attend(guest, node(guest.0), number),
+                6 => _ = table.call(guest, node(guest.0), node(u64::from(number) + 2), number),
                 _ => _ = table.leave(guest),
+            }
+            for waiting in table.attending.values() {
+                prop_assert!(!waiting.is_empty());
+                for (_, guest) in waiting {
+                    prop_assert_eq!(table.other(*guest), None);
+                }
             }
             for (one, pair) in &table.pairs {
                 prop_assert_eq!(table.other(pair.other), Some(*one));
@@ -138,6 +146,7 @@ proptest! {
         for guest in 0..6 {
             table.leave(Guest(guest));
         }
-        prop_assert!(table.places.is_empty() && table.pairs.is_empty() && table.meets.is_empty());
+        prop_assert!(table.places.is_empty() && table.pairs.is_empty());
+        prop_assert!(table.meets.is_empty() && table.attending.is_empty());
     }
 }
