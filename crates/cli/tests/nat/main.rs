@@ -124,6 +124,41 @@ fn a_ticket_leads_over_its_relay() {
     }
 }
 
+/// The ticket that a node prints, for a sender that it lists.
+#[test]
+fn a_node_with_a_relay_is_reached_by_its_ticket() {
+    let Some(stage) = Stage::new(Kind::RandomPorts) else {
+        return;
+    };
+    fs::write(stage.path("film"), "film").unwrap();
+    fs::create_dir(stage.path("in")).unwrap();
+    let via = stage.relay_ticket();
+    let key = anabranch::keys::load_or_create(&stage.path("a.key")).unwrap();
+    let listed = key.node_id();
+    let text = format!(
+        "key = \"b.key\"\nport = 4433\ncontrol = \"b.sock\"\nlocal = \"\"\nreceive = \"in\"\nvia = \"{via}\"\n\
+         [[peer]]\nname = \"a\"\nnode = \"{listed}\"\nmay = [\"call\", \"send-files\"]\nvia = \"\"\n"
+    );
+    fs::write(stage.path("b.toml"), text).unwrap();
+    let arguments = ["node", "--config", "b.toml", "-v"];
+    let node = stage.start(&stage.far, &arguments, Some("node.out"));
+    let ticket = stage::word(&stage.path("node.out"), |word| {
+        word.starts_with("anabranch1:")
+    });
+    let send = |key: &str, retry: &str| {
+        let arguments = ["send", "film", &ticket, "--key", key, "--retry", retry];
+        stage.start(&stage.near, &arguments, None).ended()
+    };
+    send("a.key", "1 min").is(0, &[]);
+    assert_eq!(fs::read(stage.path("in/film")).unwrap(), b"film");
+    fs::write(stage.path("film"), "other").unwrap();
+    let code = send("c.key", "0 s").status.code();
+    // The node parts from it at the relay, or refuses it if it was quicker.
+    assert!(matches!(code, Some(3 | 4)), "{code:?}");
+    assert_eq!(fs::read(stage.path("in/film")).unwrap(), b"film");
+    drop(node);
+}
+
 #[test]
 fn a_relay_that_does_not_serve_strangers_says_what_to_do() {
     let Some(stage) = Stage::with(Kind::KeepsPorts, "[rendezvous]\n") else {
