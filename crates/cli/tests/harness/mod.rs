@@ -19,8 +19,6 @@ pub(crate) fn isolate<'a>(command: &'a mut Command, folder: &Path) -> &'a mut Co
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("HOME", folder)
-        // Root has the files of its node elsewhere.
-        .env("XDG_CONFIG_HOME", folder.join(".config"))
 }
 
 fn piped(mut command: Command, folder: &Path) -> Command {

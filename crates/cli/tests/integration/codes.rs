@@ -12,6 +12,8 @@ use crate::harness::{Killed, limited, signal};
 fn anabranch(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = limited(folder, 120);
     command.args(arguments).args(["--bind", "127.0.0.1:0"]);
+    // Root has the files of its node elsewhere.
+    command.env("XDG_CONFIG_HOME", folder.join(".config"));
     command
 }
 

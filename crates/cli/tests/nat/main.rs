@@ -39,7 +39,19 @@ fn transfer(stage: &Stage) -> String {
     let config = format!("via = \"{via}\"\n");
     fs::write(stage.path(".config/anabranch/node.toml"), config).unwrap();
     let arguments = ["recv", &code, "in", "--key", "b.key"];
-    let receiver = stage.start(&stage.far, &arguments, None);
+    // Root has the files of its node elsewhere.
+    let place = format!("XDG_CONFIG_HOME={}", stage.path(".config").display());
+    let program = env!("CARGO_BIN_EXE_anabranch");
+    let words = [
+        "ip",
+        "netns",
+        "exec",
+        stage.far.name(),
+        "env",
+        &place,
+        program,
+    ];
+    let receiver = Process::start_by(&words, &stage.path(""), &arguments, None);
     receiver.ended().is(0, &["the sender is "]);
     sender.ended().is(0, &["sending to "]);
     assert_eq!(fs::read(stage.path("in/film")).unwrap(), content);
