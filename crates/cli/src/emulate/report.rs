@@ -79,7 +79,7 @@ impl Report {
         Ok(())
     }
 
-    /// What every path has carried and dropped, in each direction.
+    /// Totals of every path: carried and dropped, in each direction.
     pub(super) fn totals(self, paths: &[Path]) -> Outcome {
         for path in paths {
             let (forward, backward) = path.stats();

@@ -18,6 +18,7 @@ use super::{
     names::path_fault,
     offer::{is_brief, offer},
     pace::Pace,
+    probing::probe_while_waiting,
     progress::Progress,
     reading::{CHUNK_BYTES, Origins, Reading},
     receive::Completed,
@@ -34,8 +35,6 @@ use crate::{
 /// Chunks read ahead of the network.
 const READ_AHEAD: usize = 8;
 
-/// Time without any movement after which the paths are probed, again and again.
-const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// Time to wait for the receiver's acknowledgement of the final message.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Source of a transfer.
@@ -134,24 +133,6 @@ where
     tokio::select! {
         result = send_once(session, secret, source, manner, progress, observe) => result,
         () = probe_while_waiting(session, progress) => unreachable!("it probes until it is dropped"),
-    }
-}
-
-/// Asks the paths for an answer every second in which nothing moves: a receiver that was killed is silent, and so is one that is busy.
-async fn probe_while_waiting<S: AduSession>(session: &S, progress: &Progress) {
-    let moved = || {
-        let now = progress.snapshot();
-        (now.bytes_done, now.bytes_durable)
-    };
-    let mut before = moved();
-    loop {
-        tokio::time::sleep(PROBE_EVERY).await;
-        let now = moved();
-        if now == before {
-            // A session that is over ends the transfer.
-            let _ = session.probe().await;
-        }
-        before = now;
     }
 }
 
