@@ -42,13 +42,15 @@ fn rendezvous(data: &[u8]) {
         let (number, operand) = (which % 8, which / 8);
         let guest = Guest(u64::from(number));
         let place = Place::new(u16::from(operand % 4)).expect("a small number");
-        match what % 7 {
+        match what % 9 {
             0 => _ = table.wait(now, guest, place),
             1 => _ = table.reach(guest, place),
             2 => _ = table.say(guest),
             3 => _ = table.part(guest),
             4 => _ = table.meet(guest, node(number), node(operand % 8)),
             5 => _ = table.leave(guest),
+            6 => _ = table.attend(guest, node(number), operand.into()),
+            7 => _ = table.call(guest, node(number), node(operand % 8), (operand / 8).into()),
             _ => {
                 now += std::time::Duration::from_secs(u64::from(operand) * 10);
                 _ = table.expire(now);

@@ -123,6 +123,7 @@ impl Node {
             secret: None,
             addresses,
             hosts: Vec::new(),
+            via: None,
         };
         Ok(ticket.to_string())
     }

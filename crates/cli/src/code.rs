@@ -1,14 +1,15 @@
 //! Codes on the command line: shown by one command and entered at another (`docs/codes.md`).
 
-use std::time::Duration;
+use std::{io, path::Path, str::FromStr, time::Duration};
 
 use anabranch::{
-    Host,
+    Host, Ticket,
     base::text::printable,
     codes::{
         Card, Code, DeskEvent, GUESSES, MeetingError, Met, Purpose, Waiting, meet, of_this_machine,
     },
-    rendezvous::{RendezvousError, Via},
+    config::{Layer, Places},
+    rendezvous::{ParseViaError, RendezvousError, Via},
 };
 use tokio::{
     task::{JoinHandle, JoinSet},
@@ -42,10 +43,85 @@ impl From<MeetingError> for Failure {
 /// Options of commands that show or enter a code.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Options {
-    /// Relay at which a code is also shown or entered, so that it is good everywhere, and that relays the transfer if no direct path is
-    /// found: ID@HOST:PORT, or the line that `anabranch node` prints there. The relay's configuration needs a section [rendezvous].
+    /// Relay at which the two sides also meet, so that a code or a ticket is good everywhere, and that relays the transfer if no direct path
+    /// is found: ID@HOST:PORT, or the line that `anabranch node` prints there; '' for none. The relay's configuration needs a section
+    /// [rendezvous] [default: `via` in the configuration of this machine's node].
     #[arg(long, value_name = "RELAY", env = "ANABRANCH_VIA")]
-    pub(crate) via: Option<Via>,
+    via: Option<Relay>,
+}
+
+/// Relay of the command line, or none.
+#[derive(Clone, Debug)]
+pub(crate) struct Relay(Option<Via>);
+
+impl FromStr for Relay {
+    type Err = ParseViaError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "" => Ok(Self(None)),
+            text => text.parse().map(|via| Self(Some(via))),
+        }
+    }
+}
+
+impl Options {
+    /// The relay: that of the flag or the environment, or else that of the configuration that `anabranch up` has made. Nothing else in that file matters.
+    ///
+    /// # Errors
+    /// The file cannot be read, or names no relay.
+    pub(crate) fn via(&self) -> Result<Option<Via>, Failure> {
+        match (&self.via, Places::usual()) {
+            (Some(relay), _) => Ok(relay.0.clone()),
+            (None, None) => Ok(None),
+            (None, Some(places)) => of_file(&places.config),
+        }
+    }
+
+    /// The relay for a ticket: the one that the ticket names, or else as [`Self::via`], where a fault is only reported; none, if the flag or the
+    /// environment says so.
+    pub(crate) fn via_of_ticket(&self, ticket: &Ticket) -> Option<Via> {
+        match (&self.via, &ticket.via) {
+            (Some(Relay(None)), _) => None,
+            (_, Some(via)) => Some(via.clone()),
+            (_, None) => self.via().unwrap_or_else(|failure| {
+                note(failure.message());
+                None
+            }),
+        }
+    }
+
+    /// The relay: that of the flag or the environment, or else this one.
+    pub(crate) fn via_or(&self, other: Option<&Via>) -> Option<Via> {
+        match &self.via {
+            Some(relay) => relay.0.clone(),
+            None => other.cloned(),
+        }
+    }
+}
+
+/// The relay that a configuration names, if there is one.
+fn of_file(path: &Path) -> Result<Option<Via>, Failure> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            return Err(Failure::file(format!(
+                "cannot read {}, which may name a relay: {error}",
+                path.display()
+            )));
+        }
+    };
+    let via = Layer::from_toml(&text).and_then(|layer| layer.via());
+    via.map_err(|error| {
+        let line = error.line_in(&text);
+        let line = line.map(|line| format!("line {line}: "));
+        Failure::usage(format!(
+            "{}: {}{error}. It is read because it may name a relay; --via '' does without",
+            path.display(),
+            line.unwrap_or_default()
+        ))
+    })
 }
 
 /// Card of this side.
@@ -61,6 +137,17 @@ pub(crate) fn name_of(met: &Met) -> String {
         printable(&met.card.name, NAME_CHARS),
         met.node
     )
+}
+
+/// Starts to wait for a new code; reports a relay at which it is not good yet.
+pub(crate) async fn start(host: &Host, card: Card, via: Option<&Via>) -> Result<Waiting, Failure> {
+    let waiting = Waiting::start(host, card, via).await?;
+    if let Some(error) = waiting.relay_failure() {
+        note(&format!(
+            "{error}. Until it serves this one, the code is good on the local network only"
+        ));
+    }
+    Ok(waiting)
 }
 
 /// Shows a code, with the command for the other side.
@@ -81,9 +168,9 @@ pub(crate) async fn enter(
     host: &Host,
     code: &Code,
     card: &Card,
-    options: &Options,
+    via: Option<&Via>,
 ) -> Result<Met, Failure> {
-    Ok(meet(host, code, card, options.via.as_ref()).await?)
+    Ok(meet(host, code, card, via).await?)
 }
 
 /// Reports an event of a code that is shown; the other side, once the code was entered.

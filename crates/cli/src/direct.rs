@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use anabranch::{AllowList, Host, HostConfig, Remotes, Session, Ticket, base::NodeId, keys};
+use anabranch::{AllowList, Host, HostConfig, Remotes, Session, Ticket, keys};
 
 use crate::{exit::Failure, keygen::key_path, locals, recv, ticket::TICKET_PREFIX};
 
@@ -27,11 +27,10 @@ pub(crate) fn is_meant_by(peer: &str) -> bool {
     peer.contains('@') || peer.starts_with(TICKET_PREFIX)
 }
 
-/// Node and addresses in `ID@HOST:PORT` or a ticket.
-fn parse(text: &str) -> Result<(NodeId, Remotes), Failure> {
+/// `ID@HOST:PORT` as a ticket, or a ticket.
+fn parse(text: &str) -> Result<Ticket, Failure> {
     if text.starts_with(TICKET_PREFIX) {
-        let ticket: Ticket = text.parse().map_err(Failure::usage)?;
-        return Ok((ticket.node, ticket.remotes()));
+        return text.parse().map_err(Failure::usage);
     }
     let (id, address) = text.split_once('@').unwrap_or((text, ""));
     let node = id.parse().map_err(|error| {
@@ -41,16 +40,24 @@ fn parse(text: &str) -> Result<(NodeId, Remotes), Failure> {
     })?;
     let mut remotes = Remotes::default();
     remotes.add(address).map_err(Failure::usage)?;
-    Ok((node, remotes))
+    Ok(Ticket {
+        node,
+        secret: None,
+        addresses: remotes.addresses,
+        hosts: remotes.hosts,
+        via: None,
+    })
 }
 
 impl Direct {
     pub(crate) async fn open(peer: &str, flags: &Flags) -> Result<Self, Failure> {
-        let (node, remotes) = parse(peer)?;
+        let ticket = parse(peer)?;
+        let remotes = ticket.remotes();
         let key = keys::load_or_create(&key_path(flags.key.as_ref()))?;
         let bind = locals::binds(&flags.bind, &remotes).await;
         let host = recv::host(&bind, 0, HostConfig::new(key, AllowList::default()))?;
-        let session = host.connect(node, remotes).await?;
+        ticket.prepare(&host);
+        let session = host.connect(ticket.node, remotes).await?;
         Ok(Self { host, session })
     }
 
@@ -70,10 +77,13 @@ mod tests {
     #[test]
     fn a_peer_is_an_id_with_an_address() {
         let id = anabranch::SecretKey::from_seed([1; 32]).node_id();
-        let (node, remotes) = parse(&format!("{id}@192.0.2.7:4433")).unwrap();
-        assert_eq!((node, remotes.len()), (id, 1));
+        let ticket = parse(&format!("{id}@192.0.2.7:4433")).unwrap();
+        assert_eq!((ticket.node, ticket.remotes().len()), (id, 1));
         assert_eq!(
-            parse(&format!("{id}@studio.example:4433")).unwrap().1.len(),
+            parse(&format!("{id}@studio.example:4433"))
+                .unwrap()
+                .hosts
+                .len(),
             1
         );
         for wrong in [format!("{id}@192.0.2.7"), "me@192.0.2.7:4433".to_owned()] {

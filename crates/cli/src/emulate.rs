@@ -1,15 +1,18 @@
 //! `anabranch emulate`: emulated links between UDP ports or network namespaces.
 
+mod report;
+
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anabranch::{
     Remotes,
-    base::{Rate, Seed},
+    base::Seed,
     net::emulate::{Emulator, Path, PathSpec},
 };
 use anabranch_link::{Trace, describe::parse_both, duplex::Configs};
 
-use crate::exit::{Failure, Outcome, print_line, stopped};
+use self::report::Report;
+use crate::exit::{Failure, Outcome, stopped};
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
@@ -49,6 +52,9 @@ pub(crate) struct Arguments {
     /// Interval in seconds at which totals are printed; 0: only at the end.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     every: u64,
+    /// Print events as JSON, one per line (docs/operations.md).
+    #[arg(long)]
+    json: bool,
 }
 
 /// Loads a trace named in a description; the name is a file name.
@@ -87,6 +93,9 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         paths.push(read_path(text, index)?);
     }
     let seed = Seed(arguments.seed);
+    let report = Report {
+        json: arguments.json,
+    };
     if let Some(target) = &arguments.target {
         let target = resolved(target).await?;
         let mut specs = Vec::new();
@@ -107,14 +116,11 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         }
         let emulator = Emulator::start(specs, seed).map_err(Failure::other)?;
         for (path, address) in emulator.paths().iter().zip(emulator.addresses()) {
-            print_line(&format!(
-                "{} listens on {address}, leads to {target}",
-                path.name()
-            ))?;
+            report.listening(path.name(), *address, target)?;
         }
-        return watch(emulator.paths(), arguments.every).await;
+        return watch(emulator.paths(), arguments.every, report).await;
     }
-    run_tun(&arguments.tun, paths, seed, arguments.every).await
+    run_tun(&arguments.tun, paths, seed, arguments.every, report).await
 }
 
 #[cfg(target_os = "linux")]
@@ -123,6 +129,7 @@ async fn run_tun(
     paths: Vec<(String, Configs)>,
     seed: Seed,
     every: u64,
+    report: Report,
 ) -> Outcome {
     use anabranch::net::emulate::tun::{TunEmulator, TunSpec};
 
@@ -154,12 +161,9 @@ async fn run_tun(
         .collect();
     let emulator = TunEmulator::start(specs, seed).map_err(Failure::other)?;
     for (name, first, second) in joined {
-        print_line(&format!(
-            "{name} joins {} ({}) and {} ({})",
-            first.address, first.device, second.address, second.device
-        ))?;
+        report.joined(&name, &first, &second)?;
     }
-    watch(emulator.paths(), every).await
+    watch(emulator.paths(), every, report).await
 }
 
 #[cfg(target_os = "linux")]
@@ -175,12 +179,12 @@ fn end(text: &str, device: String) -> Option<anabranch::net::emulate::tun::End> 
 }
 
 #[cfg(not(target_os = "linux"))]
-async fn run_tun(_: &[String], _: Vec<(String, Configs)>, _: Seed, _: u64) -> Outcome {
+async fn run_tun(_: &[String], _: Vec<(String, Configs)>, _: Seed, _: u64, _: Report) -> Outcome {
     Err(Failure::usage("--tun works on Linux only"))
 }
 
 /// Executes commands from standard input until Ctrl-C, then prints the totals.
-async fn watch(paths: &[Path], every: u64) -> Outcome {
+async fn watch(paths: &[Path], every: u64, report: Report) -> Outcome {
     let (lines, mut commands) = tokio::sync::mpsc::channel(16);
     std::thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {
@@ -194,26 +198,25 @@ async fn watch(paths: &[Path], every: u64) -> Outcome {
     tick.tick().await;
     loop {
         tokio::select! {
-            Some(line) = commands.recv() => obey(paths, &line)?,
-            _ = tick.tick() => totals(paths)?,
+            Some(line) = commands.recv() => obey(paths, &line, report)?,
+            _ = tick.tick() => report.totals(paths)?,
             stopped = stopped() => {
                 stopped?;
                 break;
             }
         }
     }
-    totals(paths)
+    report.totals(paths)
 }
 
-fn obey(paths: &[Path], line: &str) -> Outcome {
+fn obey(paths: &[Path], line: &str, report: Report) -> Outcome {
     if line.trim().is_empty() {
         return Ok(());
     }
     if line.trim() == "rates" {
-        return print_line(&rates(paths));
+        return report.rates(paths);
     }
-    let done = command(paths, line.trim());
-    print_line(&done.unwrap_or_else(|refused| refused))
+    report.done(command(paths, line.trim()))
 }
 
 /// Executes a command line. The result describes the change, or the error.
@@ -245,41 +248,6 @@ fn command(paths: &[Path], line: &str) -> Result<String, String> {
             Ok(format!("{name} is {verb}"))
         }
     }
-}
-
-/// The present rates of all paths on one line; of a path that is down, 0.
-fn rates(paths: &[Path]) -> String {
-    let text = |path: &Path, rate: Option<Rate>| match rate {
-        _ if !path.is_up() => Rate::ZERO.to_string(),
-        Some(rate) => rate.to_string(),
-        None => "unlimited".to_owned(),
-    };
-    let line = |path: &Path| {
-        let (forward, backward) = path.rates();
-        let (forward, backward) = (text(path, forward), text(path, backward));
-        format!("{}: {forward} forward, {backward} backward", path.name())
-    };
-    paths.iter().map(line).collect::<Vec<_>>().join("; ")
-}
-
-fn totals(paths: &[Path]) -> Outcome {
-    for path in paths {
-        let (forward, backward) = path.stats();
-        for (direction, stats) in [("forward", forward), ("backward", backward)] {
-            let dropped = stats.dropped_total();
-            print_line(&format!(
-                "{} {direction}: {} packets, {} bytes delivered; {} packets dropped ({} queue full, {} lost, {} while down)",
-                path.name(),
-                stats.delivered.packets,
-                stats.delivered.bytes,
-                dropped.packets,
-                stats.queue_full.packets,
-                stats.loss.packets,
-                stats.down.packets,
-            ))?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

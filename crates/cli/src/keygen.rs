@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anabranch::keys;
+use serde_json::json;
 
 use crate::exit::{Outcome, print_line};
 
@@ -14,6 +15,9 @@ pub(crate) struct Arguments {
     /// Print the node ID of the existing key instead of generating one.
     #[arg(long)]
     show: bool,
+    /// Print a line of JSON with the node ID and the file.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
@@ -23,7 +27,17 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     } else {
         keys::create(&path)?
     };
-    print_line(&key.node_id().to_string())
+    let node = key.node_id().to_string();
+    if arguments.json {
+        let event = json!({
+            "kind": "key",
+            "node": node,
+            "file": path.display().to_string(),
+            "is_new": !arguments.show,
+        });
+        return print_line(&event.to_string());
+    }
+    print_line(&node)
 }
 
 /// The key file named by the user, or the default one.

@@ -8,7 +8,7 @@ use std::{
 use anabranch::{
     AllowList, Bind, Host, HostConfig, Locals,
     base::text::printable,
-    codes::{Card, Code, Met, Purpose, Waiting},
+    codes::{Card, Code, Met, Purpose},
     config::{
         GrantLayer, Layer, NodeConfig, Places,
         edit::{Added, NewPeer, add_peer_to, free_name, peer_name},
@@ -16,6 +16,7 @@ use anabranch::{
     },
     control::{Request, is_open},
     keys,
+    rendezvous::Via,
     rights::Right,
     ticket::ADDRESSES_MAX,
 };
@@ -196,21 +197,22 @@ async fn meet(
     card: Card,
     arguments: &Arguments,
 ) -> Outcome {
+    let via = arguments.meeting.via_or(own.config.via.as_ref());
     if let Some(code) = code {
-        let met = code::enter(host, code, &card, &arguments.meeting).await?;
-        return link(own, &met, arguments).await;
+        let met = code::enter(host, code, &card, via.as_ref()).await?;
+        return link(own, &met, via, arguments).await;
     }
-    let waiting = Waiting::start(host, card, arguments.meeting.via.as_ref()).await?;
+    let waiting = code::start(host, card, via.as_ref()).await?;
     let code = *waiting.desk().code();
     code::show(&code, &format!("pair {code}"), arguments.json, false)?;
     let entered = code::wait(host, waiting).await?;
-    let outcome = link(own, &entered.met, arguments).await;
+    let outcome = link(own, &entered.met, via, arguments).await;
     entered.farewell().await;
     outcome
 }
 
 /// Lists the other node in the configuration, and has the running node apply it.
-async fn link(own: &Own, met: &Met, arguments: &Arguments) -> Outcome {
+async fn link(own: &Own, met: &Met, via: Option<Via>, arguments: &Arguments) -> Outcome {
     let text = std::fs::read_to_string(&own.path)
         .map_err(|error| Failure::file(format!("cannot read {}: {error}", own.path.display())))?;
     let given = met.card.name.rsplit('@').next().and_then(peer_name);
@@ -228,12 +230,10 @@ async fn link(own: &Own, met: &Met, arguments: &Arguments) -> Outcome {
         name: name.clone(),
         node: met.node,
         addresses: met.card.addresses.iter().map(ToString::to_string).collect(),
-        // Where they have met once, they will find each other again.
-        via: met
-            .detour
-            .is_some()
-            .then(|| arguments.meeting.via.as_ref().map(ToString::to_string))
-            .flatten(),
+        // Where they have met once, they will find each other again. The relay of the whole configuration need not be repeated.
+        via: via
+            .filter(|via| met.detour.is_some() && Some(via) != own.config.via.as_ref())
+            .map(|via| via.to_string()),
         may: may.collect(),
     };
     let added = add_peer_to(&own.path, &peer).map_err(Failure::file)?;
@@ -252,7 +252,7 @@ async fn link(own: &Own, met: &Met, arguments: &Arguments) -> Outcome {
             .to_string(),
         );
     }
-    if peer.addresses.is_empty() && peer.via.is_none() {
+    if peer.addresses.is_empty() && peer.via.is_none() && own.config.via.is_none() {
         note(&format!(
             "'{name}' has told no address; this machine does not call it, it calls this one"
         ));

@@ -1,6 +1,7 @@
 //! `anabranch recv`: receives transfers.
 
 mod lead;
+mod presence;
 
 use std::{
     net::SocketAddr,
@@ -28,7 +29,7 @@ use crate::{
     keygen::key_path,
     meter::{self, Direction},
     prompt::OfferPrompt,
-    recv::lead::Lead,
+    recv::{lead::Lead, presence::Presence},
     send::update,
 };
 
@@ -214,7 +215,11 @@ async fn receive(
     directory: &Path,
     code: Option<Code>,
 ) -> Outcome {
-    let announce = || Lead::announce(host, receiver, arguments, directory);
+    let presence = match (&code, arguments.code) {
+        (None, false) => Presence::start(host, arguments).await?,
+        _ => Presence::default(),
+    };
+    let announce = || Lead::announce(host, receiver, arguments, directory, &presence);
     let mut lead = match &code {
         Some(code) => Lead::enter(host, receiver, code, arguments).await?,
         None => announce().await?,

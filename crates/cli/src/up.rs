@@ -9,6 +9,7 @@ use anabranch::{
     config::{Layer, NodeConfig, Places, host_name},
     control::{Request, is_open},
     daemon::Daemon,
+    rendezvous::Via,
 };
 
 use serde_json::json;
@@ -37,6 +38,9 @@ pub(crate) struct Arguments {
     /// UDP port, for a new node [default: 4433, or another one if that is taken].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
+    /// Relay at which this machine meets others, for a new node: ID@HOST:PORT, or the line that `anabranch node` prints there.
+    #[arg(long, value_name = "RELAY")]
+    via: Option<Via>,
     /// Run in the background, and return when the node answers.
     #[arg(long, conflicts_with = "service")]
     detach: bool,
@@ -69,6 +73,7 @@ impl Arguments {
             ("--receive", self.receive.is_some()),
             ("--name", self.name.is_some()),
             ("--port", self.port.is_some()),
+            ("--via", self.via.is_some()),
         ];
         let given = flags.into_iter().find(|(_, is_given)| *is_given);
         given.map(|(flag, _)| flag)

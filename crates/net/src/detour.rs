@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    future::Future,
+    future::{Future, ready},
     net::SocketAddr,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
@@ -17,8 +17,25 @@ pub(crate) const DIRECT: Duration = Duration::from_secs(3);
 
 /// An address that leads to a peer in a roundabout way, such as a circuit at a relay.
 pub trait Detour: Send + Sync + fmt::Debug + 'static {
+    /// Asks for further addresses of the peer, such as those at which a relay sees it. They are tried before the detour is opened, for as long as
+    /// its known ones.
+    fn addresses(&self) -> Pin<Box<dyn Future<Output = Vec<SocketAddr>> + Send>> {
+        Box::pin(ready(Vec::new()))
+    }
+
     /// Opens the detour, or returns the one that is open; `None`: there is none now.
     fn open(&self) -> Pin<Box<dyn Future<Output = Option<SocketAddr>> + Send>>;
+}
+
+/// Means to reach a peer, in the order in which they are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// Its addresses.
+    Known,
+    /// Those that the detour knows.
+    Further,
+    /// The detour.
+    Detour,
 }
 
 /// Detours of a host, by peer.
@@ -28,8 +45,8 @@ pub(crate) struct Detours(Mutex<BTreeMap<NodeId, Known>>);
 #[derive(Clone, Debug)]
 struct Known {
     detour: Arc<dyn Detour>,
-    /// The last session came about by it: the next one does not wait for the addresses.
-    was_needed: bool,
+    /// Last stage of the last session: the next one does not wait before it.
+    needed: Stage,
 }
 
 impl Detours {
@@ -37,8 +54,8 @@ impl Detours {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match detour {
             Some(detour) => {
-                let was_needed = false;
-                known.insert(peer, Known { detour, was_needed });
+                let needed = Stage::Known;
+                known.insert(peer, Known { detour, needed });
             }
             None => {
                 known.remove(&peer);
@@ -46,22 +63,59 @@ impl Detours {
         }
     }
 
-    /// The detour of a peer, and the time to wait before it is used.
-    pub(crate) fn get(&self, peer: NodeId) -> Option<(Arc<dyn Detour>, Duration)> {
+    /// The stages after a peer's addresses.
+    pub(crate) fn get(&self, peer: NodeId) -> Stages {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = known.get(&peer)?;
-        let wait = match known.was_needed {
-            true => Duration::ZERO,
-            false => DIRECT,
-        };
-        Some((known.detour.clone(), wait))
+        Stages {
+            known: known.get(&peer).cloned(),
+            last: Stage::Known,
+        }
     }
 
-    /// Notes whether the last session with a peer needed its detour.
-    pub(crate) fn note(&self, peer: NodeId, was_needed: bool) {
+    /// Notes the last stage of a session with a peer.
+    pub(crate) fn note(&self, peer: NodeId, needed: Stage) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.get_mut(&peer) {
-            known.was_needed = was_needed;
+            known.needed = needed;
         }
+    }
+}
+
+/// Stages of one call.
+#[derive(Debug)]
+pub(crate) struct Stages {
+    known: Option<Known>,
+    pub(crate) last: Stage,
+}
+
+impl Stages {
+    /// Addresses of the next stage that has any, after the time that the one before it has if `is_patient`; `None`: there is none. May be dropped
+    /// and called again.
+    pub(crate) async fn next(&mut self, is_patient: bool) -> Option<Vec<SocketAddr>> {
+        let known = self.known.as_ref()?;
+        let pause = async |stage: Stage| {
+            if is_patient && known.needed < stage {
+                tokio::time::sleep(DIRECT).await;
+            }
+        };
+        let mut is_paused = false;
+        if self.last == Stage::Known {
+            pause(Stage::Further).await;
+            is_paused = true;
+            let further = known.detour.addresses().await;
+            self.last = Stage::Further;
+            if !further.is_empty() {
+                return Some(further);
+            }
+        }
+        if self.last == Stage::Further {
+            if !is_paused {
+                pause(Stage::Detour).await;
+            }
+            let address = known.detour.open().await;
+            self.last = Stage::Detour;
+            return address.map(|address| vec![address]);
+        }
+        None
     }
 }

@@ -279,57 +279,45 @@ impl Host {
 
     /// As [`Self::connect`]; compiled once, whatever the callers have.
     async fn dial(&self, peer: NodeId, named: Remotes) -> Result<Session, ConnectError> {
-        let detour = self.inner.shared.detours.get(peer);
+        let mut stages = self.inner.shared.detours.get(peer);
+        let mut failure = None;
         let mut remotes = match named.resolve().await {
-            Err(_) if detour.is_some() => Vec::new(),
-            resolved => resolved?,
+            Ok(remotes) => remotes,
+            Err(error) => {
+                failure = Some(ConnectError::from(error));
+                Vec::new()
+            }
         };
-        let mut links = links::pair(&self.inner.shared.lock().sockets, &remotes);
-        let (mut detour, mut is_detour_needed) = (detour, false);
-        if links.is_empty()
-            && let Some((other, _)) = detour.take()
-            && let Some(address) = other.open().await
-        {
-            remotes.push(address);
-            links = links::pair(&self.inner.shared.lock().sockets, &remotes);
-            is_detour_needed = true;
-        }
-        if links.is_empty() {
-            return Err(ConnectError::NoLink { peer, remotes });
-        }
-        let mut session = self.begin(peer, links, remotes.clone())?;
-        let result = match &detour {
-            None => self.established(&session).await,
-            Some((detour, wait)) => {
+        let session = loop {
+            let links = links::pair(&self.inner.shared.lock().sockets, &remotes);
+            if !links.is_empty() {
+                let session = self.begin(peer, links, remotes.clone())?;
                 let adding = async {
-                    tokio::time::sleep(*wait).await;
-                    if let Some(address) = detour.open().await {
-                        session.add_remote(address);
-                        is_detour_needed = true;
+                    while let Some(further) = stages.next(true).await {
+                        for address in further {
+                            session.add_remote(address);
+                        }
                     }
                     std::future::pending::<()>().await;
                 };
-                tokio::select! {
+                let result = tokio::select! {
                     result = self.established(&session) => result,
-                    () = adding => unreachable!("it adds an address, and waits"),
+                    () = adding => unreachable!("it adds addresses, and waits"),
+                };
+                match result {
+                    Ok(()) => break session,
+                    Err(error) if error.is_refusal() => return Err(error),
+                    Err(error) => failure = Some(error),
                 }
             }
+            // The addresses were refused before the next stage was due.
+            let Some(further) = stages.next(false).await else {
+                let none = ConnectError::NoLink { peer, remotes };
+                return Err(failure.unwrap_or(none));
+            };
+            remotes = further;
         };
-        match (result, detour) {
-            // Its addresses were refused before the detour was due.
-            (Err(error), Some((detour, _))) if !is_detour_needed && !error.is_refusal() => {
-                let Some(address) = detour.open().await else {
-                    return Err(error);
-                };
-                let links = links::pair(&self.inner.shared.lock().sockets, &[address]);
-                remotes.push(address);
-                session = self.begin(peer, links, remotes)?;
-                self.established(&session).await?;
-                is_detour_needed = true;
-            }
-            (result, _) => result?,
-        }
-        self.inner.shared.detours.note(peer, is_detour_needed);
+        self.inner.shared.detours.note(peer, stages.last);
         if !named.hosts.is_empty() {
             tokio::spawn(remotes::follow(session.downgrade(), named));
         }
@@ -416,7 +404,8 @@ impl Host {
         self.inner.shared.lock().engine.attempts(now, peer)
     }
 
-    /// Waits for a session that a peer opens; `None` once the host shuts down.
+    /// Waits for a session that a peer opens; `None` once the host shuts down. One that the peer has closed in the meantime is among them
+    /// if it has opened a stream: what has arrived can be read.
     pub async fn accept(&self) -> Option<Session> {
         poll_fn(|cx| {
             let mut state = self.inner.shared.lock();

@@ -8,6 +8,17 @@ use anabranch_session::SessionEvent;
 use crate::{error::Closed, session_handle::Session};
 
 impl Session {
+    /// Sends a small packet on every path, without waiting: one that is not acknowledged soon does not respond any more. Nothing else finds
+    /// that out while there is nothing to send.
+    pub fn probe(&self) {
+        self.inner.host.shared.command(|state, _| {
+            // One that is over has no paths.
+            if let Ok(mut session) = state.engine.session(self.inner.id) {
+                session.ping();
+            }
+        });
+    }
+
     /// Sends a small packet on every path, and waits until each was acknowledged or found lost, for `within` at most. The round trip is
     /// that to the peer's node, without the time for which the peer waited before it acknowledged; `None`: no answer in time.
     ///

@@ -457,6 +457,12 @@ impl State {
     }
 
     fn stranger(&self, peer: NodeId, socket: SocketId, remote: SocketAddr) {
+        // Where translators are on the way, a node that is called sends to the caller so that its answers are let in.
+        let is_called = |entry: &SessionEntry| entry.peer == peer && !entry.remotes.is_empty();
+        if self.sessions.values().any(is_called) {
+            tracing::debug!(node = %peer, from = %remote, "a node that is called may not call");
+            return;
+        }
         let mut sockets = self.sockets.iter();
         let entry = sockets.find(|entry| entry.id == socket);
         let place = |entry: &SocketEntry| {
@@ -469,7 +475,10 @@ impl State {
 
     fn closed(&mut self, session: SessionId, reason: SessionCloseReason) {
         let never_accepted = self.incoming.iter().position(|&waiting| waiting == session);
-        if let Some(index) = never_accepted {
+        // What has arrived in one was acknowledged, and can still be accepted and read.
+        let has_streams = |entry: &SessionEntry| !entry.incoming.is_empty();
+        let is_kept = !self.is_closing && self.sessions.get(&session).is_some_and(has_streams);
+        if let Some(index) = never_accepted.filter(|_| !is_kept) {
             self.incoming.remove(index);
             self.sessions.remove(&session);
             return;

@@ -146,6 +146,9 @@ pub trait AduSession: Clone + Send + Sync + 'static {
         &self,
         spec: StreamSpec,
     ) -> impl Future<Output = Result<Self::Stream, Self::Error>> + Send;
+    /// Asks every path for an acknowledgement, without waiting for it, so that the silence of the peer is found out although there is nothing
+    /// to send. A node of an older release does nothing.
+    fn probe(&self) -> impl Future<Output = Result<(), Self::Error>> + Send;
     /// Waits for the next change of the session's channels and objectives.
     fn next_event(&self) -> impl Future<Output = Result<SessionEvent, Self::Error>> + Send;
     /// Waits until the session is over; returns the cause. The error is that it cannot be known, because the connection to the node

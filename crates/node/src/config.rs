@@ -10,7 +10,7 @@ use anabranch_net::{Bind, HostConfig, LocalDescription, Locals, Place};
 use anabranch_session::{AllowList, Config as EngineConfig, SecretKey};
 use serde::Deserialize;
 
-use crate::{keys, rights::Table, spec::preferences};
+use crate::{keys, rendezvous::Via, rights::Table, spec::preferences};
 
 mod check;
 mod console;
@@ -30,6 +30,7 @@ mod rendezvous;
 mod rule;
 mod streams;
 mod tunnel;
+mod via;
 
 pub use check::Finding;
 pub use costs::{CostLayer, Costs, default_ledger};
@@ -93,6 +94,8 @@ pub struct Layer {
     pub promise_record: Option<PathBuf>,
     /// File of the evidence of interfaces; empty: none.
     pub evidence: Option<PathBuf>,
+    /// Relay at which this machine meets others: `ID@HOST:PORT`, a ticket, or the name of a peer; empty: none.
+    pub via: Option<String>,
     /// Other nodes, and their rights here.
     pub peer: Option<Vec<PeerLayer>>,
     /// The overlay that the node takes part in.
@@ -200,6 +203,8 @@ pub struct NodeConfig {
     pub evidence: Option<PathBuf>,
     /// Descriptions of interfaces.
     pub descriptions: Vec<(Place, LocalDescription)>,
+    /// Relay at which this machine meets others; `None`: there is none.
+    pub via: Option<Via>,
     /// Nodes to keep a session with.
     pub peers: Vec<Peer>,
     /// The overlay that the node takes part in.
@@ -287,7 +292,7 @@ impl Layer {
     }
 
     /// Reads the variables `ANABRANCH_KEY`, `_LISTEN`, `_PORT`, `_INTERFACES` (lists with
-    /// commas), `_CONTROL`, `_LOCAL` (which may be empty), `_RECEIVE`, `_NAME`, `_COST` (short forms, with commas), `_CURRENCY`, `_LEDGER`, `_POLICY`,
+    /// commas), `_CONTROL`, `_LOCAL` and `_VIA` (which may be empty), `_RECEIVE`, `_NAME`, `_COST` (short forms, with commas), `_CURRENCY`, `_LEDGER`, `_POLICY`,
     /// `_OBJECTIVES`, `_CONTROLLER` and `_MODEL`.
     ///
     /// # Errors
@@ -344,6 +349,7 @@ impl Layer {
             ledger: get("LEDGER").map(Into::into),
             promise_record: None,
             evidence: None,
+            via: variable("ANABRANCH_VIA"),
             peer: None,
             rendezvous: None,
             forward: None,
@@ -392,6 +398,7 @@ impl Layer {
             ledger: self.ledger.or(below.ledger),
             promise_record: self.promise_record.or(below.promise_record),
             evidence: self.evidence.or(below.evidence),
+            via: self.via.or(below.via),
             peer: self.peer.or(below.peer),
             overlay: self.overlay.over(below.overlay),
             rendezvous: self.rendezvous.or(below.rendezvous),
@@ -469,6 +476,7 @@ impl Layer {
         };
         let descriptions = self.interfaces()?;
         let overlay = self.overlay.resolve()?;
+        let via = self.via()?;
         let peers = self.peers(overlay.as_ref())?;
         let streams = self.streams()?;
         let exports = self.exports()?;
@@ -518,6 +526,7 @@ impl Layer {
             promise_record,
             evidence,
             descriptions,
+            via,
             peers: peers.dialled,
             forwards,
             exports,

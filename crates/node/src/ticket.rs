@@ -1,12 +1,15 @@
 //! Tickets: one line of text with which another node can reach this one, once.
 
-use std::{fmt, net::SocketAddr, str::FromStr};
+use std::{fmt, net::SocketAddr, str::FromStr, sync::Arc};
 
 use anabranch_base::{
     NodeId,
     ids::{ParseNodeIdError, decode_base32, encode_base32},
+    text::printable,
 };
-use anabranch_net::{HostAddress, Remotes};
+use anabranch_net::{Host, HostAddress, Remotes};
+
+use crate::rendezvous::{Call, Via};
 
 /// Bytes of a ticket's secret.
 pub const SECRET_BYTES: usize = 16;
@@ -27,7 +30,8 @@ impl fmt::Debug for Secret {
 
 /// Everything that a sender needs to reach a receiver: its identity, its addresses, and a secret that is valid for one sender.
 ///
-/// As text: `anabranch1:NODE:SECRET:ADDRESS,ADDRESS`, without spaces.
+/// As text: `anabranch1:NODE:SECRET:ADDRESS,ADDRESS`, without spaces; with a relay
+/// `anabranch1:NODE:SECRET:ADDRESS,ADDRESS,ID@ADDRESS,ADDRESS`. A reader that knows no relays refuses that one as an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
     /// The receiver.
@@ -38,9 +42,21 @@ pub struct Ticket {
     pub addresses: Vec<SocketAddr>,
     /// Names at which it can be reached. Nodes issue none; write `HOST:PORT` in place of an address, or beside it.
     pub hosts: Vec<HostAddress>,
+    /// Relay at which the receiver can be called if no address answers ([`Attendance`](crate::rendezvous::Attendance)).
+    pub via: Option<Via>,
 }
 
 impl Ticket {
+    /// Prepares the host to reach the receiver over the relay, if the ticket names one: at the addresses at which the relay sees it, where
+    /// none of the ticket's has answered for three seconds, and by a circuit if those do not answer for as long.
+    pub fn prepare(&self, host: &Host) {
+        if let Some(via) = &self.via {
+            let port = self.addresses.first().map_or(0, SocketAddr::port);
+            let call = Call::new(host, via, self.node, port);
+            host.set_detour(self.node, Some(Arc::new(call)));
+        }
+    }
+
     /// All that the receiver can be dialled at.
     pub fn remotes(&self) -> Remotes {
         Remotes {
@@ -73,6 +89,9 @@ pub enum ParseTicketError {
     /// An address cannot be read.
     #[error("the ticket's address '{0}' is not of the form IP:PORT or HOST:PORT")]
     Address(String),
+    /// The relay cannot be read.
+    #[error("the ticket's relay '{0}' is not of the form ID@HOST:PORT")]
+    Relay(String),
     /// Too many addresses, or none.
     #[error("the ticket has {0} addresses; it must have 1 to {ADDRESSES_MAX}")]
     Addresses(usize),
@@ -85,7 +104,8 @@ impl fmt::Display for Ticket {
         write!(f, "{PREFIX}:{}:{secret}:", self.node)?;
         let addresses = self.addresses.iter().map(ToString::to_string);
         let hosts = self.hosts.iter().map(ToString::to_string);
-        let all: Vec<String> = addresses.chain(hosts).collect();
+        let via = self.via.iter().map(ToString::to_string);
+        let all: Vec<String> = addresses.chain(hosts).chain(via).collect();
         f.write_str(&all.join(","))
     }
 }
@@ -112,6 +132,7 @@ impl FromStr for Ticket {
                 Some(Secret(bytes.ok_or(ParseTicketError::Secret)?))
             }
         };
+        let (addresses, via) = split(addresses)?;
         let mut remotes = Remotes::default();
         for text in addresses.split(',') {
             let added = remotes.add(text);
@@ -125,7 +146,26 @@ impl FromStr for Ticket {
             secret,
             addresses: remotes.addresses,
             hosts: remotes.hosts,
+            via,
         })
+    }
+}
+
+/// The addresses of the receiver, and the relay behind them.
+fn split(text: &str) -> Result<(&str, Option<Via>), ParseTicketError> {
+    let Some((before, _)) = text.split_once('@') else {
+        return Ok((text, None));
+    };
+    let (addresses, relay) = match before.rfind(',') {
+        Some(at) => (&text[..at], &text[at + 1..]),
+        None => ("", text),
+    };
+    let wrong = || ParseTicketError::Relay(printable(relay, 200));
+    // A ticket within a ticket is none.
+    let via: Via = relay.parse().map_err(|_| wrong())?;
+    match via.remotes.len() {
+        1..=ADDRESSES_MAX => Ok((addresses, Some(via))),
+        _ => Err(wrong()),
     }
 }
 
@@ -144,6 +184,7 @@ mod tests {
                 "[2001:db8::7]:4433".parse().unwrap(),
             ],
             hosts: vec!["studio.example:4433".parse().unwrap()],
+            via: None,
         }
     }
 
@@ -158,6 +199,26 @@ mod tests {
             ..ticket()
         };
         assert_eq!(open.to_string().parse(), Ok(open));
+    }
+
+    #[test]
+    fn a_relay_is_behind_the_addresses() {
+        let relay = NodeId::from_public_key([8; 32]);
+        let places = "198.51.100.1:4433,relay.example:9";
+        let with = Ticket {
+            via: Some(format!("{relay}@{places}").parse().unwrap()),
+            ..ticket()
+        };
+        let text = with.to_string();
+        assert_eq!(text, format!("{},{relay}@{places}", ticket()));
+        assert_eq!(text.parse(), Ok(with));
+        let error = |text: &str| text.parse::<Ticket>().unwrap_err();
+        let no_id = text.replace(&relay.to_string(), "relay");
+        assert!(matches!(error(&no_id), ParseTicketError::Relay(_)));
+        let many = format!("{text}{}", ",192.0.2.1:1".repeat(ADDRESSES_MAX));
+        assert!(matches!(error(&many), ParseTicketError::Relay(_)));
+        let alone = format!("{PREFIX}:{relay}::{relay}@{places}");
+        assert_eq!(error(&alone), ParseTicketError::Address(String::new()));
     }
 
     #[test]

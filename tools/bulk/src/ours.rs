@@ -18,6 +18,7 @@ pub async fn receive(arguments: &Arguments) -> Outcome<()> {
         secret: None,
         addresses: host.addresses(),
         hosts: Vec::new(),
+        via: None,
     };
     std::fs::write(&arguments.file, ticket.to_string())?;
     let session = host.accept().await.ok_or("the host ended")?;

@@ -132,6 +132,7 @@ impl Origin {
     pub fn announce(&self, state: &Path, host: &Host) -> io::Result<()> {
         let reach = Ticket {
             hosts: Vec::new(),
+            via: None,
             secret: None,
             ..self.ticket(host)
         };
@@ -181,6 +182,7 @@ impl Origin {
         addresses.truncate(ADDRESSES_MAX);
         Ticket {
             hosts: Vec::new(),
+            via: None,
             node: host.node_id(),
             secret: Some(self.secret),
             addresses,

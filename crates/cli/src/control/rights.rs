@@ -15,6 +15,7 @@ fn terms(row: &Value) -> String {
     };
     let parts = [
         part("folder", "into "),
+        part("updates", "may "),
         part("services", ""),
         part("exports", ""),
         part("to", "to "),
@@ -65,7 +66,7 @@ mod tests {
         let id = "a".repeat(52);
         let rows = [
             json!({"kind": "right", "name": "ship", "node": id, "right": "call", "folder": null, "services": null}),
-            json!({"kind": "right", "name": id, "node": id, "right": "send-files", "folder": "ship", "services": null}),
+            json!({"kind": "right", "name": id, "node": id, "right": "send-files", "folder": "ship", "updates": "update, delete", "services": null}),
             json!({"kind": "right", "name": "ship", "node": id, "right": "read-export", "exports": "era, log-*"}),
             json!({"kind": "right", "name": "ship", "node": id, "right": "forward", "to": "127.0.0.1:5432", "listen": "[::1]:80"}),
         ];
@@ -74,7 +75,7 @@ mod tests {
             [
                 "PEER       RIGHT        TERMS",
                 "ship       call",
-                "aaaaaaaa…  send-files   into ship",
+                "aaaaaaaa…  send-files   into ship; may update, delete",
                 "ship       read-export  era, log-*",
                 "ship       forward      to 127.0.0.1:5432; at [::1]:80",
             ]

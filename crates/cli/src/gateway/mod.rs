@@ -62,7 +62,8 @@ struct Running {
 
 impl Common {
     async fn start(&self) -> Result<Running, Failure> {
-        let (node, addresses) = self.peer.resolve()?;
+        let ticket = self.peer.resolve()?;
+        let (node, addresses) = (ticket.node, ticket.remotes());
         let settings = self.peer.settings(node)?;
         let bind = locals::binds(&self.bind, &addresses).await;
         let key = keys::load_or_create(&key_path(self.key.as_ref()))?;
@@ -73,6 +74,7 @@ impl Common {
             config.locals = Locals::Fixed(bind.into_iter().map(Into::into).collect());
         }
         let host = recv::start(config)?;
+        ticket.prepare(&host);
         raise_file_limit();
         let notices = self.notices();
         let connections = Connections::new(notices.clone());

@@ -84,8 +84,8 @@ impl PeerArguments {
         self.config.is_some()
     }
 
-    /// The peer's ID and addresses.
-    pub(crate) fn resolve(&self) -> Result<(NodeId, Remotes), Failure> {
+    /// The peer as a ticket, which has no secret if it is named.
+    pub(crate) fn resolve(&self) -> Result<Ticket, Failure> {
         let is_name = |text: &&String| *text != "-" && !text.trim().starts_with(TICKET);
         if let Some(name) = self.peer.as_ref().filter(is_name) {
             return self.named(name);
@@ -96,13 +96,12 @@ impl PeerArguments {
             variables: &["ANABRANCH_TICKET"],
         };
         let ticket: Option<Ticket> = source.ticket(typed)?;
-        let ticket = ticket.ok_or_else(|| {
+        ticket.ok_or_else(|| {
             Failure::usage(
                 "name the peer: the ticket that `anabranch node` or `anabranch tun --serve` prints there, or a [[peer]] of the file given with \
                  --config",
             )
-        })?;
-        Ok((ticket.node, ticket.remotes()))
+        })
     }
 
     /// The configuration file, if one is given.
@@ -150,7 +149,7 @@ impl PeerArguments {
         })
     }
 
-    fn named(&self, name: &str) -> Result<(NodeId, Remotes), Failure> {
+    fn named(&self, name: &str) -> Result<Ticket, Failure> {
         let (path, layer) = self.layer()?.ok_or_else(|| {
             Failure::usage(match name.parse::<NodeId>() {
                 Ok(_) => format!(
@@ -182,7 +181,13 @@ impl PeerArguments {
                 "the [[peer]] '{name}' has no addresses to dial"
             )));
         }
-        Ok((node, addresses))
+        Ok(Ticket {
+            node,
+            secret: None,
+            addresses: addresses.addresses,
+            hosts: addresses.hosts,
+            via: None,
+        })
     }
 }
 
@@ -214,7 +219,7 @@ mod tests {
         };
         let found = find("studio", Some(path.clone())).unwrap();
         let there: std::net::SocketAddr = "192.0.2.7:4433".parse().unwrap();
-        assert_eq!(found, (id, Remotes::from(&[there])));
+        assert_eq!((found.node, found.addresses), (id, vec![there]));
         for (peer, config) in [
             ("other", Some(path.clone())),
             ("caller", Some(path)),

@@ -6,13 +6,13 @@ use std::{
 };
 
 use anabranch::{
-    Host,
+    Host, Ticket,
     codes::{Code, Desk, Met, Purpose, Waiting},
     rendezvous::Pairing,
     transfer::Receiver,
 };
 
-use super::Arguments;
+use super::{Arguments, presence::Presence};
 use crate::{
     bytes, code, events,
     exit::{Failure, Outcome, note, print_line},
@@ -85,13 +85,16 @@ impl Lead {
         receiver: &Receiver,
         arguments: &Arguments,
         directory: &Path,
+        presence: &Presence,
     ) -> Result<Self, Failure> {
         if !arguments.code {
-            print_ticket(host, receiver, arguments, directory)?;
+            let ticket = presence.with(receiver.issue(host)?);
+            print_ticket(&ticket, arguments, directory)?;
             return Ok(Self::Ticket);
         }
         let card = card(host, receiver)?;
-        let waiting = Waiting::start(host, card, arguments.meeting.via.as_ref()).await?;
+        let via = arguments.meeting.via()?;
+        let waiting = code::start(host, card, via.as_ref()).await?;
         let code = *waiting.desk().code();
         code::show(
             &code,
@@ -110,7 +113,8 @@ impl Lead {
         arguments: &Arguments,
     ) -> Result<Self, Failure> {
         let card = card(host, receiver)?;
-        let met = code::enter(host, code, &card, &arguments.meeting).await?;
+        let via = arguments.meeting.via()?;
+        let met = code::enter(host, code, &card, via.as_ref()).await?;
         Ok(Self::met(host, met, arguments.quiet))
     }
 
@@ -179,13 +183,7 @@ fn introduce(met: &Met) {
     ));
 }
 
-fn print_ticket(
-    host: &Host,
-    receiver: &Receiver,
-    arguments: &Arguments,
-    directory: &Path,
-) -> Outcome {
-    let ticket = receiver.issue(host)?;
+fn print_ticket(ticket: &Ticket, arguments: &Arguments, directory: &Path) -> Outcome {
     if arguments.json {
         return events::print(&serde_json::json!({
             "kind": "ticket",

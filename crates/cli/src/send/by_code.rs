@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anabranch::{
     Host, Ticket,
-    codes::{Met, Offer, Purpose, Waiting},
+    codes::{Met, Offer, Purpose},
 };
 
 use super::{Arguments, Job};
@@ -32,11 +32,18 @@ pub(super) async fn ticket(
     };
     let card = code::card(host, Purpose::Send).with_offer(offer);
     let met = match target {
-        Target::Ticket(ticket) => return Ok(ticket),
+        Target::Ticket(ticket) => {
+            let via = arguments.meeting.via_of_ticket(&ticket);
+            return Ok(Ticket { via, ..ticket });
+        }
         Target::Peer(_) => unreachable!("a peer that is named is one of a running node"),
-        Target::Code(code) => code::enter(host, &code, &card, &arguments.meeting).await?,
+        Target::Code(code) => {
+            let via = arguments.meeting.via()?;
+            code::enter(host, &code, &card, via.as_ref()).await?
+        }
         Target::NewCode => {
-            let waiting = Waiting::start(host, card, arguments.meeting.via.as_ref()).await?;
+            let via = arguments.meeting.via()?;
+            let waiting = code::start(host, card, via.as_ref()).await?;
             let code = *waiting.desk().code();
             code::show(
                 &code,
@@ -64,6 +71,7 @@ fn ticket_of(met: Met) -> Result<Ticket, Failure> {
         secret: Some(secret),
         addresses: met.addresses,
         hosts: Vec::new(),
+        via: None,
     })
 }
 

@@ -329,7 +329,15 @@ fn wanted(flags: &guarantee::Flags) -> Result<Option<Guarantee>, Failure> {
 /// Opens the host: on loopback for a receiver on this machine, else on the interfaces.
 async fn host(arguments: &Arguments, target: &Target) -> Result<(Host, Option<Ledger>), Failure> {
     let bind = match target {
-        Target::Ticket(ticket) => locals::binds(&arguments.bind, &ticket.remotes()).await,
+        Target::Ticket(ticket) => {
+            let mut remotes = ticket.remotes();
+            let relay = ticket.via.iter().map(|via| &via.remotes);
+            for more in relay {
+                remotes.addresses.extend(&more.addresses);
+                remotes.hosts.extend(more.hosts.iter().cloned());
+            }
+            locals::binds(&arguments.bind, &remotes).await
+        }
         _ => arguments.bind.clone(),
     };
     let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;

@@ -57,7 +57,9 @@ fn failure(error: ClientError) -> Failure {
 pub(super) async fn run(arguments: Arguments) -> Outcome {
     // Before the first output: a script that reads it may send a signal at once.
     let stopped = stopped();
-    let (node, addresses) = arguments.peer.resolve()?;
+    let ticket = arguments.peer.resolve()?;
+    // Not over its relay, to which no route leads past the tunnel.
+    let (node, addresses) = (ticket.node, ticket.remotes());
     let settings = arguments.peer.settings(node)?;
     let layer = TunnelClientLayer {
         peer: node.to_string(),

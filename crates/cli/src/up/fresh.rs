@@ -10,6 +10,7 @@ use std::{
 use anabranch::{
     base::text::printable,
     config::{Layer, Places, edit},
+    rendezvous::Via,
 };
 
 use super::Arguments;
@@ -28,7 +29,12 @@ pub(super) fn make(places: &Places, arguments: &Arguments) -> Outcome {
         Some(port) => port,
         None => port().map_err(|error| Failure::other(format!("no UDP port: {error}")))?,
     };
-    let text = text(arguments.name.as_deref(), &receive, port)?;
+    let text = text(
+        arguments.name.as_deref(),
+        &receive,
+        port,
+        arguments.via.as_ref(),
+    )?;
     fs::create_dir_all(&receive).map_err(|error| at(&receive, &error))?;
     if let Some(folder) = places.config.parent() {
         fs::create_dir_all(folder).map_err(|error| at(folder, &error))?;
@@ -56,7 +62,12 @@ fn at(path: &Path, error: &io::Error) -> Failure {
 }
 
 /// Text of the configuration.
-fn text(name: Option<&str>, receive: &Path, port: u16) -> Result<String, Failure> {
+fn text(
+    name: Option<&str>,
+    receive: &Path,
+    port: u16,
+    via: Option<&Via>,
+) -> Result<String, Failure> {
     let Some(receive) = receive.to_str() else {
         return Err(Failure::usage(format!(
             "the name of {} is no UTF-8; name another folder with --receive",
@@ -71,10 +82,17 @@ fn text(name: Option<&str>, receive: &Path, port: u16) -> Result<String, Failure
         None => String::new(),
     };
     let receive = edit::quoted(receive);
+    let via = match via {
+        Some(via) => format!(
+            "\n# Relay at which this machine meets others.\nvia = {}\n",
+            edit::quoted(&via.to_string())
+        ),
+        None => String::new(),
+    };
     let text = format!(
         "# Settings of the node of this machine (`anabranch up`). After a change, run `anabranch reload`.\n\n{name}\
          # Files from other machines arrive here.\nreceive = {receive}\n\n\
-         # UDP port at every address of this machine; a firewall must let it in where others call this machine.\nport = {port}\n"
+         # UDP port at every address of this machine; a firewall must let it in where others call this machine.\nport = {port}\n{via}"
     );
     // The name is refused before a file is written.
     let layer = Layer::from_toml(&text).map_err(Failure::usage)?;
@@ -107,18 +125,27 @@ mod tests {
 
     #[test]
     fn a_new_configuration_is_accepted() {
-        let text = text(Some("studio"), Path::new("/srv/a \"b\""), 4433).unwrap();
+        let relay = format!("{}@192.0.2.1:4433", "a".repeat(52));
+        let relay: Via = relay.parse().unwrap();
+        let text = text(
+            Some("studio"),
+            Path::new("/srv/a \"b\""),
+            4433,
+            Some(&relay),
+        )
+        .unwrap();
         let layer = Layer::from_toml(&text).unwrap();
         assert_eq!(layer.receive.as_deref(), Some(Path::new("/srv/a \"b\"")));
         assert_eq!(
             (layer.port, layer.name.as_deref()),
             (Some(4433), Some("studio"))
         );
+        assert_eq!(layer.via().unwrap(), Some(relay));
     }
 
     #[test]
     fn an_unsuitable_name_is_refused() {
-        let failure = text(Some("my studio"), Path::new("/srv"), 1).unwrap_err();
+        let failure = text(Some("my studio"), Path::new("/srv"), 1, None).unwrap_err();
         assert!(
             failure.message().contains("name = \"my studio\""),
             "{}",

@@ -4,6 +4,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use anabranch::{AllowList, HostConfig, StartError, base::Rate, keys};
 use anabranch_video::origin::{Library, Origin};
+use serde_json::json;
 
 use super::{Dividing, library, ticket};
 use crate::{
@@ -39,6 +40,9 @@ pub(crate) struct Arguments {
     /// Print only the ticket.
     #[arg(short, long)]
     quiet: bool,
+    /// Print a line of JSON when it serves.
+    #[arg(long, conflicts_with = "quiet")]
+    json: bool,
     #[command(flatten)]
     dividing: Dividing,
 }
@@ -71,13 +75,25 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
         return Err(Failure::file(format!("{}: {error}", state.display())));
     }
     let ticket = origin.has_first_ticket().then(|| origin.ticket(&host));
-    if arguments.quiet {
+    let count = || tokio::task::block_in_place(|| origin.library().list().len());
+    if arguments.json {
+        let addresses = host.addresses();
+        let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        let event = json!({
+            "kind": "serving",
+            "library": place.to_string(),
+            "videos": count(),
+            "node": host.node_id().to_string(),
+            "addresses": addresses,
+            "ticket": ticket.map(|ticket| ticket.to_string()),
+        });
+        print_line(&event.to_string())?;
+    } else if arguments.quiet {
         if let Some(ticket) = ticket {
             print_line(&ticket.to_string())?;
         }
     } else {
-        let videos = tokio::task::block_in_place(|| origin.library().list().len());
-        let videos = match videos {
+        let videos = match count() {
             0 => "no video yet (.mp4, .m4v, .mov)".to_owned(),
             1 => "1 video".to_owned(),
             count => format!("{count} videos"),

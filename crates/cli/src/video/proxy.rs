@@ -4,6 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anabranch::{AllowList, HostConfig, Ticket, keys};
 use anabranch_video::proxy::{Admission, Config, Http, Prefix, Proxy};
+use serde_json::json;
 
 use super::{parse_bytes, parse_duration, reach};
 use crate::{
@@ -65,6 +66,9 @@ pub(crate) struct Arguments {
     /// Print only the address.
     #[arg(short, long)]
     quiet: bool,
+    /// Print a line of JSON when it serves.
+    #[arg(long, conflicts_with = "quiet")]
+    json: bool,
 }
 
 fn parse_prefix(text: &str) -> Result<Prefix, String> {
@@ -106,7 +110,14 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     };
     let proxy = Proxy::open(config, arguments.http, &ticket).await?;
     let address = proxy.address();
-    if arguments.quiet {
+    if arguments.json {
+        let event = json!({
+            "kind": "serving",
+            "http": format!("http://{address}/"),
+            "origin": ticket.node.to_string(),
+        });
+        print_line(&event.to_string())?;
+    } else if arguments.quiet {
         print_line(&format!("http://{address}/"))?;
     } else {
         print_line(&format!("Players find the videos at http://{address}/"))?;

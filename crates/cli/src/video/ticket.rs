@@ -7,6 +7,7 @@ use anabranch_video::{
     origin::{self, Library, Origin, TicketsError, tickets},
     video::Division,
 };
+use serde_json::{Value, json};
 
 use super::library;
 use crate::{
@@ -55,6 +56,9 @@ struct Whose {
     /// Key file [default: ~/.config/anabranch/key].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
     key: Option<PathBuf>,
+    /// Print JSON: a line for each ticket.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Flags for the location of an origin's tickets.
@@ -80,6 +84,13 @@ impl State {
 }
 
 impl Whose {
+    fn print(&self, event: &Value, words: impl FnOnce() -> String) -> Outcome {
+        match self.json {
+            true => print_line(&event.to_string()),
+            false => print_line(&words()),
+        }
+    }
+
     async fn folder(&self) -> Result<PathBuf, Failure> {
         if let Some(folder) = &self.state.state {
             return Ok(folder.clone());
@@ -113,21 +124,29 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
             tickets::issue(&origin::tickets_file(&folder), name, &secret)?;
             let ticket = Ticket {
                 hosts: Vec::new(),
+                via: None,
                 secret: Some(secret),
                 ..reach
             };
-            print_line(&ticket.to_string())
+            whose.print(
+                &json!({"kind": "ticket", "name": name, "ticket": ticket.to_string()}),
+                || ticket.to_string(),
+            )
         }
         Command::Ls { whose } => {
             let folder = whose.folder().await?;
             for name in tickets::names(&origin::tickets_file(&folder))? {
-                print_line(&name)?;
+                whose.print(&json!({"kind": "ticket", "name": name}), || name.clone())?;
             }
             Ok(())
         }
         Command::Revoke { name, whose } => {
             let folder = whose.folder().await?;
-            Ok(tickets::revoke(&origin::tickets_file(&folder), name)?)
+            tickets::revoke(&origin::tickets_file(&folder), name)?;
+            match whose.json {
+                true => print_line(&json!({"kind": "revoked", "name": name}).to_string()),
+                false => Ok(()),
+            }
         }
     }
 }

@@ -12,6 +12,8 @@ use crate::harness::{Killed, limited, signal};
 fn anabranch(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = limited(folder, 120);
     command.args(arguments).args(["--bind", "127.0.0.1:0"]);
+    // Root has the files of its node elsewhere.
+    command.env("XDG_CONFIG_HOME", folder.join(".config"));
     command
 }
 
@@ -191,5 +193,73 @@ fn mistakes_in_codes_are_explained() {
         let output = anabranch(folder, arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", seen(&output));
         assert!(seen(&output).contains(words), "{}", seen(&output));
+    }
+}
+
+/// Writes the configuration that `anabranch up` makes.
+fn configure(folder: &Path, text: &str) {
+    let place = folder.join(".config/anabranch");
+    fs::create_dir_all(&place).unwrap();
+    fs::write(place.join("node.toml"), text).unwrap();
+}
+
+#[test]
+fn a_relay_of_the_configuration_is_used_unless_another_or_none_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    film(folder);
+    // Nothing listens there.
+    let relay = format!("{}@127.0.0.1:9", "a".repeat(52));
+    configure(folder, &format!("currency = 'odd'\nvia = '{relay}'\n"));
+    let words = "the code is good on the local network only";
+    let variable = |command: &mut Command| {
+        let other = format!("{}a@127.0.0.1:10", "b".repeat(51));
+        command.env("ANABRANCH_VIA", other);
+    };
+    for (flags, has_variable, expected) in [
+        (&["--via", ""][..], false, None),
+        (&[], false, Some("aaaa")),
+        (&[], true, Some("bbbb")),
+        (&["--via", ""], true, None),
+    ] {
+        let mut send = anabranch(folder, &["send", "film", "--key", "a.key"]);
+        send.args(flags);
+        if has_variable {
+            variable(&mut send);
+        }
+        let issuer = Issuer::of(&mut send);
+        let arguments = ["recv", &issuer.code, "in", "--overwrite", "--key", "b.key"];
+        let mut receive = anabranch(folder, &arguments);
+        let received = receive.args(["--via", ""]).output().unwrap();
+        assert!(received.status.success(), "{}", seen(&received));
+        let (code, text) = issuer.end();
+        assert_eq!(code, Some(0), "{text}");
+        match expected {
+            Some(id) => assert!(text.contains(words) && text.contains(id), "{text}"),
+            None => assert!(!text.contains(words), "{text}"),
+        }
+    }
+}
+
+#[test]
+fn a_configuration_with_a_fault_is_named_and_can_be_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (text, words) in [
+        (
+            "# Mine.\nvia = 'studio'\n",
+            "line 2: via = \"studio\": write ID@HOST:PORT",
+        ),
+        ("via = \n", "line 1"),
+        ("viaa = 'x'\n", "'via'"),
+    ] {
+        configure(folder, text);
+        let output = anabranch(folder, &["recv", "river-lamp-orbit"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", seen(&output));
+        for part in [words, "node.toml", "--via ''"] {
+            assert!(seen(&output).contains(part), "{part}: {}", seen(&output));
+        }
     }
 }

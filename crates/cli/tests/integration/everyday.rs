@@ -15,7 +15,7 @@ use crate::harness::{Killed, Running, command, free_port, limited, private_folde
 const SECONDS: u32 = 60;
 
 /// A node of `anabranch up` with a folder of its own, on loopback.
-struct Node<'f> {
+pub(crate) struct Node<'f> {
     folder: &'f Path,
     name: &'static str,
     running: Option<Killed>,
@@ -38,7 +38,7 @@ impl<'f> Node<'f> {
         node
     }
 
-    fn home(&self) -> std::path::PathBuf {
+    pub(crate) fn home(&self) -> std::path::PathBuf {
         self.folder.join(self.name)
     }
 
@@ -55,7 +55,7 @@ impl<'f> Node<'f> {
 
     /// Output of a command that succeeds.
     #[track_caller]
-    fn done(&self, arguments: &[&str]) -> String {
+    pub(crate) fn done(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let errors = text(&output.stderr);
         assert!(output.status.success(), "{arguments:?}: {errors}");
@@ -64,7 +64,7 @@ impl<'f> Node<'f> {
 
     /// Exit code and errors of a command that fails.
     #[track_caller]
-    fn failed(&self, arguments: &[&str]) -> (Option<i32>, String) {
+    pub(crate) fn failed(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let output = self.run(arguments);
         assert!(!output.status.success(), "{}", text(&output.stdout));
         (output.status.code(), text(&output.stderr))
@@ -149,7 +149,7 @@ impl<'f> Node<'f> {
 }
 
 /// Two nodes that know each other, and run.
-fn pair(folder: &Path) -> (Node<'_>, Node<'_>) {
+pub(crate) fn pair(folder: &Path) -> (Node<'_>, Node<'_>) {
     let (mut near, mut far) = (Node::new(folder, "near"), Node::new(folder, "far"));
     near.link(&far, true);
     far.link(&near, false);

@@ -13,6 +13,8 @@ mod gateway;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hose;
+mod json;
+mod named_updates;
 mod pair;
 mod service;
 mod stream;

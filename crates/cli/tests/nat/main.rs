@@ -34,8 +34,24 @@ fn transfer(stage: &Stage) -> String {
     // No ticket comes by standard input.
     sender.say("");
     let code = stage.code("sender.out");
-    let arguments = ["recv", &code, "in", "--key", "b.key", "--via", &via];
-    let receiver = stage.start(&stage.far, &arguments, None);
+    // The other side has it in the configuration of its node.
+    fs::create_dir_all(stage.path(".config/anabranch")).unwrap();
+    let config = format!("via = \"{via}\"\n");
+    fs::write(stage.path(".config/anabranch/node.toml"), config).unwrap();
+    let arguments = ["recv", &code, "in", "--key", "b.key"];
+    // Root has the files of its node elsewhere.
+    let place = format!("XDG_CONFIG_HOME={}", stage.path(".config").display());
+    let program = env!("CARGO_BIN_EXE_anabranch");
+    let words = [
+        "ip",
+        "netns",
+        "exec",
+        stage.far.name(),
+        "env",
+        &place,
+        program,
+    ];
+    let receiver = Process::start_by(&words, &stage.path(""), &arguments, None);
     receiver.ended().is(0, &["the sender is "]);
     sender.ended().is(0, &["sending to "]);
     assert_eq!(fs::read(stage.path("in/film")).unwrap(), content);
@@ -90,6 +106,69 @@ fn between_translators_with_a_port_for_each_destination_the_relay_carries_it() {
     };
     let printed = transfer(&stage);
     assert!(printed.contains(&format!("→ {RELAY}:")), "{printed}");
+}
+
+/// A ticket, of which no address can be reached from outside.
+#[test]
+fn a_ticket_leads_over_its_relay() {
+    for (kind, address) in [(Kind::KeepsPorts, FAR), (Kind::RandomPorts, RELAY)] {
+        let Some(stage) = Stage::new(kind) else {
+            return;
+        };
+        let content: Vec<u8> = (0..2_000_000u32).map(|n| (n * 31 + n / 7) as u8).collect();
+        fs::write(stage.path("film"), &content).unwrap();
+        let via = stage.relay_ticket();
+        let arguments = ["recv", "in", "--key", "b.key", "--via", &via];
+        let receiver = stage.start(&stage.far, &arguments, Some("receiver.out"));
+        let ticket = stage::word(&stage.path("receiver.out"), |word| {
+            word.starts_with("anabranch1:")
+        });
+        assert!(ticket.contains(&format!("@{RELAY}:")), "{ticket}");
+        let arguments = ["send", "film", &ticket, "--key", "a.key"];
+        let sent = stage
+            .start(&stage.near, &arguments, None)
+            .ended()
+            .is(0, &[]);
+        assert!(sent.out.contains(&format!("→ {address}:")), "{}", sent.out);
+        assert!(!sent.err.contains("WARN"), "{}", sent.err);
+        receiver.ended().is(0, &[]);
+        assert_eq!(fs::read(stage.path("in/film")).unwrap(), content);
+    }
+}
+
+/// The ticket that a node prints, for a sender that it lists.
+#[test]
+fn a_node_with_a_relay_is_reached_by_its_ticket() {
+    let Some(stage) = Stage::new(Kind::RandomPorts) else {
+        return;
+    };
+    fs::write(stage.path("film"), "film").unwrap();
+    fs::create_dir(stage.path("in")).unwrap();
+    let via = stage.relay_ticket();
+    let key = anabranch::keys::load_or_create(&stage.path("a.key")).unwrap();
+    let listed = key.node_id();
+    let text = format!(
+        "key = \"b.key\"\nport = 4433\ncontrol = \"b.sock\"\nlocal = \"\"\nreceive = \"in\"\nvia = \"{via}\"\n\
+         [[peer]]\nname = \"a\"\nnode = \"{listed}\"\nmay = [\"call\", \"send-files\"]\nvia = \"\"\n"
+    );
+    fs::write(stage.path("b.toml"), text).unwrap();
+    let arguments = ["node", "--config", "b.toml", "-v"];
+    let node = stage.start(&stage.far, &arguments, Some("node.out"));
+    let ticket = stage::word(&stage.path("node.out"), |word| {
+        word.starts_with("anabranch1:")
+    });
+    let send = |key: &str, retry: &str| {
+        let arguments = ["send", "film", &ticket, "--key", key, "--retry", retry];
+        stage.start(&stage.near, &arguments, None).ended()
+    };
+    send("a.key", "1 min").is(0, &[]);
+    assert_eq!(fs::read(stage.path("in/film")).unwrap(), b"film");
+    fs::write(stage.path("film"), "other").unwrap();
+    let code = send("c.key", "0 s").status.code();
+    // The node parts from it at the relay, or refuses it if it was quicker.
+    assert!(matches!(code, Some(3 | 4)), "{code:?}");
+    assert_eq!(fs::read(stage.path("in/film")).unwrap(), b"film");
+    drop(node);
 }
 
 #[test]

@@ -107,6 +107,42 @@ async fn what_was_delivered_is_read_after_the_sender_has_gone() {
 }
 
 #[tokio::test]
+async fn a_session_that_is_over_before_it_is_accepted_is_accepted_with_what_arrived() {
+    within(async {
+        let (a, b) = (node(1, 2, 1), node(2, 1, 1));
+        // One without a stream leaves no trace.
+        let empty = a.connect(b.node_id(), &b.addresses()).await.unwrap();
+        let full = a.connect(b.node_id(), &b.addresses()).await.unwrap();
+        let stream = full.open_stream(StreamSpec::bulk("report")).unwrap();
+        for n in 0..100u8 {
+            stream.send(vec![n; 1000].into()).await.unwrap();
+        }
+        stream.finish().unwrap();
+        stream.delivered().await.unwrap();
+        drop((empty, stream, full));
+        a.shutdown().await;
+        // The engine has forgotten both when it has reported their ends.
+        while !b.sessions().is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let session = b.accept().await.unwrap();
+        assert_eq!(session.peer(), a.node_id());
+        assert!(session.close_reason().is_some());
+        let stream = session.accept_stream().await.unwrap();
+        for n in 0..100u8 {
+            let adu = stream.recv().await.unwrap().expect("it was delivered");
+            assert_eq!((adu.sequence, adu.data[0]), (u64::from(n), n));
+        }
+        assert!(stream.recv().await.unwrap().is_none());
+        assert!(session.accept_stream().await.is_err());
+        // There is no other one.
+        b.shutdown().await;
+        assert!(b.accept().await.is_none());
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn bytes_flow_both_ways_through_the_adaptor() {
     within(async {
         let (_a, _b, outgoing, incoming) = pair(2).await;

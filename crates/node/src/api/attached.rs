@@ -108,6 +108,10 @@ impl AduSession for client::Session {
         self.open_stream(spec).await
     }
 
+    async fn probe(&self) -> Result<(), Self::Error> {
+        self.probe().await
+    }
+
     async fn next_event(&self) -> Result<SessionEvent, Self::Error> {
         self.next_event().await
     }

@@ -175,6 +175,11 @@ impl AduSession for Session {
         Ok(self.open_stream(spec)?)
     }
 
+    async fn probe(&self) -> Result<(), EngineFailure> {
+        self.probe();
+        Ok(())
+    }
+
     async fn next_event(&self) -> Result<SessionEvent, EngineFailure> {
         Ok(self.next_event().await.map_err(StreamFailure::from)?)
     }

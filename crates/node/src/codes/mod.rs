@@ -14,7 +14,7 @@
 //! | `exchange` | the holder's side, over any line |
 //! | `desk` | the issuer's side: guesses are counted here |
 //! | `lan` | announcement and search by mDNS |
-//! | `meeting` | all of it over the sessions of a host |
+//! | `waiting`, `meeting` | all of it over the sessions of a host: the issuer, and the holder |
 
 mod card;
 mod code;
@@ -25,6 +25,7 @@ mod meeting;
 mod message;
 mod name;
 mod secure;
+mod waiting;
 mod words;
 
 pub(crate) use self::name::machine_name;
@@ -34,9 +35,10 @@ pub use self::{
     desk::{Desk, DeskEvent, GUESSES},
     exchange::{ExchangeError, Line, LineOver, enter},
     lan::{Announcement, Found, LanError, Search},
-    meeting::{MeetingError, Met, Waiting, meet},
+    meeting::{MeetingError, Met, meet},
     message::{DecodeError, MESSAGE_BYTES_MAX, Message, Refusal},
     name::of_this_machine,
+    waiting::Waiting,
 };
 
 /// Label of the streams in which codes are entered.

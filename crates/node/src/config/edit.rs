@@ -182,6 +182,8 @@ fn grant(grant: &GrantLayer) -> String {
     let TermsLayer {
         right,
         folder,
+        update,
+        delete,
         services,
         exports,
         to,
@@ -190,6 +192,11 @@ fn grant(grant: &GrantLayer) -> String {
     let mut parts = vec![format!("right = {}", quoted(right))];
     if let Some(folder) = folder {
         parts.push(format!("folder = {}", quoted(&folder.to_string_lossy())));
+    }
+    for (key, is_set) in [("update", update), ("delete", delete)] {
+        if *is_set {
+            parts.push(format!("{key} = true"));
+        }
     }
     if !services.is_empty() {
         parts.push(format!("services = {}", list(services)));

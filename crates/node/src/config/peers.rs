@@ -14,6 +14,7 @@ use crate::{
     rendezvous::Via,
     rights::{Right, Table, Targets, Terms},
     service::label_matches,
+    transfer::Updates,
 };
 
 /// Another node.
@@ -29,7 +30,7 @@ pub struct PeerLayer {
     /// Its addresses, `IP:PORT`, if this node shall keep a session with it.
     #[serde(default)]
     pub addresses: Vec<String>,
-    /// Relay at which the two nodes meet, `ID@HOST:PORT`, if neither may be reachable.
+    /// Relay at which the two nodes meet if neither may be reachable, in the forms of [`Layer::via`]; `None`: that relay, if there is one.
     #[serde(default)]
     pub via: Option<String>,
     /// File of objectives for sessions that this node opens to it, in addition to those for all.
@@ -59,6 +60,12 @@ pub struct TermsLayer {
     /// The folder below `receive` that files go into, with `send-files`.
     #[serde(default)]
     pub folder: Option<PathBuf>,
+    /// True if what exists may be updated, with `send-files`.
+    #[serde(default)]
+    pub update: bool,
+    /// True if an update may delete, with `update`.
+    #[serde(default)]
+    pub delete: bool,
     /// The labels, or their beginnings followed by `*`, with `use-service`.
     #[serde(default)]
     pub services: Vec<String>,
@@ -131,6 +138,7 @@ impl GrantLayer {
         {
             return Err(refused(key, name, "only forward takes `to` and `listen`"));
         }
+        let updates = self.updates(key, right)?;
         if right == Right::ReadExport {
             return Ok((right, self.reading(key)?));
         }
@@ -160,9 +168,9 @@ impl GrantLayer {
             return Ok((right, self.forwarding(key)?));
         }
         match folder {
-            None => Ok((right, Terms::default())),
+            None => Ok((right, Terms::default().with_updates(updates))),
             Some(folder) if right == Right::SendFiles && is_below(folder) => {
-                Ok((right, Terms::into_folder(folder)))
+                Ok((right, Terms::into_folder(folder).with_updates(updates)))
             }
             Some(folder) if right == Right::SendFiles => {
                 let reason = "name a folder below `receive`, such as \"ship\"";
@@ -186,6 +194,27 @@ impl GrantLayer {
         match layer.exports.is_empty() {
             true => Err(refused(key, name, NO_EXPORTS)),
             false => Ok(Terms::for_exports(&layer.exports)),
+        }
+    }
+
+    /// Updates that the right to send files includes.
+    fn updates(&self, key: &str, right: Right) -> Result<Updates, ConfigError> {
+        let (update, delete) = match self {
+            Self::Name(_) => (false, false),
+            Self::Terms(layer) => (layer.update, layer.delete),
+        };
+        if (update || delete) && right != Right::SendFiles {
+            let reason = "only send-files takes `update` and `delete`";
+            return Err(refused(key, right.name(), reason));
+        }
+        match (update, delete) {
+            (false, false) => Ok(Updates::Refused),
+            (true, false) => Ok(Updates::Permitted),
+            (true, true) => Ok(Updates::WithDeletion),
+            (false, true) => {
+                let reason = "`delete` is a part of updates: write { right = \"send-files\", update = true, delete = true }";
+                Err(refused(key, right.name(), reason))
+            }
         }
     }
 
@@ -256,6 +285,7 @@ impl Layer {
     /// Peers, and the rights of all nodes.
     pub(super) fn peers(&self, overlay: Option<&OverlayConfig>) -> Result<Peers, ConfigError> {
         let mut peers = Peers::default();
+        let usual = self.via()?;
         for layer in self.peer.iter().flatten() {
             let id = node("peer.node", &layer.node)?;
             if peers.names.insert(id, layer.name.clone()).is_some() {
@@ -269,7 +299,11 @@ impl Layer {
                 missing("peer.may", reason)
             })?;
             give(&mut peers.rights, id, may, "peer.may")?;
-            if let Some(peer) = layer.dialled(id)? {
+            let via = match layer.via.as_deref() {
+                Some(text) => self.relay("peer.via", text)?,
+                None => usual.clone().filter(|relay| relay.node != id),
+            };
+            if let Some(peer) = layer.dialled(id, via)? {
                 peers.dialled.push(peer);
             }
         }
@@ -345,17 +379,8 @@ impl Layer {
 
 impl PeerLayer {
     /// The peer, if this node is to keep a session with it.
-    fn dialled(&self, id: NodeId) -> Result<Option<Peer>, ConfigError> {
-        let mut addresses = Remotes::default();
-        for text in &self.addresses {
-            let added = addresses.add(text);
-            added.map_err(|error| refused("peer.addresses", text, error.to_string()))?;
-        }
-        let via = self.via.as_deref().map(|text| {
-            let read = text.parse::<Via>();
-            read.map_err(|error| refused("peer.via", text, error.to_string()))
-        });
-        let via = via.transpose()?;
+    fn dialled(&self, id: NodeId, via: Option<Via>) -> Result<Option<Peer>, ConfigError> {
+        let addresses = self.remotes()?;
         if addresses.is_empty() && via.is_none() {
             return match self.objectives {
                 None => Ok(None),

@@ -287,7 +287,10 @@ fn peer(more: &str) -> String {
 
 #[test]
 fn rights_are_given_one_by_one() {
-    use crate::rights::{Right, Terms};
+    use crate::{
+        rights::{Right, Terms},
+        transfer::Updates,
+    };
     let id: NodeId = ID.parse().unwrap();
     let rights = "may = [\"call\", { right = \"send-files\", folder = \"ship/a\" }]";
     let config = resolve(&format!("receive = \"in\"\n{}", peer(rights))).unwrap();
@@ -296,6 +299,16 @@ fn rights_are_given_one_by_one() {
         config.rights.terms(&id, Right::SendFiles),
         Some(&Terms::into_folder("ship/a"))
     );
+    for (terms, updates) in [
+        ("update = true", Updates::Permitted),
+        ("update = true, delete = true", Updates::WithDeletion),
+        ("update = false", Updates::Refused),
+    ] {
+        let may = format!("may = [\"call\", {{ right = \"send-files\", {terms} }}]");
+        let config = resolve(&format!("receive = \"in\"\n{}", peer(&may))).unwrap();
+        let terms = config.rights.terms(&id, Right::SendFiles).unwrap();
+        assert_eq!(terms.updates, updates);
+    }
     let rights =
         "may = [\"call\", { right = \"use-service\", services = [\"telemetry\", \"video/*\"] }]";
     let services = resolve(&peer(rights)).unwrap().rights;
@@ -367,6 +380,16 @@ fn rights_that_could_not_be_used_are_refused() {
         (
             peer("may = [{ right = \"call\", services = [\"x\"] }]"),
             "only use-service",
+        ),
+        (
+            peer("may = [{ right = \"call\", update = true }]"),
+            "only send-files takes `update`",
+        ),
+        (
+            receive(peer(
+                "may = [\"call\", { right = \"send-files\", delete = true }]",
+            )),
+            "update = true, delete = true",
         ),
         (receive(member("may = [\"send-files\"]")), "needs a session"),
         (

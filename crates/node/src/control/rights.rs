@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{NAME_CHARS, printable};
-use crate::{daemon::Core, rights::Targets};
+use crate::{daemon::Core, rights::Targets, transfer::Updates};
 
 /// The node of a process that runs by a configuration.
 pub(super) fn configured(node: Option<&Core>) -> Result<&Core, String> {
@@ -29,6 +29,7 @@ fn rows(node: &Core) -> Vec<Value> {
                 "node": id.to_string(),
                 "right": right.name(),
                 "folder": terms.folder.as_ref().map(|folder| folder.display().to_string()),
+                "updates": updates(terms.updates),
                 "services": (!terms.services.is_empty()).then(|| printable(&terms.services.join(", "), 20 * NAME_CHARS)),
                 "exports": (!terms.exports.is_empty()).then(|| printable(&terms.exports.join(", "), 20 * NAME_CHARS)),
                 "to": texts(&terms.to),
@@ -37,6 +38,15 @@ fn rows(node: &Core) -> Vec<Value> {
         }
     }
     rows
+}
+
+/// Updates as words; `None` if there are none.
+fn updates(updates: Updates) -> Option<&'static str> {
+    match updates {
+        Updates::Refused => None,
+        Updates::Permitted => Some("update"),
+        Updates::WithDeletion => Some("update, delete"),
+    }
 }
 
 /// Targets as one line; `None` if there are none.

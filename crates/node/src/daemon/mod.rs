@@ -60,7 +60,7 @@ use crate::{
     objectives::{Objectives, ObjectivesFileError},
     overlay::{Overlay, OverlayError, Runner},
     record::PromiseRecord,
-    rendezvous::Server as Rendezvous,
+    rendezvous::{Server as Rendezvous, Via},
     rights::Rights,
     service::{Registration, Services},
     ticket::Ticket,
@@ -141,6 +141,8 @@ pub(crate) struct Core {
     parts: Mutex<Vec<Arc<dyn Part>>>,
     sessions: Sessions,
     calls: watch::Sender<Arc<Vec<Call>>>,
+    /// Relay at which the node attends.
+    via: watch::Sender<Option<Via>>,
     names: Mutex<BTreeMap<NodeId, String>>,
     started: tokio::sync::Mutex<Started>,
 }
@@ -256,6 +258,7 @@ impl Daemon {
             record: PromiseRecord::new(config.promise_record.clone()),
             evidence,
             calls: watch::Sender::new(Arc::new(reload::calls(&config, objectives))),
+            via: watch::Sender::new(config.via.clone()),
             names: Mutex::new(config.names.clone()),
             started: tokio::sync::Mutex::new(Started {
                 config,
@@ -323,6 +326,7 @@ impl Daemon {
         addresses.truncate(crate::ticket::ADDRESSES_MAX);
         Ticket {
             hosts: Vec::new(),
+            via: self.core.via.borrow().clone(),
             node: self.host().node_id(),
             secret: None,
             addresses,
@@ -369,6 +373,7 @@ impl Daemon {
             }
         };
         let calling = core.clone().keep_all();
+        let present = core.attend_at_relay();
         let serving = async {
             if let Some(control) = &self.control {
                 control.serve_node(core).await;
@@ -382,8 +387,8 @@ impl Daemon {
         let recording = core.record.keep(&core.host, |node| core.name(node));
         let learning = core.evidence.keep(&core.host);
         tokio::join!(
-            accepting, lingering, calling, keeping, relaying, serving, attaching, recording,
-            learning
+            accepting, lingering, calling, present, keeping, relaying, serving, attaching,
+            recording, learning
         );
     }
 

@@ -2,13 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
+use anabranch_base::NodeId;
 use anabranch_net::{ConnectError, Session};
 use tokio::time;
 
 use super::Core;
 use crate::{
     config::Peer,
-    rendezvous::{Pairing, RendezvousError, Via, open_translator},
+    rendezvous::{Attendance, Pairing, RendezvousError, Via, open_translator},
 };
 
 /// Time that the addresses in the configuration have before the relay is asked.
@@ -72,6 +73,30 @@ impl Core {
             let is_theirs = |other: &Session| other.stats().is_some_and(|stats| stats.incoming);
             if let Some(chosen) = chosen.filter(is_theirs) {
                 return chosen;
+            }
+        }
+    }
+
+    /// Attends at the relay of the configuration in force; does not return.
+    pub(super) async fn attend_at_relay(&self) {
+        let mut wanted = self.via.subscribe();
+        loop {
+            let via = wanted.borrow_and_update().clone();
+            let via = via.filter(|via| via.node != self.host.node_id());
+            let _attendance = match via {
+                None => None,
+                Some(via) => {
+                    let rights = self.rights.clone();
+                    let may_call = move |node: &NodeId| rights.table().may_connect(node);
+                    let attendance = Attendance::start(&self.host, &via, may_call).await;
+                    if let Some(failure) = attendance.failure() {
+                        tracing::warn!("not reachable at the relay: {failure}");
+                    }
+                    Some(attendance)
+                }
+            };
+            if wanted.changed().await.is_err() {
+                std::future::pending::<()>().await;
             }
         }
     }

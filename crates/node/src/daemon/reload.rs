@@ -93,6 +93,11 @@ impl Core {
         }
         self.calls
             .send_replace(Arc::new(calls(&config, objectives)));
+        self.via.send_if_modified(|via| {
+            let is_other = *via != config.via;
+            via.clone_from(&config.via);
+            is_other
+        });
         if let (Some(overlay), Some(settings)) = (&self.overlay, &config.overlay) {
             let quotas = settings.relay.as_ref().map(|relay| relay.quotas.clone());
             overlay.set_quotas(quotas.unwrap_or_default()).await;
@@ -171,6 +176,7 @@ impl NodeConfig {
         Self {
             rights: other.rights,
             names: other.names,
+            via: other.via,
             peers: other.peers,
             exports: other.exports,
             forwards: other.forwards,

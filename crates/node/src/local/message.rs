@@ -232,6 +232,11 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         within: Option<String>,
     },
+    /// Asks every path of a session for an acknowledgement.
+    Probe {
+        /// The session.
+        session: u32,
+    },
     /// Applies objectives for what this node sends in a session.
     Inject {
         /// The session.

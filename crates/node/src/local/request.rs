@@ -157,6 +157,10 @@ impl Connection {
                 let probability = within.and_then(|within| stream.on_time(bytes, within));
                 Ok(json!({ "probability": probability }))
             }
+            Request::Probe { session } => {
+                self.session(session)?.probe();
+                Ok(json!({}))
+            }
             Request::Inject { session, text } => {
                 self.account.check_objectives()?;
                 let injected = self.session(session)?.inject_objectives(&text)?;
@@ -215,6 +219,7 @@ impl Connection {
             Ok(ticket) => {
                 if addresses.is_empty() {
                     addresses = ticket.remotes();
+                    ticket.prepare(self.node.host());
                 }
                 ticket.node
             }

@@ -67,6 +67,14 @@ pub struct Waiter {
     pairs: mpsc::Receiver<Pairing>,
 }
 
+/// Presence under the node's id, for one caller.
+#[derive(Debug)]
+pub struct Seat {
+    relay: NodeId,
+    _link: Arc<Link>,
+    events: mpsc::Receiver<Result<First, Refusal>>,
+}
+
 /// The other side, as the rendezvous connects it to this one. The connection ends when it is dropped, and so do its circuits.
 #[derive(Debug)]
 pub struct Pairing {
@@ -81,6 +89,7 @@ pub struct Pairing {
 }
 
 /// First message to a guest.
+#[derive(Debug)]
 enum First {
     Waiting,
     Met(Pairing),
@@ -252,13 +261,64 @@ impl Waiter {
     }
 }
 
+impl Seat {
+    /// Attends at the relay with this port, until this is dropped.
+    ///
+    /// # Errors
+    /// The relay cannot be reached, or refuses.
+    pub async fn take(host: &Host, via: &Via, port: u16) -> Result<Self, RendezvousError> {
+        let (link, mut events) = enter(host, via, Request::Attend(port)).await?;
+        let silent = || RendezvousError::Silent(via.node);
+        let first = time::timeout(PATIENCE, events.recv()).await;
+        match first.map_err(|_| silent())?.ok_or_else(silent)? {
+            Ok(First::Waiting) => Ok(Self {
+                relay: via.node,
+                _link: link,
+                events,
+            }),
+            Ok(First::Met(_)) => Err(silent()),
+            Err(refusal) => Err(refusal.into()),
+        }
+    }
+
+    /// The node that calls.
+    ///
+    /// # Errors
+    /// The relay goes away, or refuses this node from now on.
+    pub async fn caller(mut self) -> Result<Pairing, RendezvousError> {
+        match self.events.recv().await {
+            Some(Ok(First::Met(pairing))) => Ok(pairing),
+            Some(Err(refusal)) => Err(refusal.into()),
+            Some(Ok(First::Waiting)) | None => Err(RendezvousError::Silent(self.relay)),
+        }
+    }
+}
+
 impl Pairing {
+    /// Calls the node `other`, which attends at the relay with this port; 0: with any.
+    ///
+    /// # Errors
+    /// The relay cannot be reached, or refuses; [`Refusal::Nobody`] if it does not attend now.
+    pub async fn call(
+        host: &Host,
+        via: &Via,
+        other: NodeId,
+        port: u16,
+    ) -> Result<Self, RendezvousError> {
+        Self::answered(host, via, Request::Call(other, port)).await
+    }
+
     /// Reaches the node that waits at a place.
     ///
     /// # Errors
     /// The relay cannot be reached, or refuses; [`Refusal::Nobody`] if nobody waits there.
     pub async fn reach(host: &Host, via: &Via, place: Place) -> Result<Self, RendezvousError> {
-        let (_link, mut events) = enter(host, via, Request::Reach(place)).await?;
+        Self::answered(host, via, Request::Reach(place)).await
+    }
+
+    /// Makes a request that is answered with the other side, or refused.
+    async fn answered(host: &Host, via: &Via, request: Request) -> Result<Self, RendezvousError> {
+        let (_link, mut events) = enter(host, via, request).await?;
         let silent = || RendezvousError::Silent(via.node);
         let first = time::timeout(PATIENCE, events.recv()).await;
         match first.map_err(|_| silent())?.ok_or_else(silent)? {
@@ -291,6 +351,13 @@ impl Pairing {
                 Err(refusal) => return Err(refusal.into()),
             }
         }
+    }
+
+    /// True once the other side or the relay has gone.
+    pub(super) fn is_over(&self) -> bool {
+        let heard = self.heard.try_lock();
+        // Otherwise somebody waits for a message.
+        heard.is_ok_and(|heard| heard.is_closed() && heard.is_empty())
     }
 
     /// Parts from the other side, so that the next may reach the place.

@@ -26,6 +26,10 @@ pub enum Request {
     Circuit,
     /// Meet this node, once it wants to meet this one; without a place.
     Meet(NodeId),
+    /// Wait for one node that calls this one by its id, with this port.
+    Attend(u16),
+    /// Call a node that attends, with the port that it has named; 0: any.
+    Call(NodeId, u16),
 }
 
 /// Notice of the rendezvous.
@@ -59,7 +63,7 @@ pub enum Refusal {
     #[error("another node waits at this place; the next code will have another one")]
     Taken = 1,
     /// Nobody waits there.
-    #[error("nobody waits at this place")]
+    #[error("nobody waits there")]
     Nobody = 2,
     /// A node has reached it before.
     #[error("another node is trying a code at this place; enter the code again")]
@@ -112,6 +116,11 @@ fn place(bytes: &[u8]) -> Result<Place, DecodeError> {
     Place::new(number).ok_or(DecodeError)
 }
 
+fn node(bytes: &[u8]) -> Result<NodeId, DecodeError> {
+    let key: [u8; 32] = bytes.try_into().map_err(|_| DecodeError)?;
+    Ok(NodeId::from_public_key(key))
+}
+
 impl Request {
     /// The request as bytes.
     pub fn encode(&self) -> Vec<u8> {
@@ -122,6 +131,8 @@ impl Request {
             Self::Release => vec![4],
             Self::Circuit => vec![5],
             Self::Meet(node) => [&[6][..], node.public_key()].concat(),
+            Self::Attend(port) => [&[7][..], &port.to_be_bytes()].concat(),
+            Self::Call(node, port) => [&[8][..], node.public_key(), &port.to_be_bytes()].concat(),
         }
     }
 
@@ -139,9 +150,10 @@ impl Request {
             [3, rest @ ..] => Ok(Self::Say(rest.to_vec())),
             [4] => Ok(Self::Release),
             [5] => Ok(Self::Circuit),
-            [6, key @ ..] => {
-                let key: [u8; 32] = key.try_into().map_err(|_| DecodeError)?;
-                Ok(Self::Meet(NodeId::from_public_key(key)))
+            [6, key @ ..] => Ok(Self::Meet(node(key)?)),
+            [7, high, low] => Ok(Self::Attend(u16::from_be_bytes([*high, *low]))),
+            [8, key @ .., high, low] => {
+                Ok(Self::Call(node(key)?, u16::from_be_bytes([*high, *low])))
             }
             _ => Err(DecodeError),
         }
@@ -263,6 +275,9 @@ mod tests {
             Just(Request::Release),
             Just(Request::Circuit),
             any::<[u8; 32]>().prop_map(|key| Request::Meet(NodeId::from_public_key(key))),
+            any::<u16>().prop_map(Request::Attend),
+            (any::<[u8; 32]>(), any::<u16>())
+                .prop_map(|(key, port)| Request::Call(NodeId::from_public_key(key), port)),
         ]
     }
 

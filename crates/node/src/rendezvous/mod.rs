@@ -6,8 +6,12 @@
 //! | `table` | the places, and the nodes that are together at each |
 //! | `server` | the relay's side |
 //! | `client` | the side of a node that waits or looks for another |
+//! | `attendance` | a node that is reached by its id |
+//! | `call` | the way to such a node |
 //! | `via` | the text that names a relay |
 
+mod attendance;
+mod call;
 mod client;
 mod message;
 mod server;
@@ -16,7 +20,9 @@ mod via;
 
 pub(crate) use self::client::open_translator;
 pub use self::{
-    client::{Pairing, RendezvousError, Waiter},
+    attendance::Attendance,
+    call::Call,
+    client::{Pairing, RendezvousError, Seat, Waiter},
     message::{ADDRESSES_MAX, DecodeError, MESSAGE_BYTES_MAX, Notice, Refusal, Request},
     server::Server,
     table::{Guest, LIFETIME, MESSAGES_MAX, PLACES_MAX, Table},

@@ -301,6 +301,14 @@ impl Stay<'_> {
                 Some(waiter) => state.introduce(self.guest, waiter),
                 None => state.notify(self.guest, Notice::Waiting),
             },
+            Request::Attend(port) => {
+                state.table.attend(self.guest, self.node, port)?;
+                state.notify(self.guest, Notice::Waiting);
+            }
+            Request::Call(other, port) => {
+                let attendee = state.table.call(self.guest, self.node, other, port)?;
+                state.introduce(self.guest, attendee);
+            }
             Request::Say(said) => {
                 let other = state.table.say(self.guest)?;
                 state.notify(other, Notice::Heard(said));

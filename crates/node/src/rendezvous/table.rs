@@ -1,6 +1,9 @@
 //! Places of a rendezvous: the node that waits at each, and the one that has reached it. No sockets, no clock.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use anabranch_base::{Instant, NodeId};
 
@@ -37,6 +40,8 @@ pub struct Table {
     places: BTreeMap<Place, Waiting>,
     /// Guests that wait to meet a node that they name, by their own node and the other one.
     meets: BTreeMap<(NodeId, NodeId), Guest>,
+    /// Guests that wait for whoever calls their node, the oldest first. None is empty.
+    attending: BTreeMap<NodeId, VecDeque<(u16, Guest)>>,
     pairs: BTreeMap<Guest, Pair>,
 }
 
@@ -108,6 +113,48 @@ impl Table {
         }
     }
 
+    /// Lets a guest of the node `own` wait for one that calls it. Several programs with the key of one node are told apart by a port.
+    ///
+    /// # Errors
+    /// The guest is at a place, or waits already.
+    pub fn attend(&mut self, guest: Guest, own: NodeId, port: u16) -> Result<(), Refusal> {
+        if self.is_engaged(guest) {
+            return Err(Refusal::OutOfPlace);
+        }
+        self.attending
+            .entry(own)
+            .or_default()
+            .push_back((port, guest));
+        Ok(())
+    }
+
+    /// Brings a guest of the node `own` together with the oldest one of `other` that attends with this port, or with any if it is 0. Returns
+    /// that one, which attends no more.
+    ///
+    /// # Errors
+    /// None attends, or the guest is at a place or waits.
+    pub fn call(
+        &mut self,
+        guest: Guest,
+        own: NodeId,
+        other: NodeId,
+        port: u16,
+    ) -> Result<Guest, Refusal> {
+        if own == other || self.is_engaged(guest) {
+            return Err(Refusal::OutOfPlace);
+        }
+        let waiting = self.attending.get_mut(&other).ok_or(Refusal::Nobody)?;
+        let mut ports = waiting.iter();
+        let index = ports.position(|(with, _)| port == 0 || *with == port);
+        let removed = index.and_then(|index| waiting.remove(index));
+        let (_, attendee) = removed.ok_or(Refusal::Nobody)?;
+        if waiting.is_empty() {
+            self.attending.remove(&other);
+        }
+        self.join(guest, attendee);
+        Ok(attendee)
+    }
+
     fn join(&mut self, one: Guest, other: Guest) {
         for (one, other) in [(one, other), (other, one)] {
             self.pairs.insert(one, Pair { other, said: 0 });
@@ -149,6 +196,10 @@ impl Table {
         let other = self.part(guest);
         self.places.retain(|_, waiting| waiting.guest != guest);
         self.meets.retain(|_, waiting| *waiting != guest);
+        self.attending.retain(|_, waiting| {
+            waiting.retain(|(_, waiting)| *waiting != guest);
+            !waiting.is_empty()
+        });
         other
     }
 
@@ -167,6 +218,11 @@ impl Table {
     fn is_engaged(&self, guest: Guest) -> bool {
         self.places.values().any(|waiting| waiting.guest == guest)
             || self.meets.values().any(|waiting| *waiting == guest)
+            || self
+                .attending
+                .values()
+                .flatten()
+                .any(|(_, waiting)| *waiting == guest)
             || self.pairs.contains_key(&guest)
     }
 }

@@ -25,6 +25,7 @@ use std::{collections::BTreeMap, fmt, net::IpAddr, path::PathBuf, str::FromStr};
 
 use anabranch_base::NodeId;
 
+use crate::transfer::Updates;
 pub use live::Rights;
 pub use targets::{Targets, Transport};
 
@@ -126,6 +127,8 @@ impl FromStr for Right {
 pub struct Terms {
     /// For [`Right::SendFiles`]: the folder below the node's directory that files go into; `None`: the directory itself.
     pub folder: Option<PathBuf>,
+    /// For [`Right::SendFiles`]: updates of what exists there, with `send --update`.
+    pub updates: Updates,
     /// For [`Right::UseService`]: the labels, or their beginnings followed by `*`.
     pub services: Vec<String>,
     /// For [`Right::ReadExport`]: the names of the exports, or their beginnings followed by `*`.
@@ -143,6 +146,13 @@ impl Terms {
             folder: Some(folder.into()),
             ..Self::default()
         }
+    }
+
+    /// The same, with these updates of what exists.
+    #[must_use]
+    pub fn with_updates(mut self, updates: Updates) -> Self {
+        self.updates = updates;
+        self
     }
 
     /// Connections are made to `to`, and accepted at `listen`.

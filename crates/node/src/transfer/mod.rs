@@ -18,7 +18,7 @@
 //! | `rules` | [`Rules`]: limits on what is accepted; [`Offered`]: an offer that waits for an answer |
 //! | `active` | attempts under way: of two at the same transfer, the newer continues |
 //! | `receive`, `admission`, `taking`, `writing` | [`Receiver`] |
-//! | `send`, `answers`, `reading`, `pace` | [`Source`], [`send`], [`send_as`], [`send_in`]: over any session, in the same process or of a running node |
+//! | `send`, `answers`, `reading`, `pace`, `probing` | [`Source`], [`send`], [`send_as`], [`send_in`]: over any session, in the same process or of a running node |
 //! | `redial` | [`send_with_retries`]: a transfer that resumes by itself after an interruption |
 //! | `update` | [`Update`]: comparison with what the receiver has, deletion, placing |
 //! | `progress` | [`Progress`] |
@@ -48,6 +48,7 @@ mod naming;
 mod note;
 mod offer;
 mod pace;
+mod probing;
 mod progress;
 mod reading;
 mod receive;

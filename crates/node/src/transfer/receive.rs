@@ -25,7 +25,7 @@ use super::{
     message::{CONTROL_LABEL, Kind, Reply},
     offer::read_offer,
     progress::Progress,
-    rules::{self, Offered, Rules},
+    rules::{self, Offered, Rules, Updates},
     selection::LeftOut,
     taking::Accepted,
     tickets::Tickets,
@@ -173,6 +173,7 @@ impl Receiver {
         addresses.truncate(ADDRESSES_MAX);
         Ok(Ticket {
             hosts: Vec::new(),
+            via: None,
             node: host.node_id(),
             secret: Some(secret),
             addresses,
@@ -286,7 +287,12 @@ impl Receiver {
         manifest.check()?;
         self.rules.check(&manifest)?;
         if let Some(update) = update {
-            self.rules.check_update(update)?;
+            let terms = || self.rights.terms(&right.sender, Right::SendFiles);
+            let by_right = match right.ticket {
+                Some(_) => None,
+                None => Some(terms().map_or(Updates::Refused, |terms| terms.updates)),
+            };
+            self.rules.check_update(update, by_right)?;
             if manifest.kind == Kind::Stream {
                 return Err(TransferError::Protocol("an update by a stream"));
             }

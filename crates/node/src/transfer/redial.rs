@@ -24,6 +24,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Time limit of one call: QUIC handshakes back off, so a new one reaches a receiver that has just come back sooner than an old
 /// one.
 const CALL_MAX: Duration = Duration::from_secs(5);
+/// The same over a relay, which is asked when no address has answered for three seconds.
+const CALL_RELAYED_MAX: Duration = Duration::from_secs(15);
 /// Time of silence on all paths after which it is reported, and the transfer interrupted if it is not to be tried again.
 const SILENCE: Duration = Duration::from_secs(2);
 /// Time without a first answer after which the addresses that are tried are reported.
@@ -142,7 +144,7 @@ pub async fn send_with_retries(
     }
 }
 
-/// Opens a session with the receiver; reports what is tried if there is no answer for a while.
+/// Opens a session with the receiver, over the relay of the ticket if it has one and no address answers; reports what is tried if there is no answer for a while.
 ///
 /// # Errors
 /// As [`Host::connect`].
@@ -151,6 +153,7 @@ pub async fn connect(
     ticket: &Ticket,
     report: &mut impl FnMut(Step<'_>),
 ) -> Result<Session, ConnectError> {
+    ticket.prepare(host);
     let calling = host.connect(ticket.node, ticket.remotes());
     tokio::pin!(calling);
     if let Ok(result) = tokio::time::timeout(UNANSWERED, &mut calling).await {
@@ -168,10 +171,14 @@ pub async fn connect(
 /// The host is shutting down.
 async fn call(host: &Host, ticket: &Ticket) -> Result<Session, ConnectError> {
     let mut pause = PAUSE_MIN;
+    let limit = match ticket.via {
+        None => CALL_MAX,
+        Some(_) => CALL_RELAYED_MAX,
+    };
     loop {
         tokio::time::sleep(pause).await;
         let calling = host.connect(ticket.node, ticket.remotes());
-        match tokio::time::timeout(CALL_MAX, calling).await {
+        match tokio::time::timeout(limit, calling).await {
             Ok(Ok(session)) => return Ok(session),
             Ok(Err(error @ ConnectError::ShuttingDown)) => return Err(error),
             Ok(Err(error)) => tracing::debug!(%error, "the receiver does not answer"),

@@ -36,8 +36,8 @@ pub enum Clash {
     Rename,
 }
 
-/// Updates that a receiver permits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Updates that a receiver permits, each with those before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Updates {
     /// None.
     #[default]
@@ -49,17 +49,30 @@ pub enum Updates {
 }
 
 impl Rules {
-    /// Checks that an update is permitted. A dry run shows names, so it needs the same permission.
-    pub(super) fn check_update(&self, update: Update) -> Result<(), TransferError> {
-        match (self.updates, update.delete) {
-            (Updates::Refused, _) => Err(TransferError::Unpermitted(
-                "this receiver updates nothing that it has; start it with `recv --update`",
-            )),
-            (Updates::Permitted, true) => Err(TransferError::Unpermitted(
-                "this receiver deletes nothing; start it with `recv --update --delete`, or send without --delete",
-            )),
-            _ => Ok(()),
-        }
+    /// Checks that an update is permitted. A dry run shows names, so it needs the same permission. `right`: the sender is here by its
+    /// right to send files, with these updates in its terms.
+    pub(super) fn check_update(
+        &self,
+        update: Update,
+        right: Option<Updates>,
+    ) -> Result<(), TransferError> {
+        let permitted = self.updates.max(right.unwrap_or_default());
+        let reason = match (permitted, update.delete, right.is_some()) {
+            (Updates::Refused, _, false) => {
+                "this receiver updates nothing that it has; start it with `recv --update`"
+            }
+            (Updates::Refused, _, true) => {
+                "this node updates nothing that it has for this one; there, write { right = \"send-files\", update = true } in `may`"
+            }
+            (Updates::Permitted, true, false) => {
+                "this receiver deletes nothing; start it with `recv --update --delete`, or send without --delete"
+            }
+            (Updates::Permitted, true, true) => {
+                "this node deletes nothing for this one; there, add delete = true beside update = true, or send without --delete"
+            }
+            _ => return Ok(()),
+        };
+        Err(TransferError::Unpermitted(reason))
     }
 
     pub(super) fn check(&self, manifest: &Manifest) -> Result<(), TransferError> {

@@ -18,6 +18,7 @@ use super::{
     names::path_fault,
     offer::{is_brief, offer},
     pace::Pace,
+    probing::probe_while_waiting,
     progress::Progress,
     reading::{CHUNK_BYTES, Origins, Reading},
     receive::Completed,
@@ -119,6 +120,23 @@ where
 /// # Errors
 /// As [`send_as`].
 pub async fn send_in<S: AduSession>(
+    session: &S,
+    secret: Option<Secret>,
+    source: Source,
+    manner: &Manner,
+    progress: &Progress,
+    observe: impl FnOnce(&S::Stream) + Send,
+) -> Result<Completed, TransferError>
+where
+    TransferError: From<S::Error>,
+{
+    tokio::select! {
+        result = send_once(session, secret, source, manner, progress, observe) => result,
+        () = probe_while_waiting(session, progress) => unreachable!("it probes until it is dropped"),
+    }
+}
+
+async fn send_once<S: AduSession>(
     session: &S,
     secret: Option<Secret>,
     source: Source,

@@ -4,6 +4,7 @@
 mod common;
 mod exports;
 mod hostile_transfer;
+mod killed_receiver;
 mod local;
 mod mutual;
 mod overlay;

@@ -49,6 +49,55 @@ impl App for Pinging {
     }
 }
 
+/// A peer that dies while there is nothing to send: a ping finds it out in less than a second, and otherwise the idle time-out does.
+#[test]
+fn a_ping_finds_out_that_the_peer_is_dead() {
+    let silent_after = |pings: bool| {
+        let mut world = World::new(anabranch_base::Seed(6));
+        let a = world.add_node(Config::default(), AllowList::default(), Pinging::default());
+        let allowed = AllowList::of([World::node_id(0)]);
+        let b = world.add_node(Config::default(), allowed, Receiver::new());
+        let wires =
+            [link(20, 40), link(20, 100)].map(|configs| world.add_wire(a, b, configs).unwrap());
+        let links = wires.map(|wire| world.link(a, wire)).to_vec();
+        world.with_node(a, |context| {
+            let now = context.now();
+            context
+                .engine()
+                .connect(now, World::node_id(1), links)
+                .unwrap();
+        });
+        let second = Duration::from_secs(1);
+        let death = Instant::EPOCH + 20 * second;
+        world.run_until(death - Duration::from_millis(9_500));
+        let session = world.app::<Pinging>(a).session.unwrap();
+        if !pings {
+            *world.app::<Pinging>(a) = Pinging::default();
+        }
+        world.run_until(death);
+        world.suspend(b);
+        let mut now = death;
+        loop {
+            now += Duration::from_millis(10);
+            world.run_until(now);
+            let active = world.with_node(a, |context| {
+                let stats = context
+                    .engine()
+                    .session(session)
+                    .map(|mut session| session.stats());
+                stats.map_or(0, |stats| stats.channels_active)
+            });
+            if active == 0 {
+                return now.since(death);
+            }
+            assert!(now.since(death) < Duration::from_secs(120));
+        }
+    };
+    let (with, without) = (silent_after(true), silent_after(false));
+    assert!(with < Duration::from_millis(1_500), "{with:?}");
+    assert!(without > Duration::from_secs(10), "{without:?}");
+}
+
 #[test]
 fn a_ping_measures_each_path_without_the_delay_of_the_acknowledgement() {
     let delayed = Config::default().channel.ack_delay_max;

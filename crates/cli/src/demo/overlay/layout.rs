@@ -167,6 +167,7 @@ pub(super) fn lay_out(folder: &Path, seed: u64) -> Result<(Vec<Node>, Emulator, 
     }
     let ticket = Ticket {
         hosts: Vec::new(),
+        via: None,
         node: nodes[CLINIC].id,
         secret: None,
         addresses: entry(LAB, CLINIC).into_iter().collect(),

@@ -17,6 +17,7 @@ fn an_impostor_of_the_receiver_does_not_end_the_program() {
         .unwrap();
     let ticket = Ticket {
         hosts: Vec::new(),
+        via: None,
         node: SecretKey::from_seed([2; 32]).node_id(),
         secret: None,
         addresses: vec![impostor.local_addr().unwrap()],

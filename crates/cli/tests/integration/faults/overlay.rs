@@ -203,6 +203,7 @@ impl Mesh {
         let at = format!("{}:{PORT}", self.address(1, 0).unwrap());
         let ticket = Ticket {
             hosts: Vec::new(),
+            via: None,
             node: key(1).node_id(),
             secret: None,
             addresses: vec![at.parse().unwrap()],

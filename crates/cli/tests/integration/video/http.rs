@@ -18,6 +18,7 @@ fn ticket() -> String {
     let secret = anabranch::ticket::Secret([7; 16]);
     let ticket = anabranch::Ticket {
         hosts: Vec::new(),
+        via: None,
         node,
         secret: Some(secret),
         addresses: vec![([127, 0, 0, 1], 9).into()],

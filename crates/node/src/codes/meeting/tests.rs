@@ -1,8 +1,12 @@
 use anabranch_net::HostConfig;
 use anabranch_session::{AllowList, SecretKey};
+use tokio::sync::mpsc;
 
 use super::*;
-use crate::codes::card::Purpose;
+use crate::codes::{
+    card::Purpose,
+    desk::{Desk, DeskEvent},
+};
 
 /// Generous: these exchanges take milliseconds.
 const HANG: Duration = Duration::from_secs(60);
@@ -54,7 +58,13 @@ async fn meet_these(host: &Host, text: &str, issuers: &[Found]) -> Result<Met, M
     };
     let card = card(Purpose::Receive, host);
     let code = code(text);
-    let meeting = meet_among(host, &code, &card, next);
+    let entry = Entry {
+        host,
+        code: &code,
+        card: &card,
+        refusals: Mutex::default(),
+    };
+    let meeting = entry.meet_among(next);
     time::timeout(HANG, meeting).await.expect("it ends")
 }
 

@@ -86,6 +86,21 @@ impl Session {
         self.inner.state.wait(|_, closed| closed.cloned()).await
     }
 
+    /// Asks every path of the session for an acknowledgement, without waiting for it: one that gives none does not respond any more. Nothing else
+    /// finds that out while there is nothing to send. A node of an older release does nothing.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub async fn probe(&self) -> Result<(), ClientError> {
+        let session = self.inner.state.handle;
+        let request = Request::Probe { session };
+        match self.inner.tasks.core.ask(request, Expected::Value).await {
+            Ok(_) => Ok(()),
+            Err(ClientError::Node { kind, .. }) if kind == "request" => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Opens a stream; nothing is sent before the first ADU.
     ///
     /// # Errors

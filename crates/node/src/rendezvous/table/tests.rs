@@ -44,6 +44,33 @@ fn two_nodes_that_name_each_other_meet() {
 }
 
 #[test]
+fn a_node_that_attends_is_called_by_its_id() {
+    let mut table = Table::default();
+    let [ada, bob] = [1, 2].map(|n| NodeId::from_public_key([n; 32]));
+    assert_eq!(table.call(Guest(1), bob, ada, 0), Err(Refusal::Nobody));
+    for guest in [2, 3, 4] {
+        table.attend(Guest(guest), ada, 7).unwrap();
+    }
+    assert_eq!(table.attend(Guest(2), ada, 7), Err(Refusal::OutOfPlace));
+    assert_eq!(table.call(Guest(2), ada, bob, 0), Err(Refusal::OutOfPlace));
+    assert_eq!(table.call(Guest(5), ada, ada, 0), Err(Refusal::OutOfPlace));
+    assert_eq!(table.leave(Guest(2)), None);
+    assert_eq!(table.call(Guest(1), bob, ada, 0), Ok(Guest(3)));
+    assert_eq!(table.other(Guest(3)), Some(Guest(1)));
+    assert_eq!(table.call(Guest(6), bob, ada, 0), Ok(Guest(4)));
+    assert_eq!(table.call(Guest(7), bob, ada, 0), Err(Refusal::Nobody));
+    // One whose caller has left does not attend again by itself.
+    assert_eq!(table.leave(Guest(1)), Some(Guest(3)));
+    assert_eq!(table.call(Guest(7), bob, ada, 0), Err(Refusal::Nobody));
+    table.attend(Guest(3), ada, 7).unwrap();
+    table.attend(Guest(8), ada, 8).unwrap();
+    assert_eq!(table.call(Guest(6), bob, ada, 9), Err(Refusal::OutOfPlace));
+    assert_eq!(table.call(Guest(9), bob, ada, 9), Err(Refusal::Nobody));
+    assert_eq!(table.call(Guest(9), bob, ada, 8), Ok(Guest(8)));
+    assert_eq!(table.call(Guest(7), bob, ada, 0), Ok(Guest(3)));
+}
+
+#[test]
 fn messages_are_counted() {
     let mut table = Table::default();
     table.wait(NOW, Guest(1), place(7)).unwrap();
@@ -82,8 +109,9 @@ fn places_are_bounded() {
 proptest! {
     /// Whatever guests do, each is together with one that is together with it, and nothing is left when all have gone.
     #[test]
-    fn nobody_is_left_behind(steps in prop::collection::vec((0..6u8, 0..6u64, 0..3u16), 0..60)) {
+    fn nobody_is_left_behind(steps in prop::collection::vec((0..8u8, 0..6u64, 0..3u16), 0..60)) {
         let mut table = Table::default();
+        let node = |n: u64| NodeId::from_public_key([n as u8; 32]);
         for (step, guest, number) in steps {
             let guest = Guest(guest);
             match step {
@@ -92,11 +120,18 @@ proptest! {
                 2 => _ = table.say(guest),
                 3 => _ = table.part(guest),
                 4 => {
-                    let node = |n: u64| NodeId::from_public_key([n as u8; 32]);
                     let other = node(u64::from(number) + 2);
                     _ = table.meet(guest, node(guest.0), other);
                 }
+                5 => _ = table.attend(guest, node(guest.0), number),
+                6 => _ = table.call(guest, node(guest.0), node(u64::from(number) + 2), number),
                 _ => _ = table.leave(guest),
+            }
+            for waiting in table.attending.values() {
+                prop_assert!(!waiting.is_empty());
+                for (_, guest) in waiting {
+                    prop_assert_eq!(table.other(*guest), None);
+                }
             }
             for (one, pair) in &table.pairs {
                 prop_assert_eq!(table.other(pair.other), Some(*one));
@@ -111,6 +146,7 @@ proptest! {
         for guest in 0..6 {
             table.leave(Guest(guest));
         }
-        prop_assert!(table.places.is_empty() && table.pairs.is_empty() && table.meets.is_empty());
+        prop_assert!(table.places.is_empty() && table.pairs.is_empty());
+        prop_assert!(table.meets.is_empty() && table.attending.is_empty());
     }
 }

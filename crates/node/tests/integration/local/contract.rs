@@ -15,6 +15,7 @@ async fn contract<S: AduSession, L: AduListener>(near: &S, far: &L) {
     assert_eq!(near.peer(), id(2));
     let first = near.next_event().await.unwrap();
     assert!(matches!(first, SessionEvent::ChannelUp { .. }), "{first:?}");
+    near.probe().await.unwrap();
     both_ways(near, far).await;
     ends(near, far).await;
     many(near, far).await;
