@@ -8,12 +8,14 @@
 //! | `notes` | lines of the log about sessions, paths and transfers |
 //! | `peers` | the peers that are dialled, and the folders that files go into |
 //! | `reach` | sessions with peers that are met at a relay |
+//! | `calling` | peers that are being called |
 //! | `part` | parts of the program above the node that follow its reloads |
 //! | `reload` | change of the configuration while the node runs |
 //!
 //! The control socket and this module use each other: a request may reload the very node that runs the socket. An interface between
 //! them would have one implementation.
 
+mod calling;
 mod notes;
 mod part;
 mod peers;
@@ -37,16 +39,17 @@ use tokio::{
 };
 
 pub(crate) use self::serve::refuse;
+use self::{
+    calling::Calling,
+    peers::{Call, Receivers},
+    reload::Started,
+    sessions::Sessions,
+};
 pub use self::{
     part::{Commit, FlowReport, FlowReports, Part, PromiseState, RuleReport},
     reload::{ReloadError, Reloaded, Source},
     serve::CODE_BUSY,
     sessions::{Handle, UnknownPeer},
-};
-use self::{
-    peers::{Call, Receivers},
-    reload::Started,
-    sessions::Sessions,
 };
 pub use crate::rights::CODE_NO_RIGHT;
 use crate::{
@@ -141,6 +144,7 @@ pub(crate) struct Core {
     parts: Mutex<Vec<Arc<dyn Part>>>,
     sessions: Sessions,
     calls: watch::Sender<Arc<Vec<Call>>>,
+    calling: Calling,
     /// Relay at which the node attends.
     via: watch::Sender<Option<Via>>,
     names: Mutex<BTreeMap<NodeId, String>>,
@@ -258,6 +262,7 @@ impl Daemon {
             record: PromiseRecord::new(config.promise_record.clone()),
             evidence,
             calls: watch::Sender::new(Arc::new(reload::calls(&config, objectives))),
+            calling: Calling::default(),
             via: watch::Sender::new(config.via.clone()),
             names: Mutex::new(config.names.clone()),
             started: tokio::sync::Mutex::new(Started {

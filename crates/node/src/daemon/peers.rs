@@ -103,7 +103,8 @@ impl Core {
             });
             for call in calls.iter() {
                 running.entry(call.peer.node).or_insert_with(|| {
-                    let task = tasks.spawn(self.clone().keep(call.clone()));
+                    let attempt = self.calling.begin(call.peer.node);
+                    let task = tasks.spawn(self.clone().keep(call.clone(), attempt));
                     (call.clone(), task)
                 });
             }

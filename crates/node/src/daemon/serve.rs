@@ -6,7 +6,7 @@ use anabranch_base::NodeId;
 use anabranch_net::{Session, Stream, limited};
 use tokio::task::JoinSet;
 
-use super::{Core, peers::Call, reach::Reached};
+use super::{Core, calling::Attempt, peers::Call, reach::Reached};
 use crate::{
     outcome::{self, Outcome, Outcomes},
     overlay::LABELS,
@@ -160,12 +160,25 @@ impl Core {
         }
     }
 
-    /// Keeps a session with a peer open; does not return.
-    pub(super) async fn keep(self: Arc<Self>, call: Call) {
+    /// Keeps a session with a peer open, with a first `attempt` that has begun; does not return.
+    pub(super) async fn keep(self: Arc<Self>, call: Call, attempt: Attempt) {
         let Call { peer, objectives } = call;
         let mut pause = super::RETRY_MIN;
+        let mut attempt = Some(attempt);
         loop {
-            match self.reach(&peer).await {
+            let attempt = attempt.take();
+            let attempt = attempt.unwrap_or_else(|| self.calling.begin(peer.node));
+            let reached = self.reach(&peer).await;
+            if let Ok(Reached {
+                session,
+                is_ours: true,
+                ..
+            }) = &reached
+            {
+                self.sessions.add(session);
+            }
+            drop(attempt);
+            match reached {
                 Ok(Reached {
                     session,
                     is_ours: false,
@@ -180,7 +193,6 @@ impl Core {
                 }) => {
                     let began = Instant::now();
                     self.note_connected(&session, "which was called");
-                    self.sessions.add(&session);
                     pause = super::RETRY_MIN;
                     if let Some(text) = &objectives
                         && let Err(error) = session.inject_objectives(text)

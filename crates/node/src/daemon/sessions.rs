@@ -189,6 +189,9 @@ impl Core {
         if let Some(session) = self.sessions.find(self.host.node_id(), &peer) {
             return Ok(session);
         }
+        if addresses.is_empty() {
+            self.calling.settled(&peer).await;
+        }
         let _dialling = self.sessions.dialling.lock().await;
         if let Some(session) = self.sessions.find(self.host.node_id(), &peer) {
             return Ok(session);

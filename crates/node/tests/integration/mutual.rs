@@ -13,6 +13,7 @@ use anabranch::{
     base::NodeId,
     config::{Layer, NodeConfig},
     daemon::Daemon,
+    net::Remotes,
 };
 
 use crate::common::{id, key, within};
@@ -100,6 +101,30 @@ async fn nodes_that_call_each_other_end_with_one_session() {
             () = one.daemon.run() => unreachable!("it runs until dropped"),
             () = two.daemon.run() => unreachable!("it runs until dropped"),
             () = calling => {}
+        }
+    })
+    .await;
+}
+
+/// An application that needs a session while the node opens one of its own accord gets that one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_is_being_opened_is_not_opened_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = Node::start(folder.path(), 1, 2).await;
+    let two = Node::start(folder.path(), 2, 1).await;
+    one.call(two.address()).await;
+    let needing = async {
+        let handle = one.daemon.handle();
+        let session = handle.session_with(one.peer, Remotes::default()).await;
+        assert_eq!(session.unwrap().peer(), one.peer);
+        assert_eq!(one.incoming(), [false]);
+    };
+    within(async {
+        tokio::select! {
+            biased;
+            () = one.daemon.run() => unreachable!("it runs until dropped"),
+            () = two.daemon.run() => unreachable!("it runs until dropped"),
+            () = needing => {}
         }
     })
     .await;
