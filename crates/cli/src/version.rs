@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 use anabranch::net::session::wire;
 
 /// Optional parts of this build.
-const FEATURES: [(&str, bool); 3] = [
+const FEATURES: [(&str, bool); 4] = [
+    ("console", cfg!(feature = "console")),
     ("demo", cfg!(feature = "demo")),
     ("video", cfg!(feature = "video")),
     ("s3", cfg!(feature = "s3")),
