@@ -112,7 +112,8 @@ pub struct StreamStats {
     pub copied_bytes: u64,
     /// Bytes waiting to be sent.
     pub backlog_bytes: u64,
-    /// Bytes known to be at the peer's node, by the channel that carried them, copies included; of the last 16 channels.
+    /// Bytes known to be at the peer's node, by the channel that carried them, copies included, without the first packet of the stream;
+    /// of the last 16 channels.
     pub acked_by_channel: Vec<(ChannelId, u64)>,
     /// ADUs received, whole or in part.
     pub received_adus: u64,

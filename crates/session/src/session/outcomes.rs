@@ -94,7 +94,7 @@ impl Session {
                         continue;
                     };
                     send.announced = true;
-                    send.carried.add(receipt.channel, *length);
+                    send.carried.add(receipt.channel, *place, *length);
                     if send.spec.notify_fragments {
                         let (channel, rtt) = (receipt.channel, Some(receipt.rtt));
                         events.push_back(fragment_outcome(self.id, *place, *length, channel, rtt));
