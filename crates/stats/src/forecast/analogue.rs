@@ -38,7 +38,7 @@ impl Analogues {
     pub(super) fn learn(&mut self, situation: &Situation, outcome_bps: f64) {
         let slot = self.rates.next_slot();
         let ratio = (outcome_bps + situation.offset) / situation.short;
-        // The outcome is finite; the ratio is, too, unless no sample came before.
+        // Both are finite, as the situation is known; so both windows have the same slots.
         if self.rates.push(outcome_bps).is_err() {
             return;
         }

@@ -62,8 +62,10 @@ impl Experts {
     /// `situation` was followed by `bps`.
     pub(super) fn learn(&mut self, situation: &Situation, bps: f64) {
         self.learn_rate(bps);
-        self.relate(situation, bps);
-        self.analogues.learn(situation, bps);
+        if situation.is_known() {
+            self.relate(situation, bps);
+            self.analogues.learn(situation, bps);
+        }
     }
 
     /// A sample of `bps` came, and each of `situations` is one that it may be seen from.
@@ -75,6 +77,11 @@ impl Experts {
         for (index, situation) in situations.enumerate() {
             if index == 0 {
                 self.learn_rate(bps);
+            }
+            if !situation.is_known() {
+                continue;
+            }
+            if index == 0 {
                 self.analogues.learn(situation, bps);
             }
             self.relate(situation, bps);
@@ -142,3 +149,23 @@ fn plain(window: &Window, levels: &[f64], row: &mut [f64], rate: impl Fn(f64) ->
 
 /// Residuals beyond this many spreads count as much.
 const RESIDUAL_MAX: f64 = 300.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Before the first exact sample, an outcome has no average to be a ratio of, and no spread to be measured in.
+    #[test]
+    fn an_outcome_without_a_situation_is_a_rate_only() {
+        let nothing = Situation::default();
+        let mut experts = Experts::new(1);
+        experts.learn(&nothing, 5e6);
+        experts.learn_sample([&nothing, &nothing].into_iter(), 6e6);
+        assert_eq!(experts.all.values(), [5e6, 6e6]);
+        assert!(experts.short_ratios.is_empty() && experts.fast_ratios.is_empty());
+        assert!(experts.residuals.is_empty());
+        let mut rates = [1.0];
+        experts.analogues.rate_quantiles(&[0.5], &mut rates);
+        assert_eq!(rates, [0.0], "nothing is remembered");
+    }
+}

@@ -37,6 +37,11 @@ pub(super) struct Situation {
 }
 
 impl Situation {
+    /// False before the first sample, and after lower bounds alone: there is nothing to relate an outcome to.
+    pub(super) fn is_known(&self) -> bool {
+        self.short > 0.0
+    }
+
     /// `bps` in units of the spread around the level, on the logarithmic scale.
     pub(super) fn residual(&self, bps: f64) -> f64 {
         ((bps + self.offset).ln() - self.log_level) / self.log_spread
