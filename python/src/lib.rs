@@ -14,17 +14,21 @@
 //! | `failure` | errors as classes of `anabranch.errors` |
 //! | `words`, `report`, `event` | specifications in; statistics, promises and events out |
 //! | `node`, `client`, `session`, `stream` | the handles |
+//! | `objective` | findings about objectives, and what they did |
+//! | `emulator` | emulated links |
 
 use pyo3::prelude::*;
 
 mod bridge;
 mod buffer;
 mod client;
+mod emulator;
 mod event;
 mod failure;
 mod fork;
 mod message;
 mod node;
+mod objective;
 mod operation;
 mod report;
 mod runtime;
@@ -40,8 +44,10 @@ mod _anabranch {
     use crate::{
         bridge::Bridge,
         client::{Client, Service},
+        emulator::Emulator,
         message::Message,
         node::{Node, parse_ticket},
+        objective::check_objectives,
         operation::Operation,
         session::Session,
         stream::Stream,

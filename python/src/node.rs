@@ -2,7 +2,9 @@
 
 use std::{net::SocketAddr, path::Path};
 
-use anabranch::{AllowList, Host, HostConfig, Remotes, SecretKey, Ticket, base::NodeId, keys};
+use anabranch::{
+    AllowList, Controller, Host, HostConfig, Remotes, SecretKey, Ticket, base::NodeId, keys,
+};
 use pyo3::prelude::*;
 
 use crate::{
@@ -71,6 +73,7 @@ impl Node {
         key: Option<Key>,
         bind: Option<Vec<String>>,
         allow: Option<Vec<String>>,
+        controller: Option<&str>,
     ) -> PyResult<Self> {
         let allowed = match allow {
             None => AllowList::everyone_listed(),
@@ -92,6 +95,11 @@ impl Node {
             };
             let addresses = texts.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
             config = config.bind(addresses);
+        }
+        if let Some(text) = controller {
+            let parsed: Result<Controller, _> = text.parse();
+            let wrong = |error| Failed::new("SpecError", format!("controller: {error}"));
+            config.engine.channel.controller = parsed.map_err(wrong)?;
         }
         let runtime = runtime::handle()?;
         let host = py.detach(|| {

@@ -5,19 +5,22 @@ A *node* has an identity and addresses; a *session* joins two nodes over every p
 classes here are for ``asyncio``; those of :mod:`anabranch.sync` do the same without it.
 """
 
-from . import aio, arrays, errors, reports, spec, sync
+from . import aio, arrays, emulation, errors, objectives, reports, spec, sync
 from ._anabranch import Message
 from ._handles import ANYONE
 from .aio import Client, Node, Session, Stream, attach, connect
+from .emulation import Emulator
 from .errors import (
     AnabranchError,
     ArrayError,
     AttachError,
     Closed,
     ConnectError,
+    Finding,
     ForkedError,
     HostNotFound,
     NoRoute,
+    ObjectiveError,
     Offer,
     Refused,
     Rejected,
@@ -29,7 +32,7 @@ from .errors import (
     TicketError,
     Unreachable,
 )
-from .reports import Explanation, Grant, Path, SessionStats, StreamStats
+from .reports import Explanation, Grant, Objective, Path, SessionStats, StreamStats
 from .spec import Late, Packets, Rate, StreamOptions
 
 __all__ = [
@@ -40,7 +43,9 @@ __all__ = [
     "Client",
     "Closed",
     "ConnectError",
+    "Emulator",
     "Explanation",
+    "Finding",
     "ForkedError",
     "Grant",
     "HostNotFound",
@@ -48,6 +53,8 @@ __all__ = [
     "Message",
     "NoRoute",
     "Node",
+    "Objective",
+    "ObjectiveError",
     "Offer",
     "Packets",
     "Path",
@@ -70,7 +77,9 @@ __all__ = [
     "arrays",
     "attach",
     "connect",
+    "emulation",
     "errors",
+    "objectives",
     "reports",
     "spec",
     "sync",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 class AnabranchError(Exception):
@@ -31,6 +33,30 @@ class SpecError(AnabranchError, ValueError):
 
 class ArrayError(AnabranchError, ValueError):
     """A message is not an array, or an array cannot be sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A finding about a text of objectives."""
+
+    #: True if the text is refused for it; false for a warning.
+    is_error: bool
+    #: Place in the text, from 1; columns in characters.
+    line: int
+    column: int
+    #: The finding in one sentence.
+    text: str
+    #: A correction; ``None``: there is none to suggest.
+    help: str | None
+
+
+class ObjectiveError(AnabranchError, ValueError):
+    """A text of objectives is refused, and nothing has changed. The text shows each place."""
+
+    def __init__(self, text: str, *, findings: Sequence[Mapping[str, Any]] = ()) -> None:
+        super().__init__(text)
+        #: What is wrong, in order of place; of an attached session, the text alone.
+        self.findings = [Finding(**finding) for finding in findings]
 
 
 class ConnectError(AnabranchError):

@@ -59,6 +59,8 @@ class SessionStats:
     is_incoming: bool
     paths_active: int
     streams: int
+    #: Scheduling policy of this side.
+    policy: str
     sent_bytes: int
     copied_bytes: int
     send_held_bytes: int
@@ -101,6 +103,47 @@ class Grant:
     #: Its paths, each with the rate on it.
     shares: list[tuple[int, int]]
     summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """An objective in force, and what it did in the last minute. Those figures are ``None`` for rates, and in attached sessions."""
+
+    #: Never used again in its session.
+    id: int
+    name: str | None
+    #: ``single``: it rates messages one by one; ``combinatorial``: several together; ``streams``: streams alone; ``rate``: a
+    #: demand for a promise.
+    kind: str
+    #: Its source text.
+    text: str
+    #: Bindings of its variables to messages that were sent.
+    contexts: int | None
+    #: Those in which its goal was true.
+    contexts_met: int | None
+    #: Those that could not be evaluated as they are written.
+    contexts_faulty: int | None
+    #: Sum of the utility in these.
+    utility: float | None
+    #: Kinds of faults.
+    faults: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkStats:
+    """Totals of one direction of an emulated link, in packets where no unit is named."""
+
+    offered: int
+    offered_bytes: int
+    #: Those that have arrived or will.
+    delivered: int
+    delivered_bytes: int
+    #: Dropped because the queue was full.
+    queue_full: int
+    #: Lost at random.
+    lost: int
+    #: Offered while the link was down, or waiting when it went down.
+    down: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +223,19 @@ class Lost(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Fragment(Event):
+    """The outcome of one packet's part of a message is known (streams with ``notify_fragments``)."""
+
+    message: int
+    #: First byte of the message in it, and that after the last.
+    start: int
+    end: int
+    path: int
+    #: Round trip of its packet; ``None``: lost.
+    rtt_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Expired(Event):
     """A message outlived its deadline before it was known to be delivered."""
 
@@ -201,16 +257,8 @@ class Throttle(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Promised(Event):
-    """The guarantee is promised; the fields are those of :class:`Grant`."""
-
-    rate_bps: int
-    probability: float | None
-    window_s: float
-    text: str
-    grade: str
-    shares: list[tuple[int, int]]
-    summary: str
+class Promised(Grant, Event):
+    """The guarantee is promised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +283,23 @@ class PromiseClosed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectiveRefused(Event):
+    """A rate that objectives demand cannot be promised now; the stream waits for it where that may help."""
+
+    objective: int
+    stream: int
+    refusal: Refused
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveFault(Event):
+    """An objective could not be evaluated as it is written; each kind of fault is reported once."""
+
+    objective: int
+    faults: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class OtherEvent(Event):
     """An event that this version has no class for."""
 
@@ -244,8 +309,8 @@ class OtherEvent(Event):
 _EVENTS: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
-        PathUp, PathSuspected, PathRecovered, PathClosed, Acked, Lost, Expired, Dropped, Throttle, Promised, Warned,
-        Withdrawn, PromiseClosed, OtherEvent,
+        PathUp, PathSuspected, PathRecovered, PathClosed, Acked, Lost, Fragment, Expired, Dropped, Throttle, Promised, Warned,
+        Withdrawn, PromiseClosed, ObjectiveRefused, ObjectiveFault, OtherEvent,
     )
 }  # fmt: skip
 

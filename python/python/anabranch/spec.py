@@ -185,11 +185,16 @@ class StreamOptions(TypedDict, total=False):
     partial: bool
     #: The outcome of every message is an event.
     notify: bool
+    #: So is that of every packet's part of a message: an event for each packet.
+    notify_fragments: bool
+    #: The only path that the stream may use, by its number in ``session.paths()``.
+    pinned: int
 
 
 _OPTIONS = frozenset(StreamOptions.__annotations__)
 _AS_THEY_ARE = (
     "profile", "reliable", "weight", "drop", "redundant", "may_split", "duplex", "partial", "notify",
+    "notify_fragments", "pinned",
 )  # fmt: skip
 
 
@@ -213,6 +218,20 @@ def spec_text(label: str, options: StreamOptions) -> str:
         keys["paths"] = list(given["paths"])
     if (guarantee := given.get("guarantee")) is not None:
         keys["guarantee"] = guarantee._keys()
+    return _json(keys)
+
+
+def changes_text(weight: int | None, cap: RateValue | None, drop: DropOrder | None, redundant: bool | None) -> str:
+    """Changes of a stream as the extension module takes them."""
+    keys: dict[str, Any] = {}
+    if weight is not None:
+        keys["weight"] = weight
+    if cap is not None:
+        keys["cap"] = None if cap == "none" else _rate("cap", cap)
+    if drop is not None:
+        keys["drop"] = None if drop == "none" else drop
+    if redundant is not None:
+        keys["redundant"] = redundant
     return _json(keys)
 
 
