@@ -16,6 +16,7 @@
 //! | `node`, `client`, `session`, `stream` | the handles |
 //! | `objective` | findings about objectives, and what they did |
 //! | `emulator` | emulated links |
+//! | `statistics` | the library's statistics on arrays |
 
 use pyo3::prelude::*;
 
@@ -34,6 +35,7 @@ mod report;
 mod runtime;
 mod session;
 mod signal;
+mod statistics;
 mod stream;
 mod words;
 
@@ -50,6 +52,12 @@ mod _anabranch {
         objective::check_objectives,
         operation::Operation,
         session::Session,
+        statistics::{
+            forecast::{forecast, score},
+            joint::{correlation, joint_share, split_quantile, total_quantile, total_share},
+            loss::loss_model,
+            order::{drift, durable, partial_means, quantiles, rolling_quantile, shares},
+        },
         stream::Stream,
     };
 

@@ -5,7 +5,7 @@ A *node* has an identity and addresses; a *session* joins two nodes over every p
 classes here are for ``asyncio``; those of :mod:`anabranch.sync` do the same without it.
 """
 
-from . import aio, arrays, emulation, errors, objectives, reports, spec, sync
+from . import aio, arrays, emulation, errors, objectives, reports, spec, stats, sync
 from ._anabranch import Message
 from ._handles import ANYONE
 from .aio import Client, Node, Session, Stream, attach, connect
@@ -27,6 +27,7 @@ from .errors import (
     SendError,
     SpecError,
     StartError,
+    StatsError,
     StreamReset,
     StreamStopped,
     TicketError,
@@ -66,6 +67,7 @@ __all__ = [
     "SessionStats",
     "SpecError",
     "StartError",
+    "StatsError",
     "Stream",
     "StreamOptions",
     "StreamReset",
@@ -82,5 +84,6 @@ __all__ = [
     "objectives",
     "reports",
     "spec",
+    "stats",
     "sync",
 ]

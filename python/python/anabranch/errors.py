@@ -35,6 +35,19 @@ class ArrayError(AnabranchError, ValueError):
     """A message is not an array, or an array cannot be sent."""
 
 
+class StatsError(AnabranchError, ValueError):
+    """An argument of a statistic is refused, or is too little for it."""
+
+
+class LabError(AnabranchError):
+    """The lab's program cannot be started, or has failed; the text is the program's own."""
+
+    def __init__(self, text: str, *, code: int | None = None) -> None:
+        super().__init__(text)
+        #: Exit code of the program; below 0: the signal that ended it; ``None``: it did not run.
+        self.code = code
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A finding about a text of objectives."""
