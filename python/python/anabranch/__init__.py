@@ -5,7 +5,7 @@ A *node* has an identity and addresses; a *session* joins two nodes over every p
 classes here are for ``asyncio``; those of :mod:`anabranch.sync` do the same without it.
 """
 
-from . import aio, arrays, emulation, errors, objectives, reports, spec, stats, sync
+from . import aio, arrays, emulation, errors, lab, objectives, reports, spec, stats, sync
 from ._anabranch import Message
 from ._handles import ANYONE
 from .aio import Client, Node, Session, Stream, attach, connect
@@ -19,6 +19,7 @@ from .errors import (
     Finding,
     ForkedError,
     HostNotFound,
+    LabError,
     NoRoute,
     ObjectiveError,
     Offer,
@@ -50,6 +51,7 @@ __all__ = [
     "ForkedError",
     "Grant",
     "HostNotFound",
+    "LabError",
     "Late",
     "Message",
     "NoRoute",
@@ -81,6 +83,7 @@ __all__ = [
     "connect",
     "emulation",
     "errors",
+    "lab",
     "objectives",
     "reports",
     "spec",
