@@ -88,12 +88,13 @@ class Distribution(unittest.TestCase):
                 for start in range(0, len(history), size)
             ]
             falls = [1 - kept(part) / kept(history) for part in parts]
-            self.assertAlmostEqual(found.drift, max([0.0, *falls]))
+            most: float = max([0.0, *falls])
+            self.assertAlmostEqual(found.drift, most)
             half = len(history) // 2
             first, second = history[:half], history[half:]
             broken = [np.mean(part < found.rate) for part in parts]
             broken += [np.mean(second < promise(first)), np.mean(first < promise(second))]
-            self.assertAlmostEqual(found.broken_over_allowed, max(broken) / (1 - p))
+            self.assertAlmostEqual(found.broken_over_allowed, float(max(broken)) / (1 - p))
             since = rng.lognormal(1.8, 0.5, 60)
             self.assertAlmostEqual(found.drift_to(since), 1 - kept(since) / found.kept_rate)
 

@@ -56,6 +56,7 @@ class Finding:
     is_error: bool
     #: Place in the text, from 1; columns in characters.
     line: int
+    #: Column from 1, in characters.
     column: int
     #: The finding in one sentence.
     text: str

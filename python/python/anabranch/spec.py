@@ -18,10 +18,15 @@ Time = int | float | str | timedelta
 #: A probability above 0 and below 1, or a text such as ``"95 %"``.
 Probability = float | str
 
+#: Grade of a promise: until the stream closes, for a term that is renewed, or the best of both that can be had.
 Grade = Literal["best", "durable", "renewable"]
+#: Reaction to a warning: stay until the promise is kept again or lapses, take the offer in its place, or close the stream.
 OnWarning = Literal["stay", "take offer", "close"]
+#: Values for the options that are absent (``docs/profiles.md``).
 Profile = Literal["interactive", "live", "bulk", "background", "redundant", "telemetry"]
+#: A number from 0 to 255, or a name of 0, 64, 128 and 192.
 Priority = int | Literal["scavenger", "bulk", "normal", "urgent"]
+#: Choice of the messages that an unreliable stream drops; ``none``: the application is held back.
 DropOrder = Literal["oldest", "newest", "least_important", "none"]
 
 
@@ -102,7 +107,9 @@ class _Guarantee:
 class Rate(_Guarantee):
     """At least ``rate`` in a share ``probability`` of all windows."""
 
+    #: The rate, headers not included.
     rate: RateValue
+    #: Share of windows in which it is reached.
     probability: Probability
 
     def _keys(self) -> dict[str, Any]:
@@ -118,9 +125,13 @@ class Packets(_Guarantee):
     """Of every ``of`` packets of ``packet_bytes``, which come in one window, at least ``serve`` in it, in a share
     ``probability`` of all windows."""
 
+    #: Packets that are served in their window, at least.
     serve: int
+    #: Packets that come in a window.
     of: int
+    #: Bytes of a packet.
     packet_bytes: int
+    #: Share of windows in which that is so.
     probability: Probability
 
     def _keys(self) -> dict[str, Any]:
@@ -136,8 +147,11 @@ class Packets(_Guarantee):
 class Late(_Guarantee):
     """Of the packets of ``packet_bytes`` that ``rate`` makes in a window, at most ``late_packets`` miss it on average."""
 
+    #: Rate of the packets.
     rate: RateValue
+    #: Bytes of a packet.
     packet_bytes: int
+    #: Packets of a window that are late, on average.
     late_packets: float
 
     def _keys(self) -> dict[str, Any]:
@@ -149,6 +163,7 @@ class Late(_Guarantee):
         return own | self._common()
 
 
+#: One of the three demands.
 Guarantee = Rate | Packets | Late
 
 

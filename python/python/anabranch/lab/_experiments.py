@@ -23,6 +23,7 @@ Setting = int | float | str | bool | os.PathLike[str] | Sequence[int | float | s
 class Experiment:
     """An experiment that ``run`` knows."""
 
+    #: Its name, for :func:`run`.
     name: str
     #: Its contents in one sentence, with the source of what it reproduces.
     summary: str

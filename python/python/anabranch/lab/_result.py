@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 class Result:
     """Figures of an experiment, of all its runs. Their units are in their names."""
 
+    #: Its name.
     experiment: str
     #: Version of the program.
     version: str
