@@ -8,7 +8,7 @@ import unittest
 import anabranch
 from anabranch import Emulator, reports
 
-from .support import LIMIT, LOOPBACK, pair, sync_pair
+from .support import LIMIT, LOOPBACK, pair, sync_pair, timeout
 
 KEY_FRAMES = """hose 2
 
@@ -36,7 +36,7 @@ class Texts(unittest.TestCase):
 
 class Objectives(unittest.IsolatedAsyncioTestCase):
     async def test_what_objectives_do_is_reported(self) -> None:
-        async with asyncio.timeout(LIMIT), pair() as (outgoing, incoming):
+        async with timeout(LIMIT), pair() as (outgoing, incoming):
             stats = outgoing.stats()
             assert stats is not None
             self.assertEqual(stats.policy, "default")
@@ -65,7 +65,7 @@ class Objectives(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(stats.policy, "assign")
 
     async def test_all_objectives_are_replaced_or_none(self) -> None:
-        async with asyncio.timeout(LIMIT), pair() as (outgoing, _):
+        async with timeout(LIMIT), pair() as (outgoing, _):
             [first], _ = await outgoing.set_objectives(KEY_FRAMES)
             with self.assertRaises(anabranch.ObjectiveError) as refused:
                 await outgoing.set_objectives("hose 2\nobjective {\n  goal { 1 < }\n}")
@@ -83,7 +83,7 @@ class Objectives(unittest.IsolatedAsyncioTestCase):
         text = """hose 2
 field size: numeric
 objective small { context { adu:a { label == "x" } } goal { a::size < 5 } utility { a { 1 } } }"""
-        async with asyncio.timeout(LIMIT), pair() as (outgoing, _):
+        async with timeout(LIMIT), pair() as (outgoing, _):
             outgoing.set_policy("assign")
             [number], _ = await outgoing.add_objectives(text)
             stream = await outgoing.open("x", ordered=False)
@@ -96,7 +96,7 @@ objective small { context { adu:a { label == "x" } } goal { a::size < 5 } utilit
             self.fail("no fault was reported")
 
     async def test_wrong_policies_and_fields_are_refused(self) -> None:
-        async with asyncio.timeout(LIMIT), pair() as (outgoing, _):
+        async with timeout(LIMIT), pair() as (outgoing, _):
             with self.assertRaisesRegex(anabranch.SpecError, "did you mean 'assign'"):
                 outgoing.set_policy("asign")
             await outgoing.add_objectives(KEY_FRAMES)
@@ -126,7 +126,7 @@ class SyncObjectives(unittest.TestCase):
 
 class Adjustments(unittest.IsolatedAsyncioTestCase):
     async def test_a_stream_is_adjusted_while_it_runs(self) -> None:
-        async with asyncio.timeout(LIMIT), pair() as (outgoing, _):
+        async with timeout(LIMIT), pair() as (outgoing, _):
             stream = await outgoing.open("live", reliable=False, cap="2 Mbit/s", drop="oldest")
             await stream.adjust(weight=300, cap=5e6, drop="newest")
             await stream.adjust(cap="none", drop="none", redundant=True)
@@ -136,7 +136,7 @@ class Adjustments(unittest.IsolatedAsyncioTestCase):
                 await stream.adjust(cap="fast")
 
     async def test_fragments_are_events(self) -> None:
-        async with asyncio.timeout(LIMIT), pair() as (outgoing, _):
+        async with timeout(LIMIT), pair() as (outgoing, _):
             stream = await outgoing.open("parts", notify_fragments=True)
             await stream.send(bytes(5000))
             got = 0
@@ -152,7 +152,7 @@ class Adjustments(unittest.IsolatedAsyncioTestCase):
 class Links(unittest.IsolatedAsyncioTestCase):
     async def test_a_pinned_stream_takes_its_path(self) -> None:
         async with (
-            asyncio.timeout(LIMIT),
+            timeout(LIMIT),
             anabranch.Node(bind=LOOPBACK) as here,
             anabranch.Node(bind=LOOPBACK, allow=[here.id]) as there,
         ):
@@ -173,7 +173,7 @@ class Links(unittest.IsolatedAsyncioTestCase):
 
     async def test_a_cut_path_is_replaced_by_the_other(self) -> None:
         async with (
-            asyncio.timeout(LIMIT),
+            timeout(LIMIT),
             anabranch.Node(bind=LOOPBACK) as here,
             anabranch.Node(bind=LOOPBACK, allow=[here.id]) as there,
         ):
@@ -214,7 +214,7 @@ class Links(unittest.IsolatedAsyncioTestCase):
         with self.assertRaisesRegex(anabranch.SpecError, "controller: 'fast'"):
             anabranch.Node(bind=LOOPBACK, controller="fast")
         async with (
-            asyncio.timeout(LIMIT),
+            timeout(LIMIT),
             anabranch.Node(bind=LOOPBACK, controller="fixed 8 Mbit/s") as here,
             anabranch.Node(bind=LOOPBACK, allow=[here.id]) as there,
             here.connect(there.ticket()) as session,
