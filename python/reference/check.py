@@ -52,7 +52,7 @@ def own_names(module: ModuleType) -> list[str]:
 
 def fields(kind: type) -> dict[str, str]:
     """Fields of a class and of its bases here, with the modules that declare them."""
-    found = {}
+    found: dict[str, str] = {}
     for base in kind.__mro__:
         if base.__module__.startswith("anabranch"):
             found |= {name: base.__module__ for name in base.__dict__.get("__annotations__", {}) if not name.startswith("_")}
@@ -80,7 +80,7 @@ def undocumented(name: str, thing: Any, module: str) -> Iterator[str]:
         if not thing.__doc__:
             yield name
         return
-    if not thing.__dict__.get("__doc__") or thing.__doc__.startswith(thing.__name__ + "("):
+    if not thing.__dict__.get("__doc__") or str(thing.__doc__).startswith(thing.__name__ + "("):
         yield name
     for member in vars(thing):
         value = inspect.getattr_static(thing, member)
