@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 
 import numpy
 from anabranch import sync
@@ -109,10 +110,10 @@ def spread(values: list[float]) -> str:
 
 def main() -> None:
     program, runs = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 5
-    large = {"Rust loop": lambda: loop(program, LARGE, MIB)}
+    large: dict[str, Callable[[], tuple[float, float]]] = {"Rust loop": lambda: loop(program, LARGE, MIB)}
     if len(sys.argv) > 3:
         large["Rust bulk transfer"] = lambda: bulk(sys.argv[3], LARGE, MIB)
-    small = {"Rust loop": lambda: loop(program, SMALL, 100)}
+    small: dict[str, Callable[[], tuple[float, float]]] = {"Rust loop": lambda: loop(program, SMALL, 100)}
     for name, count, size, others in (("1 MiB arrays", LARGE, MIB, large), ("messages of 100 bytes", SMALL, 100, small)):
         rates: dict[str, list[float]] = {other: [] for other in others}
         times: dict[str, list[float]] = {other: [] for other in others}

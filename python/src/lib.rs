@@ -16,6 +16,7 @@
 //! | `node`, `client`, `session`, `stream` | the handles |
 //! | `objective` | findings about objectives, and what they did |
 //! | `emulator` | emulated links |
+//! | `transfer` | files to the receiver of a ticket |
 //! | `statistics` | the library's statistics on arrays |
 
 use pyo3::prelude::*;
@@ -37,6 +38,7 @@ mod session;
 mod signal;
 mod statistics;
 mod stream;
+mod transfer;
 mod words;
 
 /// The module.

@@ -13,6 +13,7 @@ use crate::{
     operation::{self, nothing, value},
     runtime,
     session::Session,
+    transfer,
 };
 
 /// A node.
@@ -163,6 +164,19 @@ impl Node {
         })
     }
 
+    /// Sends a file or directory to the receiver of a ticket.
+    fn send_files(
+        &self,
+        py: Python<'_>,
+        ticket: &str,
+        path: std::path::PathBuf,
+        name: Option<String>,
+        retry_for_s: f64,
+    ) -> PyResult<Py<PyAny>> {
+        let host = self.0.get()?.host.clone();
+        transfer::send(py, host, ticket, path, name, retry_for_s)
+    }
+
     fn shutdown(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let host = self.0.get()?.host.clone();
         operation::start(py, async move {
@@ -175,9 +189,7 @@ impl Node {
 /// The node and the addresses of a ticket.
 #[pyfunction]
 pub(crate) fn parse_ticket(text: &str) -> PyResult<(String, Vec<String>)> {
-    let wrong =
-        |error: anabranch::ticket::ParseTicketError| Failed::new("TicketError", error.to_string());
-    let ticket: Ticket = text.parse().map_err(wrong)?;
+    let ticket = transfer::ticket(text)?;
     let addresses = ticket.addresses.iter().map(ToString::to_string);
     let hosts = ticket.hosts.iter().map(ToString::to_string);
     Ok((ticket.node.to_string(), addresses.chain(hosts).collect()))

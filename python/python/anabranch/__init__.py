@@ -32,9 +32,10 @@ from .errors import (
     StreamReset,
     StreamStopped,
     TicketError,
+    TransferError,
     Unreachable,
 )
-from .reports import Explanation, Grant, Objective, Path, SessionStats, StreamStats
+from .reports import Explanation, Grant, Objective, Path, SessionStats, StreamStats, Transferred
 from .spec import Late, Packets, Rate, StreamOptions
 
 __all__ = [
@@ -76,6 +77,8 @@ __all__ = [
     "StreamStats",
     "StreamStopped",
     "TicketError",
+    "TransferError",
+    "Transferred",
     "Unreachable",
     "aio",
     "arrays",

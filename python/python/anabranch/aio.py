@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
@@ -12,7 +13,7 @@ from . import arrays as _arrays
 from ._bridge import Turns, finished
 from ._handles import Fields, Key, NodeHandle, SessionHandle, StreamHandle, added, named, objectives
 from .errors import Closed, Finding
-from .reports import Event, Explanation, Grant, Objective, event
+from .reports import Event, Explanation, Grant, Objective, Transferred, event
 from .spec import DropOrder, Guarantee, RateValue, StreamOptions, Time, changes_text, guarantee_text, seconds, spec_text
 
 if TYPE_CHECKING:
@@ -244,6 +245,18 @@ class Node(NodeHandle):
         """The sessions that peers open; ends with the node."""
         while (session := await self.accept()) is not None:
             yield session
+
+    async def send_files(
+        self, ticket: str, path: str | os.PathLike[str], *, name: str | None = None, retry_for: Time = 0
+    ) -> Transferred:
+        """Sends a file or directory to the receiver of a ticket, such as ``anabranch recv``, and waits until it has all of it. The
+        ticket's secret admits this node.
+
+        ``name``: its name at the receiver; ``None``: that of the path. ``retry_for``: time for which the receiver is dialled again
+        after an interruption; the transfer then continues. Raises ``TicketError`` or ``TransferError``.
+        """
+        begun = self._raw.send_files(ticket, os.fspath(path), name, seconds("retry_for", retry_for))
+        return Transferred(**await finished(begun))
 
     async def shutdown(self) -> None:
         """Closes all sessions and tells the peers, about a second at most."""

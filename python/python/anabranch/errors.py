@@ -97,6 +97,10 @@ class Closed(AnabranchError):
     """The session is over, or the connection to the node."""
 
 
+class TransferError(AnabranchError):
+    """Files could not be sent: they cannot be read, or the receiver refuses or fails."""
+
+
 class SendError(AnabranchError):
     """A message was not accepted, and nothing of it was sent."""
 

@@ -170,6 +170,20 @@ class Objective:
 
 
 @dataclass(frozen=True, slots=True)
+class Transferred:
+    """Files that are at their receiver, verified and durable."""
+
+    #: Name at the receiver.
+    name: str
+    #: Number of files.
+    files: int
+    #: Their bytes.
+    bytes: int
+    #: Paths that could not be sent, each with the reason; the first 1,000.
+    left_out: list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
 class LinkStats:
     """Totals of one direction of an emulated link, in packets where no unit is named."""
 

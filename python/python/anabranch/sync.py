@@ -6,6 +6,7 @@ Each call waits in its thread, without the interpreter's lock, and obeys Ctrl-C.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -16,7 +17,7 @@ from . import arrays as _arrays
 from ._bridge import waited
 from ._handles import Fields, Key, NodeHandle, SessionHandle, StreamHandle, added, named, objectives
 from .errors import Closed, Finding
-from .reports import Event, Explanation, Grant, Objective, event
+from .reports import Event, Explanation, Grant, Objective, Transferred, event
 from .spec import DropOrder, Guarantee, RateValue, StreamOptions, Time, changes_text, guarantee_text, seconds, spec_text
 
 if TYPE_CHECKING:
@@ -225,6 +226,18 @@ class Node(NodeHandle):
         """The sessions that peers open; ends with the node."""
         while (session := self.accept()) is not None:
             yield session
+
+    def send_files(
+        self, ticket: str, path: str | os.PathLike[str], *, name: str | None = None, retry_for: Time = 0, timeout: float | None = None
+    ) -> Transferred:
+        """Sends a file or directory to the receiver of a ticket, such as ``anabranch recv``, and waits until it has all of it. The
+        ticket's secret admits this node.
+
+        ``name``: its name at the receiver; ``None``: that of the path. ``retry_for``: time for which the receiver is dialled again
+        after an interruption; the transfer then continues. Raises ``TicketError`` or ``TransferError``.
+        """
+        begun = self._raw.send_files(ticket, os.fspath(path), name, seconds("retry_for", retry_for))
+        return Transferred(**waited(begun, timeout))
 
     def shutdown(self) -> None:
         """Closes all sessions and tells the peers, about a second at most."""
