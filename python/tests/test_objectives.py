@@ -103,6 +103,8 @@ objective small { context { adu:a { label == "x" } } goal { a::size < 5 } utilit
             stream = await outgoing.open("video")
             with self.assertRaisesRegex(anabranch.AnabranchError, "frame"):
                 await stream.send(b"x", fields={"frame": 3.0})
+            with self.assertRaisesRegex(anabranch.AnabranchError, "frame"):
+                await stream.send_array([1.0, 2.0], fields={"frame": 3.0})
             with self.assertRaises(TypeError):
                 await stream.send(b"x", fields={"frame": [1]})  # type: ignore[dict-item]
             self.assertEqual(await stream.send(b"x", fields={"frame": "P", "is_last": True, "weight": 2}), 0)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _anabranch as raw
+from . import arrays
 from ._nodes import started
 from .errors import AnabranchError, Finding
 from .reports import Objective, Path, SessionStats, StreamSpec, StreamStats
+from .spec import Time, seconds
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 #: Header fields of a message, which objectives may use and which are not sent: numbers, booleans or texts.
 Fields = Mapping[str, float | bool | str]
@@ -69,6 +74,16 @@ class NodeHandle:
     def allow(self, peer: str) -> None:
         """Admits the node with this id from now on."""
         self._raw.allow(peer)
+
+    def _connect(self, peer: str, addresses: Sequence[str]) -> Any:
+        """Begins to connect, to a ticket if there are no addresses."""
+        if not addresses:
+            peer, addresses = raw.parse_ticket(peer)
+        return self._raw.connect(peer, list(addresses))
+
+    def _send_files(self, ticket: str, path: str | os.PathLike[str], name: str | None, retry_for: Time) -> Any:
+        """Begins a transfer."""
+        return self._raw.send_files(ticket, os.fspath(path), name, seconds("retry_for", retry_for))
 
 
 class SessionHandle:
@@ -157,6 +172,12 @@ class StreamHandle:
     def can_receive(self) -> bool:
         """True if this side may receive."""
         return self._raw.can_receive
+
+    def _send_array(self, array: ArrayLike, importance: int, fields: Fields | None) -> Any:
+        """Begins to send an array."""
+        whole = arrays.contiguous(array)
+        header = arrays.header(whole)
+        return self._raw.send(arrays.memory(whole), importance, header, named(fields))
 
     def finish(self) -> None:
         """No message follows; those that wait are still delivered."""

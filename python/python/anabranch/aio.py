@@ -64,11 +64,9 @@ class Stream(StreamHandle):
                 return
             yield message
 
-    async def send_array(self, array: ArrayLike, importance: int = 0) -> int:
-        """Queues a NumPy array as one message; one that is not contiguous is copied twice."""
-        whole = _arrays.contiguous(array)
-        header = _arrays.header(whole)
-        number: int = await finished(self._raw.send(_arrays.memory(whole), importance, header))
+    async def send_array(self, array: ArrayLike, importance: int = 0, fields: Fields | None = None) -> int:
+        """Queues a NumPy array as one message, as ``send`` does; one that is not contiguous is copied twice."""
+        number: int = await finished(self._send_array(array, importance, fields))
         return number
 
     async def receive_array(self) -> NDArray[Any] | None:
@@ -232,9 +230,7 @@ class Node(NodeHandle):
 
     async def open_session(self, peer: str, addresses: Sequence[str] = ()) -> Session:
         """As ``connect``, without a context: it ends when it is closed, or with its last handle."""
-        if not addresses:
-            peer, addresses = raw.parse_ticket(peer)
-        return Session(await finished(self._raw.connect(peer, list(addresses))))
+        return Session(await finished(self._connect(peer, addresses)))
 
     async def accept(self) -> Session | None:
         """The next session that a peer opens; ``None`` once the node has shut down."""
@@ -255,8 +251,7 @@ class Node(NodeHandle):
         ``name``: its name at the receiver; ``None``: that of the path. ``retry_for``: time for which the receiver is dialled again
         after an interruption; the transfer then continues. Raises ``TicketError`` or ``TransferError``.
         """
-        begun = self._raw.send_files(ticket, os.fspath(path), name, seconds("retry_for", retry_for))
-        return Transferred(**await finished(begun))
+        return Transferred(**await finished(self._send_files(ticket, path, name, retry_for)))
 
     async def shutdown(self) -> None:
         """Closes all sessions and tells the peers, about a second at most."""

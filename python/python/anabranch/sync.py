@@ -46,7 +46,7 @@ class Stream(StreamHandle):
     def send(
         self, data: Buffer, importance: int = 0, timeout: float | None = None, fields: Fields | None = None
     ) -> int:
-        """Queues a message as soon as there is space, and returns its number."""
+        """Queues a message as soon as there is space, and returns its number; see :meth:`anabranch.aio.Stream.send`."""
         number: int = waited(self._raw.send(data, importance, None, named(fields)), timeout)
         return number
 
@@ -59,11 +59,11 @@ class Stream(StreamHandle):
         while (message := self.receive()) is not None:
             yield message
 
-    def send_array(self, array: ArrayLike, importance: int = 0, timeout: float | None = None) -> int:
-        """Queues a NumPy array as one message."""
-        whole = _arrays.contiguous(array)
-        header = _arrays.header(whole)
-        number: int = waited(self._raw.send(_arrays.memory(whole), importance, header), timeout)
+    def send_array(
+        self, array: ArrayLike, importance: int = 0, timeout: float | None = None, fields: Fields | None = None
+    ) -> int:
+        """Queues a NumPy array as one message, as ``send`` does."""
+        number: int = waited(self._send_array(array, importance, fields), timeout)
         return number
 
     def receive_array(self, timeout: float | None = None) -> NDArray[Any] | None:
@@ -213,9 +213,7 @@ class Node(NodeHandle):
 
     def connect(self, peer: str, addresses: Sequence[str] = (), timeout: float | None = None) -> Session:
         """A session with the node of this id at these addresses, or of a ticket; a context manager."""
-        if not addresses:
-            peer, addresses = raw.parse_ticket(peer)
-        return Session(waited(self._raw.connect(peer, list(addresses)), timeout))
+        return Session(waited(self._connect(peer, addresses), timeout))
 
     def accept(self, timeout: float | None = None) -> Session | None:
         """The next session that a peer opens; ``None`` once the node has shut down."""
@@ -236,8 +234,7 @@ class Node(NodeHandle):
         ``name``: its name at the receiver; ``None``: that of the path. ``retry_for``: time for which the receiver is dialled again
         after an interruption; the transfer then continues. Raises ``TicketError`` or ``TransferError``.
         """
-        begun = self._raw.send_files(ticket, os.fspath(path), name, seconds("retry_for", retry_for))
-        return Transferred(**waited(begun, timeout))
+        return Transferred(**waited(self._send_files(ticket, path, name, retry_for), timeout))
 
     def shutdown(self) -> None:
         """Closes all sessions and tells the peers, about a second at most."""
