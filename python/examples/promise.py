@@ -34,7 +34,7 @@ class Second:
     #: Windows of the promise that ended in it.
     kept: int = 0
     broken: int = 0
-    #: What happened in it.
+    #: An event in it, in words.
     event: str | None = None
 
 

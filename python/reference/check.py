@@ -69,7 +69,7 @@ def is_field_documented(kind: type, name: str) -> bool:
 
 
 def undocumented(name: str, thing: Any, module: str) -> Iterator[str]:
-    """What is not documented of a public name, itself and its members."""
+    """Parts of a public name that are not documented: itself, and members."""
     if inspect.ismodule(thing):
         return
     if not (inspect.isclass(thing) or callable(thing)) or getattr(thing, "__module__", "").startswith("typing"):

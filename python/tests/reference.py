@@ -36,7 +36,7 @@ def pinball(promise: Array, outcome: float, level: float) -> Array:
 
 @dataclass
 class Situation:
-    """What a promise starts from."""
+    """State of a path from which a promise starts."""
 
     offset: float
     fast: float

@@ -69,7 +69,7 @@ class ObjectiveError(AnabranchError, ValueError):
 
     def __init__(self, text: str, *, findings: Sequence[Mapping[str, Any]] = ()) -> None:
         super().__init__(text)
-        #: What is wrong, in order of place; of an attached session, the text alone.
+        #: Findings in order of place; empty for an attached session, whose errors are texts alone.
         self.findings = [Finding(**finding) for finding in findings]
 
 

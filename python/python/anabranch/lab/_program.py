@@ -55,7 +55,7 @@ class _Report:
 
 
 def output(arguments: list[str]) -> str:
-    """What the program prints."""
+    """Output of the program."""
     report = _Report(None)
     done = subprocess.run(_command(arguments), capture_output=True, text=True, stdin=subprocess.DEVNULL)
     for line in done.stderr.splitlines():

@@ -40,7 +40,7 @@ class Forecast:
 
     @property
     def next(self) -> NDArray[Any]:
-        """What the next samples reach, by level: the last row of the promises."""
+        """Rates that the next samples reach, by level: the last row of the promises."""
         last: NDArray[Any] = self.promises[-1]
         return last
 
