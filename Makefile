@@ -98,9 +98,9 @@ tools: ## check that what stands apart of the workspace compiles
 	$(CARGO) clippy --manifest-path tools/abuse/Cargo.toml --locked -- -D warnings
 	PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1 $(CARGO) clippy --manifest-path python/Cargo.toml --all-targets --locked -- -D warnings
 
-# The wheel has the program that the tests have built. mypy and NumPy come from a registry.
+# The wheel has the program that the tests have built. mypy, Sphinx, NumPy and others come from a registry.
 .PHONY: python
-python: ## build the Python library and check it in a fresh virtual environment: tests, types, examples
+python: ## build the Python library and check it in a fresh virtual environment: tests, types, reference, examples
 	tools/python test
 
 # All but the lab and the simulator, which nothing that is published depends on. Nothing is built here: `clippy` has compiled it.
@@ -126,7 +126,7 @@ dist-check: ## as `make dist`, twice in two folders: fails unless the bytes are 
 	tools/package-test --from target/artifacts
 
 .PHONY: wheel
-wheel: ## the Python library with the program in it, in target/wheels (several minutes; needs Python 3.11)
+wheel: ## the Python library with the programs in it, in target/wheels (several minutes; needs Python 3.11); PLATFORM=aarch64
 	tools/python wheel
 
 # ── what it can do ──────────────────────────────────────────────────────────────────────────────

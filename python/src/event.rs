@@ -43,6 +43,21 @@ pub(crate) fn stream<'py>(py: Python<'py>, event: &StreamEvent) -> Event<'py> {
                 fields!(py, "message": adu, "arrived": ranges(arrived), "lost": ranges(lost));
             ("Lost", fields)
         }
+        StreamEvent::Fragment {
+            adu,
+            bytes,
+            channel,
+            rtt,
+        } => {
+            let fields = fields!(py,
+                "message": adu,
+                "start": bytes.start,
+                "end": bytes.end,
+                "path": channel.0,
+                "rtt_s": rtt.map(|rtt| rtt.as_secs_f64()),
+            );
+            ("Fragment", fields)
+        }
         StreamEvent::Expired { adu } => ("Expired", fields!(py, "message": adu)),
         StreamEvent::Dropped { adu } => ("Dropped", fields!(py, "message": adu)),
         StreamEvent::Throttle { rate } => ("Throttle", fields!(py, "rate_bps": rate.as_bps())),
@@ -69,6 +84,23 @@ pub(crate) fn session<'py>(py: Python<'py>, event: &SessionEvent) -> Event<'py> 
         SessionEvent::ChannelClosed { channel, reason } => {
             let fields = fields!(py, "path": channel.0, "reason": reason.to_string());
             ("PathClosed", fields)
+        }
+        SessionEvent::ObjectiveRefused {
+            objective,
+            stream,
+            refusal,
+        } => {
+            let fields = fields!(py,
+                "objective": objective.0,
+                "stream": stream.0,
+                "refusal": failure::refusal(py, refusal)?,
+            );
+            ("ObjectiveRefused", fields)
+        }
+        SessionEvent::ObjectiveFault { objective, faults } => {
+            let faults: Vec<&str> = faults.words().collect();
+            let fields = fields!(py, "objective": objective.0, "faults": faults);
+            ("ObjectiveFault", fields)
         }
         other => ("OtherEvent", fields!(py, "text": format!("{other:?}"))),
     })

@@ -1,7 +1,8 @@
 //! Errors as classes of `anabranch.errors`: name of the class, text of the library's error, and its data.
 
 use anabranch::{
-    ClientError, ConnectError, Failure, Offer, Refusal, SessionCloseReason, StreamFailure,
+    ClientError, ConnectError, Failure, ObjectiveError, Offer, Refusal, SessionCloseReason,
+    StreamFailure,
     api::EngineFailure,
     net::session::{SendError, StreamError},
 };
@@ -11,7 +12,10 @@ use pyo3::{
     types::{PyDict, PyModule},
 };
 
-use crate::report;
+use crate::{
+    objective::{self, Finding},
+    report,
+};
 
 /// An error, before the interpreter can be entered.
 #[derive(Debug)]
@@ -26,6 +30,7 @@ enum Data {
     None,
     Code(u32),
     Refusal(Box<Refusal>),
+    Findings(Vec<Finding>),
 }
 
 impl Failed {
@@ -41,6 +46,15 @@ impl Failed {
         Self {
             data: Data::Code(code),
             ..Self::new(class, text)
+        }
+    }
+
+    /// Of a text of objectives.
+    pub(crate) fn objectives(text: String, findings: Vec<Finding>) -> Self {
+        Self {
+            class: "ObjectiveError",
+            text,
+            data: Data::Findings(findings),
         }
     }
 
@@ -91,6 +105,9 @@ impl From<EngineFailure> for Failed {
     fn from(error: EngineFailure) -> Self {
         match error {
             EngineFailure::Stream(error) => error.into(),
+            EngineFailure::Objective(error) if !matches!(error, ObjectiveError::Stream(_)) => {
+                error.into()
+            }
             error => Self::of(&error),
         }
     }
@@ -108,6 +125,7 @@ impl From<ClientError> for Failed {
                 "unreachable" => "Unreachable",
                 "peer" => "ConnectError",
                 "spec" => "SpecError",
+                "objectives" => return Self::objectives(error.to_string(), Vec::new()),
                 _ => return Self::of(&error),
             },
             _ => return Self::of(&error),
@@ -174,6 +192,10 @@ impl Failed {
                 Some(fields)
             }
             Data::Refusal(refusal) => Some(refused(py, refusal)?),
+            Data::Findings(findings) => {
+                let found = objective::list(py, findings)?;
+                Some(report::fields!(py, "findings": found))
+            }
         };
         let value = class.call((self.text.as_str(),), fields.as_ref())?;
         Ok(PyErr::from_value(value))

@@ -15,24 +15,32 @@
 //! | `words`, `report`, `event` | specifications in; statistics, promises and events out |
 //! | `exports` | exported directories of a peer |
 //! | `node`, `client`, `session`, `stream` | the handles |
+//! | `objective` | findings about objectives, and what they did |
+//! | `emulator` | emulated links |
+//! | `transfer` | files to the receiver of a ticket |
+//! | `statistics` | the library's statistics on arrays |
 
 use pyo3::prelude::*;
 
 mod bridge;
 mod buffer;
 mod client;
+mod emulator;
 mod event;
 mod exports;
 mod failure;
 mod fork;
 mod message;
 mod node;
+mod objective;
 mod operation;
 mod report;
 mod runtime;
 mod session;
 mod signal;
+mod statistics;
 mod stream;
+mod transfer;
 mod words;
 
 /// The module.
@@ -42,11 +50,19 @@ mod _anabranch {
     use crate::{
         bridge::Bridge,
         client::{Client, Service},
+        emulator::Emulator,
         exports::Exports,
         message::Message,
         node::{Node, parse_ticket},
+        objective::check_objectives,
         operation::Operation,
         session::Session,
+        statistics::{
+            forecast::{forecast, score},
+            joint::{correlation, joint_share, split_quantile, total_quantile, total_share},
+            loss::loss_model,
+            order::{drift, durable, partial_means, quantiles, rolling_quantile, shares},
+        },
         stream::Stream,
     };
 

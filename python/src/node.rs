@@ -2,7 +2,9 @@
 
 use std::{net::SocketAddr, path::Path};
 
-use anabranch::{AllowList, Host, HostConfig, Remotes, SecretKey, Ticket, base::NodeId, keys};
+use anabranch::{
+    AllowList, Controller, Host, HostConfig, Remotes, SecretKey, Ticket, base::NodeId, keys,
+};
 use pyo3::prelude::*;
 
 use crate::{
@@ -11,6 +13,7 @@ use crate::{
     operation::{self, nothing, value},
     runtime,
     session::Session,
+    transfer,
 };
 
 /// A node.
@@ -71,6 +74,7 @@ impl Node {
         key: Option<Key>,
         bind: Option<Vec<String>>,
         allow: Option<Vec<String>>,
+        controller: Option<&str>,
     ) -> PyResult<Self> {
         let allowed = match allow {
             None => AllowList::everyone_listed(),
@@ -92,6 +96,11 @@ impl Node {
             };
             let addresses = texts.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
             config = config.bind(addresses);
+        }
+        if let Some(text) = controller {
+            let parsed: Result<Controller, _> = text.parse();
+            let wrong = |error| Failed::new("SpecError", format!("controller: {error}"));
+            config.engine.channel.controller = parsed.map_err(wrong)?;
         }
         let runtime = runtime::handle()?;
         let host = py.detach(|| {
@@ -156,6 +165,19 @@ impl Node {
         })
     }
 
+    /// Sends a file or directory to the receiver of a ticket.
+    fn send_files(
+        &self,
+        py: Python<'_>,
+        ticket: &str,
+        path: std::path::PathBuf,
+        name: Option<String>,
+        retry_for_s: f64,
+    ) -> PyResult<Py<PyAny>> {
+        let host = self.0.get()?.host.clone();
+        transfer::send(py, host, ticket, path, name, retry_for_s)
+    }
+
     fn shutdown(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let host = self.0.get()?.host.clone();
         operation::start(py, async move {
@@ -168,9 +190,7 @@ impl Node {
 /// The node and the addresses of a ticket.
 #[pyfunction]
 pub(crate) fn parse_ticket(text: &str) -> PyResult<(String, Vec<String>)> {
-    let wrong =
-        |error: anabranch::ticket::ParseTicketError| Failed::new("TicketError", error.to_string());
-    let ticket: Ticket = text.parse().map_err(wrong)?;
+    let ticket = transfer::ticket(text)?;
     let addresses = ticket.addresses.iter().map(ToString::to_string);
     let hosts = ticket.hosts.iter().map(ToString::to_string);
     Ok((ticket.node.to_string(), addresses.chain(hosts).collect()))

@@ -135,6 +135,7 @@ pub(crate) fn session<'py>(py: Python<'py>, stats: &SessionStats) -> Fields<'py>
         "is_incoming": stats.incoming,
         "paths_active": stats.channels_active,
         "streams": stats.streams,
+        "policy": stats.policy.to_string(),
         "sent_bytes": stats.payload_sent_bytes,
         "copied_bytes": stats.copied_bytes,
         "send_held_bytes": stats.send_held_bytes,

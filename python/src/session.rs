@@ -1,6 +1,8 @@
 //! Sessions, of a node in this process or of one to which it is attached.
 
-use anabranch::{AduSession, SessionCloseReason, StreamFailure, local::client};
+use anabranch::{
+    AduSession, ObjectiveId, Policy, SessionCloseReason, StreamFailure, local::client,
+};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyList},
@@ -11,6 +13,7 @@ use crate::{
     exports::Exports,
     failure::Failed,
     fork::Owned,
+    objective::{self, Finding},
     operation::{self, value},
     report,
     stream::Stream,
@@ -64,6 +67,12 @@ macro_rules! either {
 
 fn reason(reason: &SessionCloseReason) -> String {
     reason.to_string()
+}
+
+fn added(py: Python<'_>, ids: &[ObjectiveId], warnings: &[Finding]) -> PyResult<Py<PyAny>> {
+    let ids: Vec<u64> = ids.iter().map(|id| id.0).collect();
+    let pair = (ids, objective::list(py, warnings)?);
+    Ok(pair.into_pyobject(py)?.into_any().unbind())
 }
 
 #[pymethods]
@@ -134,6 +143,64 @@ impl Session {
             let grant = AduSession::admit(&session, &spec).await?;
             Ok(value(move |py| Ok(report::grant(py, &grant)?.into_any().unbind())))
         }))
+    }
+
+    /// Applies the objectives of a text: their ids, and warnings about the text.
+    fn add_objectives(&self, py: Python<'_>, text: String) -> PyResult<Py<PyAny>> {
+        match self.0.get()? {
+            Either::Here(session) => {
+                let injected = py
+                    .detach(|| session.inject_objectives(&text))
+                    .map_err(Failed::from)?;
+                let warnings = objective::findings(&injected.warnings);
+                added(py, &injected.ids, &warnings)
+            }
+            Either::Attached(session) => {
+                let session = session.clone();
+                operation::start(py, async move {
+                    let ids = session.inject_objectives(&text).await?;
+                    Ok(value(move |py| added(py, &ids, &[])))
+                })
+            }
+        }
+    }
+
+    /// Removes an objective; false if it is not in force.
+    fn remove_objective(&self, py: Python<'_>, id: u64) -> PyResult<Py<PyAny>> {
+        either!(self.0.get()?, session => operation::start(py, async move {
+            let removed = AduSession::remove_objective(&session, ObjectiveId(id)).await?;
+            Ok(value(move |py| Ok(removed.into_pyobject(py)?.to_owned().into_any().unbind())))
+        }))
+    }
+
+    /// The objectives in force; with what they did, of a session here.
+    fn objectives(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let tallies = match self.0.get()? {
+            Either::Here(session) => py.detach(|| session.tallies()),
+            Either::Attached(_) => Vec::new(),
+        };
+        either!(self.0.get()?, session => operation::start(py, async move {
+            let entries = AduSession::objectives(&session).await?;
+            Ok(value(move |py| {
+                let list = PyList::empty(py);
+                for entry in &entries {
+                    let tally = tallies.iter().find(|(id, _)| *id == entry.id);
+                    list.append(objective::entry(py, entry, tally.map(|(_, tally)| tally))?)?;
+                }
+                Ok(list.into_any().unbind())
+            }))
+        }))
+    }
+
+    /// Changes the scheduling policy of what this side sends.
+    fn set_policy(&self, py: Python<'_>, policy: &str) -> PyResult<()> {
+        let session = self.get_here("the policy is set in the node's configuration")?;
+        let policy: Policy = policy
+            .parse()
+            .map_err(|error| Failed::new("SpecError", format!("policy: {error}")))?;
+        py.detach(|| session.set_policy(policy))
+            .map_err(Failed::from)?;
+        Ok(())
     }
 
     fn next_event(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anabranch::{
-    AduStream, Outgoing, StreamFailure,
+    AduStream, Field, Outgoing, StreamFailure,
     local::client,
     net::session::{Adu, SendError},
 };
@@ -86,6 +86,27 @@ impl Stream {
     }
 }
 
+/// Value of a header field.
+#[derive(FromPyObject)]
+enum FieldWord {
+    Boolean(bool),
+    Number(f64),
+    Text(String),
+}
+
+/// Header fields by name.
+type Fields = Vec<(String, FieldWord)>;
+
+fn named(fields: Fields) -> Vec<(String, Field)> {
+    let field = |word| match word {
+        FieldWord::Boolean(is_true) => Field::Boolean(is_true),
+        FieldWord::Number(number) => Field::Number(number),
+        FieldWord::Text(text) => Field::Text(text),
+    };
+    let fields = fields.into_iter();
+    fields.map(|(name, word)| (name, field(word))).collect()
+}
+
 fn message(py: Python<'_>, adu: Option<Adu>) -> PyResult<Py<PyAny>> {
     match adu {
         Some(adu) => Ok(Py::new(py, Message::new(adu))?.into_any()),
@@ -115,12 +136,13 @@ impl Stream {
     }
 
     /// Queues `prefix` and a buffer as one message, and returns its number.
-    #[pyo3(signature = (data, importance=0, prefix=None))]
+    #[pyo3(signature = (data, importance=0, prefix=None, fields=None))]
     fn send(
         &self,
         data: &Bound<'_, PyAny>,
         importance: u8,
         prefix: Option<&[u8]>,
+        fields: Option<Fields>,
     ) -> PyResult<Py<PyAny>> {
         let py = data.py();
         let of = self.0.get()?;
@@ -128,11 +150,15 @@ impl Stream {
         let mut adu = Outgoing {
             data,
             importance,
-            ..Outgoing::default()
+            fields: fields.map(named).unwrap_or_default(),
         };
         if let Either::Here(Here { stream, .. }) = of {
             let bytes = std::mem::take(&mut adu.data);
-            match py.detach(|| stream.try_send_important(bytes, importance)) {
+            let sent = py.detach(|| match adu.fields.is_empty() {
+                true => stream.try_send_important(bytes, importance),
+                false => stream.try_send_with_fields(bytes, importance, &adu.field_values()),
+            });
+            match sent {
                 Ok(number) => return Ok(number.into_pyobject(py)?.into_any().unbind()),
                 Err(StreamFailure::Send(SendError::Full(back))) => adu.data = back,
                 Err(failure) => return Err(Failed::from(failure).into()),
@@ -141,6 +167,28 @@ impl Stream {
         either!(of, stream => operation::start(py, async move {
             let number = AduStream::send(&stream, adu).await?;
             Ok(value(move |py| Ok(number.into_pyobject(py)?.into_any().unbind())))
+        }))
+    }
+
+    /// Sets header fields of a message; false if its outcome is known already.
+    fn update_fields(&self, py: Python<'_>, message: u64, fields: Fields) -> PyResult<Py<PyAny>> {
+        let fields = named(fields);
+        either!(self.0.get()?, stream => operation::start(py, async move {
+            let values: Vec<_> = fields
+                .iter()
+                .map(|(name, field)| (name.as_str(), field.value()))
+                .collect();
+            let updated = AduStream::update_fields(&stream, message, &values).await?;
+            Ok(value(move |py| Ok(updated.into_pyobject(py)?.to_owned().into_any().unbind())))
+        }))
+    }
+
+    /// Changes weight, cap, drop order or redundancy, as JSON of a specification: what is in it. `null` removes a cap or order.
+    fn adjust(&self, py: Python<'_>, changes: &str) -> PyResult<Py<PyAny>> {
+        let parameters = words::parameters(changes)?;
+        either!(self.0.get()?, stream => operation::start(py, async move {
+            AduStream::adjust(&stream, parameters).await?;
+            Ok(nothing())
         }))
     }
 

@@ -1,7 +1,7 @@
 //! Specifications of streams and guarantees, as the package writes them: the keys of a node's files (`anabranch::spec`), as JSON.
 
 use anabranch::{
-    Guarantee, StreamSpec,
+    Guarantee, StreamParameters, StreamSpec,
     spec::{GuaranteeText, SpecText},
 };
 
@@ -22,4 +22,25 @@ pub(crate) fn guarantee(json: &str) -> Result<Option<Guarantee>, Failed> {
     let text: Option<GuaranteeText> = serde_json::from_str(json).map_err(refused)?;
     let resolve = |text: GuaranteeText| text.resolve(|key| format!("guarantee.{key}"));
     text.map(resolve).transpose().map_err(refused)
+}
+
+/// Changes of a stream: those keys of a specification that are given. A text of a cap or a drop order is read as that of a
+/// specification; `null` removes either.
+pub(crate) fn parameters(json: &str) -> Result<StreamParameters, Failed> {
+    let given: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(json).map_err(refused)?;
+    let mut spec = given.clone();
+    spec.retain(|_, value| !value.is_null());
+    // Only an unreliable stream has a drop order.
+    spec.insert("reliable".to_owned(), false.into());
+    let text: SpecText = serde_json::from_value(spec.into()).map_err(refused)?;
+    let resolved = text.resolve().map_err(refused)?;
+    let is_given = |key: &str| given.contains_key(key);
+    Ok(StreamParameters {
+        weight: is_given("weight").then_some(resolved.weight),
+        cap: is_given("cap").then_some(resolved.cap),
+        drop: is_given("drop").then_some(resolved.drop),
+        redundant: is_given("redundant").then_some(resolved.redundant),
+        ..StreamParameters::default()
+    })
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import textwrap
@@ -14,6 +15,29 @@ from anabranch import sync
 LOOPBACK = ["127.0.0.1:0"]
 #: Ends a test that hangs, in seconds; none needs a tenth of it.
 LIMIT = 60
+
+
+@asynccontextmanager
+async def timeout(limit_s: float) -> AsyncIterator[None]:
+    """Fails when the body takes longer: ``asyncio.timeout``, which Python 3.10 does not have."""
+    task = asyncio.current_task()
+    assert task is not None
+    is_over = False
+
+    def end() -> None:
+        nonlocal is_over
+        is_over = True
+        task.cancel()
+
+    timer = asyncio.get_running_loop().call_later(limit_s, end)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if is_over:
+            raise TimeoutError(f"nothing came of it in {limit_s} s") from None
+        raise
+    finally:
+        timer.cancel()
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from typing import Any
 
 import anabranch
 
-from .support import LIMIT, pair, sync_pair
+from .support import LIMIT, pair, sync_pair, timeout
 
 try:
     import numpy
@@ -50,7 +50,7 @@ class Arrays(unittest.IsolatedAsyncioTestCase):
             records,
             numpy.zeros((300, 1000), numpy.float32),
         ]
-        async with asyncio.timeout(LIMIT), pair() as (outgoing, incoming):
+        async with timeout(LIMIT), pair() as (outgoing, incoming):
 
             async def write() -> None:
                 async with await outgoing.open("arrays") as stream:
@@ -70,7 +70,7 @@ class Arrays(unittest.IsolatedAsyncioTestCase):
         self.assertTrue(received[1].flags.f_contiguous)
 
     async def test_an_array_lies_in_the_memory_of_its_message(self) -> None:
-        async with asyncio.timeout(LIMIT), pair() as (outgoing, incoming):
+        async with timeout(LIMIT), pair() as (outgoing, incoming):
             stream = await outgoing.open("memory")
             await stream.send_array(numpy.ones(1000))
             raw = await (await incoming.accept()).receive()
@@ -82,7 +82,7 @@ class Arrays(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(array.sum(), 1000)
 
     async def test_python_objects_are_not_sent(self) -> None:
-        async with asyncio.timeout(LIMIT), pair() as (outgoing, _):
+        async with timeout(LIMIT), pair() as (outgoing, _):
             stream = await outgoing.open("objects")
             for array in (numpy.array([object()]), numpy.zeros(1, [("x", "O")])):
                 with self.assertRaisesRegex(anabranch.ArrayError, "Python objects"):

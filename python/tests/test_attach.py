@@ -12,7 +12,7 @@ from pathlib import Path
 
 import anabranch
 
-from .support import LIMIT, LOOPBACK
+from .support import LIMIT, LOOPBACK, timeout
 
 PROGRAM = Path(sys.executable).with_name("anabranch")
 
@@ -45,7 +45,7 @@ may = ["call", {{ right = "use-service", services = ["telemetry"] }}]
         command: list[str | Path] = [PROGRAM, "node", "--config", config]
         self.node = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT)
         self.addCleanup(self._end)
-        async with asyncio.timeout(LIMIT):
+        async with timeout(LIMIT):
             while not self.socket.exists():
                 self.assertIsNone(self.node.poll(), self._text())
                 await asyncio.sleep(0.05)
@@ -58,7 +58,7 @@ may = ["call", {{ right = "use-service", services = ["telemetry"] }}]
         self.node.wait(LIMIT)
 
     async def test_streams_flow_both_ways(self) -> None:
-        async with asyncio.timeout(LIMIT):
+        async with timeout(LIMIT):
             client = await anabranch.attach(str(self.socket), "test")
             self.here.allow(client.id)
             session = await client.connect("python", self.here.addresses())
@@ -98,7 +98,7 @@ may = ["call", {{ right = "use-service", services = ["telemetry"] }}]
         return message
 
     async def test_a_node_that_ends_ends_the_waits(self) -> None:
-        async with asyncio.timeout(LIMIT):
+        async with timeout(LIMIT):
             client = await anabranch.attach(str(self.socket), "test")
             waiting = asyncio.ensure_future(anext(client.service("telemetry")))
             await asyncio.sleep(0.2)
@@ -107,6 +107,6 @@ may = ["call", {{ right = "use-service", services = ["telemetry"] }}]
                 await waiting
 
     async def test_a_node_that_is_not_there_is_named(self) -> None:
-        async with asyncio.timeout(LIMIT):
+        async with timeout(LIMIT):
             with self.assertRaisesRegex(anabranch.AttachError, re.escape(str(self.folder / "none"))):
                 await anabranch.attach(str(self.folder / "none"))

@@ -8,7 +8,7 @@ import unittest
 
 import anabranch
 
-from .support import LIMIT, pair, sync_pair
+from .support import LIMIT, pair, sync_pair, timeout
 
 
 class Sync(unittest.TestCase):
@@ -63,7 +63,7 @@ class Threads(unittest.TestCase):
         """Four threads and four tasks take from one stream; each message is taken once."""
 
         async def check() -> None:
-            async with asyncio.timeout(LIMIT), pair() as (outgoing, incoming):
+            async with timeout(LIMIT), pair() as (outgoing, incoming):
                 count = 2000
                 stream = await outgoing.open("shared")
                 await stream.send(b"0")

@@ -324,6 +324,15 @@ impl Session {
             .unwrap_or_default()
     }
 
+    /// Contexts, utility and faults of each objective within the last minute; rates have none.
+    pub fn tallies(&self) -> Vec<(ObjectiveId, objective::Tally)> {
+        let shared = &self.inner.host.shared;
+        let now = shared.clock.now();
+        shared
+            .read_session(self.inner.id, |mut session| session.tallies(now))
+            .unwrap_or_default()
+    }
+
     /// Offers a further link; it becomes a channel when the peer answers on it.
     pub fn add_link(&self, link: Link) {
         self.inner.host.shared.command(|state, now| {

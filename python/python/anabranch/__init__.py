@@ -5,10 +5,11 @@ A *node* has an identity and addresses; a *session* joins two nodes over every p
 classes here are for ``asyncio``; those of :mod:`anabranch.sync` do the same without it.
 """
 
-from . import aio, arrays, errors, reports, spec, sync
+from . import aio, arrays, emulation, errors, lab, objectives, reports, spec, stats, sync
 from ._anabranch import Message
 from ._handles import ANYONE
 from .aio import Client, Node, Session, Stream, attach, connect
+from .emulation import Emulator
 from .errors import (
     AnabranchError,
     ArrayError,
@@ -16,21 +17,26 @@ from .errors import (
     Closed,
     ConnectError,
     ExportError,
+    Finding,
     ForkedError,
     HostNotFound,
+    LabError,
     NoRoute,
+    ObjectiveError,
     Offer,
     Refused,
     Rejected,
     SendError,
     SpecError,
     StartError,
+    StatsError,
     StreamReset,
     StreamStopped,
     TicketError,
+    TransferError,
     Unreachable,
 )
-from .reports import Explanation, Grant, Path, SessionStats, StreamStats
+from .reports import Explanation, Grant, Objective, Path, SessionStats, StreamStats, Transferred
 from .spec import Late, Packets, Rate, StreamOptions
 
 __all__ = [
@@ -41,15 +47,20 @@ __all__ = [
     "Client",
     "Closed",
     "ConnectError",
+    "Emulator",
     "Explanation",
     "ExportError",
+    "Finding",
     "ForkedError",
     "Grant",
     "HostNotFound",
+    "LabError",
     "Late",
     "Message",
     "NoRoute",
     "Node",
+    "Objective",
+    "ObjectiveError",
     "Offer",
     "Packets",
     "Path",
@@ -61,19 +72,26 @@ __all__ = [
     "SessionStats",
     "SpecError",
     "StartError",
+    "StatsError",
     "Stream",
     "StreamOptions",
     "StreamReset",
     "StreamStats",
     "StreamStopped",
     "TicketError",
+    "TransferError",
+    "Transferred",
     "Unreachable",
     "aio",
     "arrays",
     "attach",
     "connect",
+    "emulation",
     "errors",
+    "lab",
+    "objectives",
     "reports",
     "spec",
+    "stats",
     "sync",
 ]

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any
 
 from . import _anabranch as raw
 from . import arrays as _arrays
 from ._bridge import Turns, finished
-from ._handles import Key, NodeHandle, SessionHandle, StreamHandle
-from .errors import Closed
-from .reports import Event, Explanation, Grant, event
-from .spec import Guarantee, StreamOptions, Time, guarantee_text, seconds, spec_text
+from ._handles import Fields, Key, NodeHandle, SessionHandle, StreamHandle, added, named, objectives
+from .errors import Closed, Finding
+from .reports import Event, Explanation, Grant, Objective, Transferred, event
+from .spec import DropOrder, Guarantee, RateValue, StreamOptions, Time, changes_text, guarantee_text, seconds, spec_text
 
 if TYPE_CHECKING:
+    # Of Python 3.11.
+    from typing import Self, Unpack
+
     from numpy.typing import ArrayLike, NDArray
 
     from ._anabranch import Buffer, Message
@@ -36,13 +40,14 @@ class Stream(StreamHandle):
         if self._leave(error):
             await self.delivered()
 
-    async def send(self, data: Buffer, importance: int = 0) -> int:
+    async def send(self, data: Buffer, importance: int = 0, fields: Fields | None = None) -> int:
         """Queues a message of 1 byte to 16 MiB as soon as there is space, and returns its number.
 
         ``data``: any contiguous buffer, which is copied once and free when this returns. ``importance``: streams that drop the
-        least important messages first drop the smallest numbers. Cancelled, nothing was queued.
+        least important messages first drop the smallest numbers, 0 to 255. ``fields``: properties for objectives, such as
+        ``{"frame": "I"}``, which are not sent. Cancelled, nothing was queued.
         """
-        number: int = await finished(self._raw.send(data, importance))
+        number: int = await finished(self._raw.send(data, importance, None, named(fields)))
         return number
 
     async def receive(self) -> Message | None:
@@ -59,11 +64,9 @@ class Stream(StreamHandle):
                 return
             yield message
 
-    async def send_array(self, array: ArrayLike, importance: int = 0) -> int:
-        """Queues a NumPy array as one message; one that is not contiguous is copied twice."""
-        whole = _arrays.contiguous(array)
-        header = _arrays.header(whole)
-        number: int = await finished(self._raw.send(_arrays.memory(whole), importance, header))
+    async def send_array(self, array: ArrayLike, importance: int = 0, fields: Fields | None = None) -> int:
+        """Queues a NumPy array as one message, as ``send`` does; one that is not contiguous is copied twice."""
+        number: int = await finished(self._send_array(array, importance, fields))
         return number
 
     async def receive_array(self) -> NDArray[Any] | None:
@@ -99,6 +102,23 @@ class Stream(StreamHandle):
         """Probability that a message of ``size`` bytes would arrive within this time; ``None`` while it is not known."""
         probability: float | None = await finished(self._raw.on_time(size, seconds("within", within)))
         return probability
+
+    async def update_fields(self, message: int, fields: Fields) -> bool:
+        """Sets header fields of a message by its number; the others stay. False if its outcome is known already."""
+        updated: bool = await finished(self._raw.update_fields(message, list(fields.items())))
+        return updated
+
+    async def adjust(
+        self,
+        *,
+        weight: int | None = None,
+        cap: RateValue | None = None,
+        drop: DropOrder | None = None,
+        redundant: bool | None = None,
+    ) -> None:
+        """Changes what this side sends, from the next packet on; ``"none"`` removes a cap or a drop order. Values are those of
+        :class:`anabranch.StreamOptions`."""
+        await finished(self._raw.adjust(changes_text(weight, cap, drop, redundant)))
 
     async def change_guarantee(self, guarantee: Guarantee | None) -> None:
         """Asks for another guarantee; ``None`` releases the promise. Refused, the old promise stays."""
@@ -153,8 +173,33 @@ class Session(SessionHandle):
         """The promise that ``open`` would get now; raises ``Refused``, with offers, if it would get none."""
         return Grant(**await finished(self._raw.admit(spec_text("", options))))
 
+    async def add_objectives(self, text: str) -> tuple[list[int], list[Finding]]:
+        """Applies the objectives of a HOSE text (``docs/hose.md``) to what this side sends, all or none of them. Returns their ids,
+        and warnings about the text. Raises ``ObjectiveError``, with the place of each error.
+
+        They have an effect under the policies ``"assign"`` and ``"random_walk"``, see ``set_policy``.
+        """
+        return added(await finished(self._raw.add_objectives(text)))
+
+    async def set_objectives(self, text: str) -> tuple[list[int], list[Finding]]:
+        """As ``add_objectives``, in place of all objectives that are in force; if the text is refused, those stay."""
+        before = await self.objectives()
+        result = await self.add_objectives(text)
+        for objective in before:
+            await self.remove_objective(objective.id)
+        return result
+
+    async def remove_objective(self, objective: int) -> bool:
+        """Removes an objective by its id; false if it is not in force."""
+        removed: bool = await finished(self._raw.remove_objective(objective))
+        return removed
+
+    async def objectives(self) -> list[Objective]:
+        """The objectives in force, and what they did in the last minute."""
+        return objectives(await finished(self._raw.objectives()))
+
     async def events(self) -> AsyncIterator[Event]:
-        """Changes of the paths; ends with the session."""
+        """Changes of the paths, and faults of objectives; ends with the session."""
         async for happened in _until_closed(self._raw.next_event):
             yield happened
 
@@ -185,9 +230,7 @@ class Node(NodeHandle):
 
     async def open_session(self, peer: str, addresses: Sequence[str] = ()) -> Session:
         """As ``connect``, without a context: it ends when it is closed, or with its last handle."""
-        if not addresses:
-            peer, addresses = raw.parse_ticket(peer)
-        return Session(await finished(self._raw.connect(peer, list(addresses))))
+        return Session(await finished(self._connect(peer, addresses)))
 
     async def accept(self) -> Session | None:
         """The next session that a peer opens; ``None`` once the node has shut down."""
@@ -198,6 +241,17 @@ class Node(NodeHandle):
         """The sessions that peers open; ends with the node."""
         while (session := await self.accept()) is not None:
             yield session
+
+    async def send_files(
+        self, ticket: str, path: str | os.PathLike[str], *, name: str | None = None, retry_for: Time = 0
+    ) -> Transferred:
+        """Sends a file or directory to the receiver of a ticket, such as ``anabranch recv``, and waits until it has all of it. The
+        ticket's secret admits this node.
+
+        ``name``: its name at the receiver; ``None``: that of the path. ``retry_for``: time for which the receiver is dialled again
+        after an interruption; the transfer then continues. Raises ``TicketError`` or ``TransferError``.
+        """
+        return Transferred(**await finished(self._send_files(ticket, path, name, retry_for)))
 
     async def shutdown(self) -> None:
         """Closes all sessions and tells the peers, about a second at most."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 class AnabranchError(Exception):
@@ -33,6 +35,44 @@ class ArrayError(AnabranchError, ValueError):
     """A message is not an array, or an array cannot be sent."""
 
 
+class StatsError(AnabranchError, ValueError):
+    """An argument of a statistic is refused, or is too little for it."""
+
+
+class LabError(AnabranchError):
+    """The lab's program cannot be started, or has failed; the text is the program's own."""
+
+    def __init__(self, text: str, *, code: int | None = None) -> None:
+        super().__init__(text)
+        #: Exit code of the program; below 0: the signal that ended it; ``None``: it did not run.
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A finding about a text of objectives."""
+
+    #: True if the text is refused for it; false for a warning.
+    is_error: bool
+    #: Place in the text, from 1; columns in characters.
+    line: int
+    #: Column from 1, in characters.
+    column: int
+    #: The finding in one sentence.
+    text: str
+    #: A correction; ``None``: there is none to suggest.
+    help: str | None
+
+
+class ObjectiveError(AnabranchError, ValueError):
+    """A text of objectives is refused, and nothing has changed. The text shows each place."""
+
+    def __init__(self, text: str, *, findings: Sequence[Mapping[str, Any]] = ()) -> None:
+        super().__init__(text)
+        #: Findings in order of place; empty for an attached session, whose errors are texts alone.
+        self.findings = [Finding(**finding) for finding in findings]
+
+
 class ConnectError(AnabranchError):
     """A session cannot be opened."""
 
@@ -55,6 +95,10 @@ class HostNotFound(ConnectError):
 
 class Closed(AnabranchError):
     """The session is over, or the connection to the node."""
+
+
+class TransferError(AnabranchError):
+    """Files could not be sent: they cannot be read, or the receiver refuses or fails."""
 
 
 class SendError(AnabranchError):

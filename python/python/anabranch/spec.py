@@ -18,10 +18,15 @@ Time = int | float | str | timedelta
 #: A probability above 0 and below 1, or a text such as ``"95 %"``.
 Probability = float | str
 
+#: Grade of a promise: until the stream closes, for a term that is renewed, or the best of both that can be had.
 Grade = Literal["best", "durable", "renewable"]
+#: Reaction to a warning: stay until the promise is kept again or lapses, take the offer in its place, or close the stream.
 OnWarning = Literal["stay", "take offer", "close"]
+#: Values for the options that are absent (``docs/profiles.md``).
 Profile = Literal["interactive", "live", "bulk", "background", "redundant", "telemetry"]
+#: A number from 0 to 255, or a name of 0, 64, 128 and 192.
 Priority = int | Literal["scavenger", "bulk", "normal", "urgent"]
+#: Choice of the messages that an unreliable stream drops; ``none``: the application is held back.
 DropOrder = Literal["oldest", "newest", "least_important", "none"]
 
 
@@ -102,7 +107,9 @@ class _Guarantee:
 class Rate(_Guarantee):
     """At least ``rate`` in a share ``probability`` of all windows."""
 
+    #: The rate, headers not included.
     rate: RateValue
+    #: Share of windows in which it is reached.
     probability: Probability
 
     def _keys(self) -> dict[str, Any]:
@@ -118,9 +125,13 @@ class Packets(_Guarantee):
     """Of every ``of`` packets of ``packet_bytes``, which come in one window, at least ``serve`` in it, in a share
     ``probability`` of all windows."""
 
+    #: Packets that are served in their window, at least.
     serve: int
+    #: Packets that come in a window.
     of: int
+    #: Bytes of a packet.
     packet_bytes: int
+    #: Share of windows in which that is so.
     probability: Probability
 
     def _keys(self) -> dict[str, Any]:
@@ -136,8 +147,11 @@ class Packets(_Guarantee):
 class Late(_Guarantee):
     """Of the packets of ``packet_bytes`` that ``rate`` makes in a window, at most ``late_packets`` miss it on average."""
 
+    #: Rate of the packets.
     rate: RateValue
+    #: Bytes of a packet.
     packet_bytes: int
+    #: Packets of a window that are late, on average.
     late_packets: float
 
     def _keys(self) -> dict[str, Any]:
@@ -149,6 +163,7 @@ class Late(_Guarantee):
         return own | self._common()
 
 
+#: One of the three demands.
 Guarantee = Rate | Packets | Late
 
 
@@ -185,11 +200,16 @@ class StreamOptions(TypedDict, total=False):
     partial: bool
     #: The outcome of every message is an event.
     notify: bool
+    #: So is that of every packet's part of a message: an event for each packet.
+    notify_fragments: bool
+    #: The only path that the stream may use, by its number in ``session.paths()``.
+    pinned: int
 
 
 _OPTIONS = frozenset(StreamOptions.__annotations__)
 _AS_THEY_ARE = (
     "profile", "reliable", "weight", "drop", "redundant", "may_split", "duplex", "partial", "notify",
+    "notify_fragments", "pinned",
 )  # fmt: skip
 
 
@@ -213,6 +233,20 @@ def spec_text(label: str, options: StreamOptions) -> str:
         keys["paths"] = list(given["paths"])
     if (guarantee := given.get("guarantee")) is not None:
         keys["guarantee"] = guarantee._keys()
+    return _json(keys)
+
+
+def changes_text(weight: int | None, cap: RateValue | None, drop: DropOrder | None, redundant: bool | None) -> str:
+    """Changes of a stream as the extension module takes them."""
+    keys: dict[str, Any] = {}
+    if weight is not None:
+        keys["weight"] = weight
+    if cap is not None:
+        keys["cap"] = None if cap == "none" else _rate("cap", cap)
+    if drop is not None:
+        keys["drop"] = None if drop == "none" else drop
+    if redundant is not None:
+        keys["redundant"] = redundant
     return _json(keys)
 
 

@@ -6,20 +6,24 @@ Each call waits in its thread, without the interpreter's lock, and obeys Ctrl-C.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any
 
 from . import _anabranch as raw
 from . import arrays as _arrays
 from ._bridge import waited
-from ._handles import Key, NodeHandle, SessionHandle, StreamHandle
-from .errors import Closed
-from .reports import Event, Explanation, Grant, event
-from .spec import Guarantee, StreamOptions, Time, guarantee_text, seconds, spec_text
+from ._handles import Fields, Key, NodeHandle, SessionHandle, StreamHandle, added, named, objectives
+from .errors import Closed, Finding
+from .reports import Event, Explanation, Grant, Objective, Transferred, event
+from .spec import DropOrder, Guarantee, RateValue, StreamOptions, Time, changes_text, guarantee_text, seconds, spec_text
 
 if TYPE_CHECKING:
+    # Of Python 3.11.
+    from typing import Self, Unpack
+
     from numpy.typing import ArrayLike, NDArray
 
     from ._anabranch import Buffer, Message
@@ -39,9 +43,11 @@ class Stream(StreamHandle):
         if self._leave(error):
             self.delivered()
 
-    def send(self, data: Buffer, importance: int = 0, timeout: float | None = None) -> int:
-        """Queues a message as soon as there is space, and returns its number."""
-        number: int = waited(self._raw.send(data, importance), timeout)
+    def send(
+        self, data: Buffer, importance: int = 0, timeout: float | None = None, fields: Fields | None = None
+    ) -> int:
+        """Queues a message as soon as there is space, and returns its number; see :meth:`anabranch.aio.Stream.send`."""
+        number: int = waited(self._raw.send(data, importance, None, named(fields)), timeout)
         return number
 
     def receive(self, timeout: float | None = None) -> Message | None:
@@ -53,11 +59,11 @@ class Stream(StreamHandle):
         while (message := self.receive()) is not None:
             yield message
 
-    def send_array(self, array: ArrayLike, importance: int = 0, timeout: float | None = None) -> int:
-        """Queues a NumPy array as one message."""
-        whole = _arrays.contiguous(array)
-        header = _arrays.header(whole)
-        number: int = waited(self._raw.send(_arrays.memory(whole), importance, header), timeout)
+    def send_array(
+        self, array: ArrayLike, importance: int = 0, timeout: float | None = None, fields: Fields | None = None
+    ) -> int:
+        """Queues a NumPy array as one message, as ``send`` does."""
+        number: int = waited(self._send_array(array, importance, fields), timeout)
         return number
 
     def receive_array(self, timeout: float | None = None) -> NDArray[Any] | None:
@@ -91,6 +97,23 @@ class Stream(StreamHandle):
         """Probability that a message of ``size`` bytes would arrive within this time; ``None`` while it is not known."""
         probability: float | None = waited(self._raw.on_time(size, seconds("within", within)))
         return probability
+
+    def update_fields(self, message: int, fields: Fields) -> bool:
+        """Sets header fields of a message by its number; the others stay. False if its outcome is known already."""
+        updated: bool = waited(self._raw.update_fields(message, list(fields.items())))
+        return updated
+
+    def adjust(
+        self,
+        *,
+        weight: int | None = None,
+        cap: RateValue | None = None,
+        drop: DropOrder | None = None,
+        redundant: bool | None = None,
+    ) -> None:
+        """Changes what this side sends, from the next packet on; ``"none"`` removes a cap or a drop order. Values are those of
+        :class:`anabranch.StreamOptions`."""
+        waited(self._raw.adjust(changes_text(weight, cap, drop, redundant)))
 
     def change_guarantee(self, guarantee: Guarantee | None) -> None:
         """Asks for another guarantee; ``None`` releases the promise. Refused, the old promise stays."""
@@ -140,8 +163,33 @@ class Session(SessionHandle):
         """The promise that ``open`` would get now; raises ``Refused``, with offers, if it would get none."""
         return Grant(**waited(self._raw.admit(spec_text("", options))))
 
+    def add_objectives(self, text: str) -> tuple[list[int], list[Finding]]:
+        """Applies the objectives of a HOSE text (``docs/hose.md``) to what this side sends, all or none of them. Returns their ids,
+        and warnings about the text. Raises ``ObjectiveError``, with the place of each error.
+
+        They have an effect under the policies ``"assign"`` and ``"random_walk"``, see ``set_policy``.
+        """
+        return added(waited(self._raw.add_objectives(text)))
+
+    def set_objectives(self, text: str) -> tuple[list[int], list[Finding]]:
+        """As ``add_objectives``, in place of all objectives that are in force; if the text is refused, those stay."""
+        before = self.objectives()
+        result = self.add_objectives(text)
+        for objective in before:
+            self.remove_objective(objective.id)
+        return result
+
+    def remove_objective(self, objective: int) -> bool:
+        """Removes an objective by its id; false if it is not in force."""
+        removed: bool = waited(self._raw.remove_objective(objective))
+        return removed
+
+    def objectives(self) -> list[Objective]:
+        """The objectives in force, and what they did in the last minute."""
+        return objectives(waited(self._raw.objectives()))
+
     def events(self) -> Iterator[Event]:
-        """Changes of the paths; ends with the session."""
+        """Changes of the paths, and faults of objectives; ends with the session."""
         return _until_closed(self._raw.next_event)
 
     def closed(self, timeout: float | None = None) -> str:
@@ -165,9 +213,7 @@ class Node(NodeHandle):
 
     def connect(self, peer: str, addresses: Sequence[str] = (), timeout: float | None = None) -> Session:
         """A session with the node of this id at these addresses, or of a ticket; a context manager."""
-        if not addresses:
-            peer, addresses = raw.parse_ticket(peer)
-        return Session(waited(self._raw.connect(peer, list(addresses)), timeout))
+        return Session(waited(self._connect(peer, addresses), timeout))
 
     def accept(self, timeout: float | None = None) -> Session | None:
         """The next session that a peer opens; ``None`` once the node has shut down."""
@@ -178,6 +224,17 @@ class Node(NodeHandle):
         """The sessions that peers open; ends with the node."""
         while (session := self.accept()) is not None:
             yield session
+
+    def send_files(
+        self, ticket: str, path: str | os.PathLike[str], *, name: str | None = None, retry_for: Time = 0, timeout: float | None = None
+    ) -> Transferred:
+        """Sends a file or directory to the receiver of a ticket, such as ``anabranch recv``, and waits until it has all of it. The
+        ticket's secret admits this node.
+
+        ``name``: its name at the receiver; ``None``: that of the path. ``retry_for``: time for which the receiver is dialled again
+        after an interruption; the transfer then continues. Raises ``TicketError`` or ``TransferError``.
+        """
+        return Transferred(**waited(self._send_files(ticket, path, name, retry_for), timeout))
 
     def shutdown(self) -> None:
         """Closes all sessions and tells the peers, about a second at most."""
