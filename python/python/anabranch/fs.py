@@ -266,6 +266,7 @@ class AnabranchFileSystem(AsyncFileSystem):  # type: ignore[misc]
     _rm_file = _rm = _pipe_file = _put_file = _mkdir = _makedirs = _cp_file = _refuse_async
 
     def _refuse_now(self, path: Any, *_: Any, **__: Any) -> NoReturn:
+        """Raises `OSError` (`EROFS`): the file system is read only."""
         self._refuse(path)
 
     mkdir = makedirs = rmdir = mv = move = touch = rm_file = _refuse_now
@@ -295,6 +296,7 @@ class AnabranchFile(AbstractBufferedFile):  # type: ignore[misc]
 class AnabranchStreamedFile(AbstractAsyncStreamedFile):  # type: ignore[misc]
     """A file of a peer, read by coroutines, of the version that it had when it was opened."""
 
+    #: Version of the file; `None` until the first read.
     version: str | None = None
 
     async def _fetch_range(self, start: int, end: int) -> bytes:
