@@ -204,7 +204,7 @@ fn push_metadata(bytes: &mut Vec<u8>, metadata: &Metadata) {
     bytes.extend(metadata.version.0);
 }
 
-/// What is left to be read of a message.
+/// The rest of a message, which is to be read.
 struct Rest<'b>(&'b [u8]);
 
 impl<'b> Rest<'b> {
