@@ -18,9 +18,25 @@ const record = new History();
 let shown = null;
 let newest = null;
 
-function alert(text) {
+/** Time for which the reason of a failure is shown, in ms. */
+const HELD_MS = 8000;
+let heldUntil = 0;
+
+function showAlert(text) {
   alerts.hidden = text === null;
   put(alerts, text ?? "");
+}
+
+/** Shows why something that a view asked for failed. */
+function alert(text) {
+  heldUntil = Date.now() + HELD_MS;
+  showAlert(text);
+}
+
+/** Shows why there are no states, or with null that they come. */
+function fault(text) {
+  if (text === null && Date.now() < heldUntil) return;
+  showAlert(text);
 }
 
 function show() {
@@ -60,4 +76,4 @@ addEventListener("hashchange", () => { if (location.hash.slice(1) in VIEWS) show
 let refused = null;
 try { await enter(); } catch (error) { refused = error.message; }
 show();
-follow(receive, (fault) => alert(refused !== null && newest === null ? refused : fault));
+follow(receive, (text) => fault(refused !== null && newest === null ? refused : text));

@@ -27,6 +27,7 @@ const FILES: &[(&str, &str, &str)] = files![
     "/node.js" SCRIPT "node.js",
     "/format.js" SCRIPT "format.js",
     "/dom.js" SCRIPT "dom.js",
+    "/timer.js" SCRIPT "timer.js",
     "/history.js" SCRIPT "history.js",
     "/chart.js" SCRIPT "chart.js",
     "/views/paths.js" SCRIPT "views/paths.js",

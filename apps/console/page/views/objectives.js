@@ -2,6 +2,7 @@
 
 import { confirmed, h, put, table } from "../dom.js";
 import { ask } from "../node.js";
+import { repeat } from "../timer.js";
 import { count } from "../format.js";
 
 export const title = "Objectives";
@@ -32,11 +33,8 @@ export function mount(root, context) {
   root.append(h("div", { class: "card" }, list.element),
     h("section", { class: "card" }, h("h2", {}, "Add objectives"),
       h("form", { submit: add }, h("label", { for: "objective" }, "Objectives in HOSE"), text, h("div", { class: "row" }, h("button", {}, "Add"))), result));
-  let stopped = false;
-  const refresh = async () => {
+  const drop = repeat(PERIOD_MS, async () => {
     try { list.update((await ask({ show: "objectives" })), (row) => `${row.session} ${row.objective}`); } catch (error) { context.alert(error.message); }
-    if (!stopped) timer = setTimeout(refresh, PERIOD_MS);
-  };
-  let timer = setTimeout(refresh, 0);
-  return { update() {}, drop() { stopped = true; clearTimeout(timer); } };
+  });
+  return { update() {}, drop };
 }

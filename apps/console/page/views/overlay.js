@@ -2,6 +2,7 @@
 
 import { h, s, table } from "../dom.js";
 import { ask } from "../node.js";
+import { repeat } from "../timer.js";
 import { percent, rate, time } from "../format.js";
 
 export const title = "Overlay";
@@ -20,8 +21,7 @@ export function mount(root, context) {
   const links = table("Links", LINKS, "No link was measured yet.");
   const list = h("div", { class: "card" }, links.element);
   root.append(note, map, list);
-  let stopped = false;
-  const refresh = async () => {
+  const drop = repeat(PERIOD_MS, async () => {
     try {
       const rows = await ask({ show: "overlay" });
       note.hidden = true; map.hidden = list.hidden = false;
@@ -31,10 +31,8 @@ export function mount(root, context) {
       note.hidden = false; map.hidden = list.hidden = true;
       note.textContent = error.message;
     }
-    if (!stopped) timer = setTimeout(refresh, PERIOD_MS);
-  };
-  let timer = setTimeout(refresh, 0);
-  return { update() {}, drop() { stopped = true; clearTimeout(timer); } };
+  });
+  return { update() {}, drop };
 }
 
 function draw(rows) {

@@ -2,6 +2,7 @@
 
 import { h, put, table } from "../dom.js";
 import { ask } from "../node.js";
+import { repeat } from "../timer.js";
 import { clock, count, percent, rate, time } from "../format.js";
 
 export const title = "Promises";
@@ -35,17 +36,14 @@ const LIFETIMES = [null, 50, 100, 200, 500, 1000, 2000, 5000];
 export function mount(root, context) {
   const events = table("Events of promises, newest first", COLUMNS, "Nothing was promised or refused yet.");
   root.append(whatIf(context), h("div", { class: "card" }, events.element));
-  let stopped = false;
-  const refresh = async () => {
+  const drop = repeat(PERIOD_MS, async () => {
     try {
       const rows = await ask({ show: "promise_history" });
       const newest = rows.filter((row) => row.kind === "promise_event").slice(-EVENTS_SHOWN).reverse();
       events.update(newest.map((row, index) => ({ ...row, key: `${row.unix_ms} ${row.stream} ${row.event} ${newest.length - index}` })), (row) => row.key);
     } catch (error) { context.alert(error.message); }
-    if (!stopped) timer = setTimeout(refresh, PERIOD_MS);
-  };
-  let timer = setTimeout(refresh, 0);
-  return { update() {}, drop() { stopped = true; clearTimeout(timer); } };
+  });
+  return { update() {}, drop };
 }
 
 function whatIf(context) {
