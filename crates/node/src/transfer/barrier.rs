@@ -136,10 +136,11 @@ impl Barrier {
         }
     }
 
-    /// Waits until all files that were added are durable, and all of them were reported.
+    /// Waits until all files that were added are durable, and all of them were reported. Where the file system is synced as a
+    /// whole, links and directories that were made before the call are durable, too: there is a request even if no file waits.
     ///
     /// # Errors
-    /// A file could not be made durable.
+    /// A file, or the last request, could not be made durable.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.pass_on(true)?;
         self.end()

@@ -1,6 +1,6 @@
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use proptest::prelude::*;
@@ -12,6 +12,7 @@ use super::*;
 struct Fake {
     written: Arc<AtomicU64>,
     synced: Arc<AtomicU64>,
+    failed: Arc<AtomicBool>,
     syncs: u32,
     fails_at: Option<u32>,
     needs_files: bool,
@@ -25,6 +26,7 @@ impl Disk for Fake {
     fn sync(&mut self, files: &[File]) -> io::Result<()> {
         self.syncs += 1;
         if self.fails_at == Some(self.syncs) {
+            self.failed.store(true, Ordering::SeqCst);
             return Err(io::Error::from(io::ErrorKind::StorageFull));
         }
         if self.needs_files {
@@ -41,12 +43,21 @@ fn file() -> File {
     File::open("/dev/null").unwrap()
 }
 
-/// Adds files of these sizes; returns what was reported, and the end.
-fn run(fake: &Fake, sizes: &[u64]) -> (Count, io::Result<()>) {
-    let reported = Arc::new(Mutex::new(Count::default()));
-    let (sum, disk) = (reported.clone(), fake.clone());
+/// The sum of the reports of a barrier.
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
+struct Reports {
+    sum: Count,
+    count: u32,
+}
+
+/// Adds files of these sizes; returns the sum of the reports, and the end.
+fn run(fake: &Fake, sizes: &[u64]) -> (Reports, io::Result<()>) {
+    let reported = Arc::new(Mutex::new(Reports::default()));
+    let (reports, disk) = (reported.clone(), fake.clone());
     let mut barrier = Barrier::over(Box::new(fake.clone()), move |count: Count| {
-        let mut sum = sum.lock().unwrap();
+        let mut reports = reports.lock().unwrap();
+        reports.count += 1;
+        let sum = &mut reports.sum;
         sum.files += count.files;
         sum.bytes += count.bytes;
         let synced = disk.synced.load(Ordering::SeqCst);
@@ -68,7 +79,8 @@ fn run(fake: &Fake, sizes: &[u64]) -> (Count, io::Result<()>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever the sizes, and whenever the disk fails: nothing is reported that is not durable, and success is everything.
+    /// Whatever the sizes, and whenever the disk fails: nothing is reported that is not durable, and success is everything. A request
+    /// that fails is an error even if every file was reported before it: the last one is for names, too.
     #[test]
     fn what_is_reported_is_durable(
         sizes in prop::collection::vec(0..BATCH_BYTES, 0..600),
@@ -78,11 +90,16 @@ proptest! {
         let fake = Fake { fails_at, needs_files, ..Fake::default() };
         let (reported, ended) = run(&fake, &sizes);
         let all = Count { files: sizes.len() as u64, bytes: sizes.iter().sum() };
+        prop_assert_eq!(ended.is_err(), fake.failed.load(Ordering::SeqCst));
         match ended {
-            Ok(()) => prop_assert_eq!(reported, all),
-            Err(_) => prop_assert!(reported.files < all.files || sizes.is_empty()),
+            Ok(()) => prop_assert_eq!(reported.sum, all),
+            Err(error) => {
+                prop_assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+                prop_assert_eq!(Some(reported.count + 1), fails_at);
+                prop_assert!(reported.sum.files <= all.files);
+            }
         }
-        prop_assert!(reported.files <= fake.synced.load(Ordering::SeqCst));
+        prop_assert!(reported.sum.files <= fake.synced.load(Ordering::SeqCst));
     }
 }
 
@@ -121,10 +138,10 @@ fn a_disk_that_fails_is_reported_by_the_next_file_or_at_the_end() {
     };
     let (reported, ended) = run(&fake, &[1]);
     assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::StorageFull);
-    assert_eq!(reported, Count::default());
+    assert_eq!(reported, Reports::default());
     let (reported, ended) = run(&fake, &[BATCH_BYTES; 50]);
     assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::StorageFull);
-    assert_eq!(reported, Count::default());
+    assert_eq!(reported, Reports::default());
 }
 
 /// A pipe cannot be synced.
