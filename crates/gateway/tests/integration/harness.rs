@@ -126,6 +126,13 @@ impl Node {
         all
     }
 
+    /// All notices, for a test that fails.
+    pub(crate) fn seen(&self) -> String {
+        let notices = self.notices.lock().unwrap();
+        let lines: Vec<String> = notices.iter().map(ToString::to_string).collect();
+        lines.join("; ")
+    }
+
     /// Waits for a notice that was not seen before.
     pub(crate) async fn notice(&self, mut is_wanted: impl FnMut(&Notice) -> bool) -> Notice {
         loop {

@@ -199,7 +199,13 @@ async fn five_hundred_connections_of_mixed_sizes_carry_every_byte() {
             });
         }
         while let Some(done) = tasks.join_next().await {
-            done.unwrap();
+            done.unwrap_or_else(|error| {
+                panic!(
+                    "{error}\nnear: {}\nfar: {}",
+                    pair.near.seen(),
+                    pair.far.seen()
+                )
+            });
         }
     })
     .await;
