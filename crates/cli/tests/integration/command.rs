@@ -701,7 +701,7 @@ fn a_transfer_asks_for_a_promise_and_explains_itself() {
     for word in ["asks for 3.00 Mbit/s in 95 %", "no promise", "waits"] {
         assert!(seen.contains(word), "'{word}' is missing in: {seen}");
     }
-    // Nothing can be known yet; the answer is printed, and the exit code is that of a refusal.
+    // The answer is printed, and the exit code is that of a refusal.
     let admit = ["admit", "--dry-run", "--control", "s.sock"];
     fs::write(
         folder.join("stream.toml"),
@@ -725,7 +725,9 @@ fn a_transfer_asks_for_a_promise_and_explains_itself() {
             "{seen}{}",
             text(&asked.stderr)
         );
-        assert!(seen.contains("too little is known"), "{seen}");
+        // On a busy machine the session has become known in the meantime, and offers next to nothing.
+        let reasons = ["too little is known", "would not be promised"];
+        assert!(reasons.iter().any(|text| seen.contains(text)), "{seen}");
         if arguments.contains(&"80 %") {
             assert!(
                 seen.contains("9.00 Mbit/s in 80 % of all windows of 2 s"),

@@ -16,7 +16,7 @@ use anabranch::{
 };
 
 /// Generous: what is tested takes less than a few seconds.
-const HANG: Duration = Duration::from_secs(60);
+const HANG: Duration = Duration::from_secs(180);
 
 fn host(seed: u8, allowed: AllowList) -> Host {
     host_at("127.0.0.1:0".parse().unwrap(), seed, allowed)
