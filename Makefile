@@ -30,8 +30,8 @@ setup: ## add what the stock toolchain may lack (clippy, rustfmt), and what make
 	@tools/players ffmpeg
 
 .PHONY: setup-all
-setup-all: ## add what `make test-all` needs: a browser, an ssh server, rsync, PostgreSQL, nft, Prometheus, tools for Debian packages
-	@tools/players chromium sshd rsync postgresql nft debootstrap lintian prometheus
+setup-all: ## add what `make test-all` needs: a browser, an ssh server, rsync, PostgreSQL, nft, Prometheus, npm, tools for Debian packages
+	@tools/players chromium sshd rsync postgresql nft debootstrap lintian prometheus npm
 
 .PHONY: format
 format: ## check the format (`cargo fmt --all` repairs it)
@@ -139,25 +139,36 @@ build: ## the program, optimised: target/release/anabranch
 lab: ## the experiments, optimised: target/release/anabranch-lab, which `anabranch lab` starts
 	$(CARGO) build --release --locked -p anabranch-lab
 
+# Without `top`, which no demonstration uses and which takes a while to compile.
+DEMO := -p anabranch-cli --no-default-features --features console,demo,video,s3
+
+.PHONY: demo-build
+demo-build:
+	$(CARGO) build --release --locked $(DEMO)
+
 .PHONY: demo
-demo: build ## streams and a file over three emulated paths, one of which fails (about 20 s, no root)
-	$(CARGO) run --release --locked -q -p anabranch-cli -- demo
+demo: demo-build ## streams and a file over three emulated paths, one of which fails (about 20 s, no root)
+	$(CARGO) run --release --locked -q $(DEMO) -- demo
+
+.PHONY: demo-console
+demo-console: demo-build ## the console of a node that sends over three emulated paths, one of which fails now and then; until Ctrl-C (no root)
+	$(CARGO) run --release --locked -q $(DEMO) -- demo --console
 
 .PHONY: demo-overlay
-demo-overlay: build ## four nodes on emulated links, a transfer over two paths, a relay that is killed (about a minute, no root)
-	$(CARGO) run --release --locked -q -p anabranch-cli -- demo-overlay
+demo-overlay: demo-build ## four nodes on emulated links, a transfer over two paths, a relay that is killed (about a minute, no root)
+	$(CARGO) run --release --locked -q $(DEMO) -- demo-overlay
 
 .PHONY: demo-video
-demo-video: build ## a film in two flows over a pipe that loses packets, to a player (about 10 s, no root)
-	$(CARGO) run --release --locked -q -p anabranch-cli -- demo-video
+demo-video: demo-build ## a film in two flows over a pipe that loses packets, to a player (about 10 s, no root)
+	$(CARGO) run --release --locked -q $(DEMO) -- demo-video
 
 .PHONY: demo-gateway
-demo-gateway: build ## a download and database queries through forwards over three emulated paths, one is cut (about 20 s, no root)
-	$(CARGO) run --release --locked -q -p anabranch-cli -- demo-gateway
+demo-gateway: demo-build ## a download and database queries through forwards over three emulated paths, one is cut (about 20 s, no root)
+	$(CARGO) run --release --locked -q $(DEMO) -- demo-gateway
 
 .PHONY: demo-tunnel
-demo-tunnel: build ## downloads and small messages through a tunnel over three emulated paths, one is cut (about 15 s, root)
-	$(CARGO) run --release --locked -q -p anabranch-cli -- demo-tunnel
+demo-tunnel: demo-build ## downloads and small messages through a tunnel over three emulated paths, one is cut (about 15 s, root)
+	$(CARGO) run --release --locked -q $(DEMO) -- demo-tunnel
 
 .PHONY: pairs
 pairs: lab ## the path pairs of docs/results/performance.md in virtual time, as JSON

@@ -48,6 +48,8 @@ mod signals;
 mod stream;
 mod table;
 mod ticket;
+#[cfg(feature = "top")]
+mod top;
 #[cfg(target_os = "linux")]
 mod tun;
 mod up;
@@ -125,6 +127,9 @@ enum Command {
     /// Show a running node in a browser, and as metrics.
     #[cfg(feature = "console")]
     Console(console::Arguments),
+    /// Show a running node in the terminal: paths, streams and promises, as they change.
+    #[cfg(feature = "top")]
+    Top(top::Arguments),
     /// Ask a running node if it can promise a stream its demand, and if not, what it can promise instead.
     Admit(admit::Arguments),
     /// Explain a stream's promise, and count the intervals that met the guarantee.
@@ -212,6 +217,8 @@ async fn run(command: Command) -> Outcome {
         Command::Status(arguments) => show::run(Subject::Status, &arguments).await,
         #[cfg(feature = "console")]
         Command::Console(arguments) => console::run(arguments).await,
+        #[cfg(feature = "top")]
+        Command::Top(arguments) => top::run(arguments).await,
         Command::Paths(arguments) => show::run(Subject::Paths, &arguments).await,
         Command::Streams(arguments) => show::run(Subject::Streams, &arguments).await,
         Command::Ping(arguments) => ping::run(*arguments).await,

@@ -79,4 +79,6 @@ pub use links::Link;
 pub use local::{ATTRIBUTES_MAX, Attribute, LocalDescription};
 pub use objective::{FieldValue, ObjectiveError, ObjectiveId};
 pub use parameters::StreamParameters;
-pub use stats::{ChannelReport, ChannelStatus, LatencyMode, SessionStats, StreamStats};
+pub use stats::{
+    ChannelReport, ChannelStatus, DroppedAdus, LatencyMode, SessionStats, StreamStats,
+};

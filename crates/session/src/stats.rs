@@ -8,6 +8,8 @@ use anabranch_estimate::{PathReport, model::Technology};
 use anabranch_sched::Policy;
 use anabranch_spec::StreamSpec;
 
+use crate::{recv, send};
+
 /// Statistics of a session.
 #[derive(Clone, Debug)]
 pub struct SessionStats {
@@ -35,6 +37,44 @@ pub struct SessionStats {
     pub send_held_bytes: u64,
     /// Bytes held for the application to read, with the overhead of each ADU.
     pub recv_held_bytes: u64,
+    /// ADUs dropped over the session's life, those of streams that are over included.
+    pub dropped: DroppedAdus,
+}
+
+/// ADUs that did not reach an application, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DroppedAdus {
+    /// Lost on the way; their streams do not repair, or not any more.
+    pub lost: u64,
+    /// To send, or received, and their lifetime was over or was going to be.
+    pub expired: u64,
+    /// Never sent: their streams were given more than their share.
+    pub shed: u64,
+    /// Received, and the application did not read in time (unreliable streams).
+    pub unread: u64,
+}
+
+impl DroppedAdus {
+    /// The causes by name, with their counts.
+    pub const fn by_cause(&self) -> [(&'static str, u64); 4] {
+        [
+            ("lost", self.lost),
+            ("expired", self.expired),
+            ("shed", self.shed),
+            ("unread", self.unread),
+        ]
+    }
+
+    pub(crate) fn add_sent(&mut self, counters: &send::Counters) {
+        self.lost += counters.lost_adus;
+        self.expired += counters.expired_adus;
+        self.shed += counters.shed_adus;
+    }
+
+    pub(crate) fn add_received(&mut self, counters: &recv::Counters) {
+        self.expired += counters.expired_adus;
+        self.unread += counters.dropped_adus;
+    }
 }
 
 /// Status of a channel.

@@ -41,6 +41,7 @@ pub(super) fn text(sample: &Sample, form: Form) -> String {
     paths(&mut registry, &sample.paths);
     streams(&mut registry, &sample.streams);
     events(&mut registry, sample);
+    drops(&mut registry, sample);
     let mut text = String::new();
     // Writing into a string does not fail.
     let _ = match form {
@@ -139,6 +140,7 @@ fn status(registry: &mut Registry, rows: &[Status]) {
                 peer_name,
                 send_held_bytes,
                 recv_held_bytes,
+                ..
             } => {
                 let peer = vec![("peer", peer_name.clone())];
                 sessions.get_or_create(&peer).inc();
@@ -343,4 +345,29 @@ fn events(registry: &mut Registry, sample: &Sample) {
     missed
         .get_or_create(&Vec::new())
         .inc_by(sample.promise_events_missed);
+}
+
+fn drops(registry: &mut Registry, sample: &Sample) {
+    let messages = counters(
+        registry,
+        "messages_dropped",
+        "Messages that did not reach an application since the console was started, by peer and cause",
+        None,
+    );
+    for (peer, cause, count) in &sample.dropped {
+        let labels = vec![("peer", peer.clone()), ("cause", (*cause).to_owned())];
+        messages.get_or_create(&labels).inc_by(*count);
+    }
+    let denied = counters(
+        registry,
+        "flows_denied",
+        "Flows that a rule of the configuration denied, by rule",
+        None,
+    );
+    for rule in &sample.rules {
+        let name = rule.rule.clone().unwrap_or_else(|| "none".to_owned());
+        denied
+            .get_or_create(&vec![("rule", name)])
+            .inc_by(rule.denied);
+    }
 }

@@ -3,6 +3,7 @@
 //! Labels are names of peers, interfaces, and kinds of events: as many as the configuration has. There is none by stream or
 //! by channel, which come and go without end. Counters are those of sockets, and of the node's record of promises.
 
+mod drops;
 mod export;
 mod rows;
 
@@ -11,7 +12,10 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use tokio::sync::Mutex;
 
-use self::rows::{Answer, Event, Path, Status, Stream};
+use self::{
+    drops::Drops,
+    rows::{Answer, Event, Path, Rule, Status, Stream},
+};
 use crate::control::{AskError, Control};
 
 /// Reason for which there are no metrics.
@@ -35,6 +39,9 @@ struct Sample {
     /// By kind.
     promise_events: BTreeMap<String, u64>,
     promise_events_missed: u64,
+    /// Messages dropped, by peer and cause.
+    dropped: Vec<(String, &'static str, u64)>,
+    rules: Vec<Rule>,
 }
 
 /// Events of promises counted so far.
@@ -74,7 +81,10 @@ impl Form {
 
 /// Metrics of a node.
 #[derive(Debug, Default)]
-pub(crate) struct Metrics(Mutex<Counted>);
+pub(crate) struct Metrics {
+    counted: Mutex<Counted>,
+    drops: Mutex<Drops>,
+}
 
 impl Metrics {
     /// The metrics of now, as text.
@@ -90,20 +100,34 @@ impl Metrics {
         let paths: Answer<Path> = ask(control, r#"{"show":"paths"}"#).await?;
         let streams: Answer<Stream> = ask(control, r#"{"show":"streams"}"#).await?;
         let (promise_events, promise_events_missed) = self.count(control).await?;
+        // A process without a gateway has no rules.
+        let rules = match ask::<Rule>(control, r#"{"show":"flow_rules"}"#).await {
+            Ok(answer) => answer.rows,
+            Err(ScrapeError::Refused(_)) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let rows: Vec<Status> = status.rows.into_iter().flatten().collect();
+        let dropped = {
+            let mut drops = self.drops.lock().await;
+            drops.count(&rows);
+            drops.totals()
+        };
         let sample = Sample {
             version: status.version,
-            status: status.rows.into_iter().flatten().collect(),
+            status: rows,
             paths: paths.rows.into_iter().flatten().collect(),
             streams: streams.rows.into_iter().flatten().collect(),
             promise_events,
             promise_events_missed,
+            dropped,
+            rules: rules.into_iter().flatten().collect(),
         };
         Ok(export::text(&sample, form))
     }
 
     /// Counts the events since the last time, the first of all since the console runs.
     async fn count(&self, control: &Control) -> Result<(BTreeMap<String, u64>, u64), ScrapeError> {
-        let mut counted = self.0.lock().await;
+        let mut counted = self.counted.lock().await;
         let request = match counted.next {
             Some(next) => format!("{{\"show\":\"promise_events\",\"from\":{next}}}"),
             None => "{\"show\":\"promise_events\"}".to_owned(),

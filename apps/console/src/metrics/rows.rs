@@ -1,5 +1,7 @@
 //! Rows of the control socket, as far as metrics need them. Fields that a node does not have are absent, not errors.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 /// An answer with rows of one kind.
@@ -45,11 +47,15 @@ pub(super) enum Status {
     },
     Session {
         #[serde(default)]
+        session: String,
+        #[serde(default)]
         peer_name: String,
         #[serde(default)]
         send_held_bytes: u64,
         #[serde(default)]
         recv_held_bytes: u64,
+        #[serde(default)]
+        dropped_adus: BTreeMap<String, u64>,
     },
     #[serde(other)]
     Other,
@@ -82,6 +88,15 @@ pub(super) struct Stream {
     pub(super) promise: Option<String>,
     #[serde(default)]
     pub(super) promise_is_warned: Option<bool>,
+}
+
+/// Row of `flow_rules`.
+#[derive(Debug, Deserialize)]
+pub(super) struct Rule {
+    /// `None`: what no rule matched.
+    pub(super) rule: Option<String>,
+    #[serde(default)]
+    pub(super) denied: u64,
 }
 
 /// Row of `promise_events`.

@@ -1,10 +1,10 @@
 //! `anabranch status`, `paths`, `streams` and `overlay`: state of a running node, a line for each thing.
 
 mod paths;
-mod rates;
+pub(crate) mod rates;
 mod status;
 mod streams;
-mod words;
+pub(crate) mod words;
 
 use std::{
     io::{IsTerminal, stdout},

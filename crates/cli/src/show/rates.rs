@@ -10,7 +10,7 @@ type Counters = [u64; 2];
 
 /// Counters of the last answer, and the rates since the one before.
 #[derive(Debug, Default)]
-pub(super) struct Rates {
+pub(crate) struct Rates {
     at: Option<Instant>,
     counters: HashMap<String, Counters>,
     rates: HashMap<String, [Rate; 2]>,
@@ -24,7 +24,7 @@ fn name(row: &Value) -> Option<String> {
 
 impl Rates {
     /// Takes note of an answer.
-    pub(super) fn note(&mut self, rows: &[Value]) {
+    pub(crate) fn note(&mut self, rows: &[Value]) {
         self.note_at(Instant::now(), rows);
     }
 
@@ -49,12 +49,12 @@ impl Rates {
     }
 
     /// Rates at which the thing of a row sends and receives; `None`: it was seen once only.
-    pub(super) fn of(&self, row: &Value) -> Option<[Rate; 2]> {
+    pub(crate) fn of(&self, row: &Value) -> Option<[Rate; 2]> {
         self.rates.get(&name(row)?).copied()
     }
 
     /// The same as text.
-    pub(super) fn texts(&self, row: &Value) -> [String; 2] {
+    pub(crate) fn texts(&self, row: &Value) -> [String; 2] {
         match self.of(row) {
             Some(rates) => rates.map(|rate| rate.to_string()),
             None => ["-".to_owned(), "-".to_owned()],

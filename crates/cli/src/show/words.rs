@@ -11,7 +11,7 @@ const ID_CHARS: usize = 8;
 const ID_CHARS_ALL: usize = 52;
 
 /// Peer of a row: its name in the configuration, or the beginning of its id.
-pub(super) fn peer(row: &Value) -> String {
+pub(crate) fn peer(row: &Value) -> String {
     peer_named(row["peer"].as_str(), row["peer_name"].as_str())
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn seconds(row: &Value, key: &str) -> Option<Duration> {
 }
 
 /// A field in milliseconds as text; `-` if it is not known.
-pub(super) fn millis(row: &Value, key: &str) -> String {
+pub(crate) fn millis(row: &Value, key: &str) -> String {
     match row[key].as_f64() {
         Some(value) if value > 0.0 => {
             let decimals = if value < 10.0 { 1 } else { 0 };
@@ -76,7 +76,7 @@ pub(crate) fn percent(value: Option<f64>) -> String {
 }
 
 /// State of a path with its age, such as `not responding, 12 s`; that of an active one without.
-pub(super) fn state(row: &Value) -> String {
+pub(crate) fn state(row: &Value) -> String {
     let words = match row["state"].as_str().unwrap_or("-") {
         // Of nodes of earlier versions.
         "suspected" => "not responding",

@@ -7,5 +7,9 @@ mod windows;
 
 #[cfg(unix)]
 pub(crate) use unix::{Hangups, stopped};
+#[cfg(all(unix, feature = "top"))]
+pub(crate) use unix::{Suspensions, suspend};
 #[cfg(windows)]
 pub(crate) use windows::{Hangups, stopped};
+#[cfg(all(windows, feature = "top"))]
+pub(crate) use windows::{Suspensions, suspend};

@@ -34,6 +34,34 @@ impl Hangups {
     }
 }
 
+/// Requests to give the terminal back to the shell, by SIGTSTP.
+#[cfg(feature = "top")]
+#[derive(Debug)]
+pub(crate) struct Suspensions(Signal);
+
+#[cfg(feature = "top")]
+impl Suspensions {
+    /// Listens from now on.
+    ///
+    /// # Errors
+    /// The system does not install the handler.
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        let kind = SignalKind::from_raw(signal_hook::consts::SIGTSTP);
+        Ok(Self(signal(kind).map_err(Failure::other)?))
+    }
+
+    /// Waits for the next one; false: none will come.
+    pub(crate) async fn next(&mut self) -> bool {
+        self.0.recv().await.is_some()
+    }
+}
+
+/// Stops this process, as Ctrl-Z does, until it is continued.
+#[cfg(feature = "top")]
+pub(crate) fn suspend() -> std::io::Result<()> {
+    signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGTSTP)
+}
+
 /// Completes on SIGINT (Ctrl-C) or on SIGTERM, which service managers send. This is the only place where these signals are
 /// handled; every command that runs until it is stopped waits for this future. Signals count from the call on, not only
 /// from the first poll.

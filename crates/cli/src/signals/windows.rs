@@ -20,6 +20,33 @@ impl Hangups {
     }
 }
 
+/// Requests to give the terminal back to the shell, of which there are none.
+#[cfg(feature = "top")]
+#[derive(Debug)]
+pub(crate) struct Suspensions(());
+
+#[cfg(feature = "top")]
+impl Suspensions {
+    /// # Errors
+    /// None.
+    #[expect(clippy::unnecessary_wraps, reason = "the same as on other systems")]
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        Ok(Self(()))
+    }
+
+    /// Does not return.
+    pub(crate) async fn next(&mut self) -> bool {
+        std::future::pending().await
+    }
+}
+
+/// Does nothing: there is no shell to which the terminal would go.
+#[cfg(feature = "top")]
+#[expect(clippy::unnecessary_wraps, reason = "the same as on other systems")]
+pub(crate) fn suspend() -> std::io::Result<()> {
+    Ok(())
+}
+
 /// Completes on Ctrl-C, when the console is closed, and when the system shuts down. Events count from the call on.
 ///
 /// # Errors

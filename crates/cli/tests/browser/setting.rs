@@ -36,15 +36,23 @@ pub(crate) struct Setting {
 impl Setting {
     /// Starts everything but streams; the console listens on a free port.
     pub(crate) fn start() -> Self {
-        Self::over(&PATHS)
+        Self::over(&PATHS, "")
+    }
+
+    /// As [`Self::start`], with a quota at the near node.
+    pub(crate) fn with_quota() -> Self {
+        Self::over(
+            &PATHS,
+            "[[cost]]\non = \"127.0.0.1\"\nprice = \"5 GB then stop\"\n",
+        )
     }
 
     /// As [`Self::start`], over equal paths.
     pub(crate) fn with_paths(count: usize, path: &str) -> Self {
-        Self::over(&vec![path; count])
+        Self::over(&vec![path; count], "")
     }
 
-    fn over(paths: &[&str]) -> Self {
+    fn over(paths: &[&str], rest: &str) -> Self {
         let folder = private_folder();
         let place = folder.path();
         let [near, far] = ["near", "far"].map(|name| place.join(name));
@@ -76,7 +84,7 @@ impl Setting {
         }
         let config = format!(
             "name = \"van\"\nkey = \"mine.key\"\nlisten = [\"127.0.0.1:0\"]\ncontrol = \"control\"\nlocal = \"local\"\nconsole = \"{console}\"\n\
-             [[peer]]\nname = \"studio\"\nnode = \"{far_id}\"\nmay = {may}\naddresses = [{}]\n",
+             [[peer]]\nname = \"studio\"\nnode = \"{far_id}\"\nmay = {may}\naddresses = [{}]\n{rest}",
             addresses.join(", ")
         );
         fs::write(near.join("node.toml"), config).unwrap();

@@ -5,6 +5,8 @@ mod attached_send;
 mod codes;
 mod command;
 mod connecting;
+#[cfg(all(feature = "demo", feature = "console"))]
+mod demo_console;
 mod drone;
 mod everyday;
 mod exports;
@@ -18,6 +20,8 @@ mod named_updates;
 mod pair;
 mod service;
 mod stream;
+#[cfg(all(target_os = "linux", feature = "top"))]
+mod top;
 mod trees;
 mod tun;
 mod updates;

@@ -48,6 +48,7 @@ pub(super) fn status(host: &Host, names: &Names<'_>) -> Vec<Value> {
             "streams": session.stats.streams,
             "send_held_bytes": session.stats.send_held_bytes,
             "recv_held_bytes": session.stats.recv_held_bytes,
+            "dropped_adus": by_cause(&session.stats.dropped.by_cause()),
         }));
     }
     rows
@@ -128,6 +129,15 @@ fn add_measured(row: &mut Map<String, Value>, path: Option<&PathReport>) {
     let others = path.map_or(&[][..], |path| &path.shares_with);
     let names: Vec<String> = others.iter().map(ToString::to_string).collect();
     row.insert("shares_bottleneck_with".into(), json!(names.join(" ")));
+}
+
+fn by_cause(counts: &[(&str, u64)]) -> Value {
+    let named = counts.iter();
+    Value::Object(
+        named
+            .map(|(cause, count)| ((*cause).to_owned(), json!(count)))
+            .collect(),
+    )
 }
 
 fn by_channel(bytes: &[(ChannelId, u64)]) -> Value {

@@ -7,7 +7,7 @@ mod horizon;
 mod parts;
 mod stream;
 
-pub(crate) use stream::{Accepted, Accounts, Capacity, Load, RecvStream};
+pub(crate) use stream::{Accepted, Accounts, Capacity, Counters, Load, RecvStream};
 
 /// The peer violated the protocol; the session ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

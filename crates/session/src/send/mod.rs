@@ -4,7 +4,9 @@ mod adu;
 mod carried;
 mod stream;
 
-pub(crate) use stream::{AduOutcome, Outlook, Piece, Receipt, SendStream, Settled, WaitingAdu};
+pub(crate) use stream::{
+    AduOutcome, Counters, Outlook, Piece, Receipt, SendStream, Settled, WaitingAdu,
+};
 
 /// Credit that an ADU uses beside its bytes: the most that keeping one costs the receiver, so that windows bound memory whatever
 /// the size of ADUs.

@@ -191,8 +191,7 @@ impl Session {
     pub(crate) fn reset(&mut self, stream: StreamId, code: u32) -> Result<(), StreamError> {
         let send = self
             .streams
-            .send
-            .remove(&stream)
+            .remove_send(stream)
             .ok_or(StreamError::UnknownStream(stream))?;
         self.streams.note_over(stream);
         self.scheduling.forget(stream);
@@ -378,7 +377,7 @@ impl Session {
             .get(&stream)
             .is_some_and(|send| send.finish.is_acked && send.is_settled());
         if over {
-            self.streams.send.remove(&stream);
+            self.streams.remove_send(stream);
             self.streams.note_over(stream);
             self.promises.close(stream);
             self.scheduling.forget(stream);

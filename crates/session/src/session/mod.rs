@@ -402,7 +402,7 @@ impl Session {
 
     /// Forgets a receive stream; returns its credit.
     fn drop_recv_stream(&mut self, stream: StreamId) -> Option<Accounts> {
-        let recv = self.streams.recv.remove(&stream)?;
+        let recv = self.streams.remove_recv(stream)?;
         self.flow.release(recv.load());
         Some(recv.accounts())
     }
@@ -484,6 +484,7 @@ impl Session {
             send_buffer_bytes: streams.buffer_bytes as u64,
             send_held_bytes: streams.send.values().map(|s| s.held_bytes() as u64).sum(),
             recv_held_bytes: streams.recv.values().map(|s| s.held_bytes() as u64).sum(),
+            dropped: streams.dropped(),
         }
     }
 

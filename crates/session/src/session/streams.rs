@@ -14,7 +14,7 @@ use crate::{
     ranges::Ranges,
     recv::{Accounts, RecvStream},
     send::{ADU_OVERHEAD_BYTES, SendStream},
-    stats::StreamStats,
+    stats::{DroppedAdus, StreamStats},
     wire::Control,
 };
 
@@ -48,6 +48,8 @@ pub(super) struct Streams {
     pub(super) held_back: Vec<StreamId>,
     /// The most credit that any ADU handed over so far may need.
     pub(super) charge_max: u64,
+    /// ADUs dropped of streams that are over.
+    dropped_before: DroppedAdus,
 }
 
 impl Streams {
@@ -67,6 +69,7 @@ impl Streams {
             has_lifetimes: false,
             held_back: Vec::new(),
             charge_max: 0,
+            dropped_before: DroppedAdus::default(),
         }
     }
 
@@ -268,6 +271,32 @@ impl Streams {
         ids.collect::<BTreeSet<_>>().len()
     }
 
+    /// Removes a send stream. Its drops remain counted.
+    pub(super) fn remove_send(&mut self, stream: StreamId) -> Option<Box<SendStream>> {
+        let send = self.send.remove(&stream)?;
+        self.dropped_before.add_sent(&send.counters);
+        Some(send)
+    }
+
+    /// Removes a receive stream. Its drops remain counted.
+    pub(super) fn remove_recv(&mut self, stream: StreamId) -> Option<Box<RecvStream>> {
+        let recv = self.recv.remove(&stream)?;
+        self.dropped_before.add_received(&recv.counters);
+        Some(recv)
+    }
+
+    /// ADUs dropped so far.
+    pub(super) fn dropped(&self) -> DroppedAdus {
+        let mut dropped = self.dropped_before;
+        for stream in self.send.values() {
+            dropped.add_sent(&stream.counters);
+        }
+        for stream in self.recv.values() {
+            dropped.add_received(&stream.counters);
+        }
+        dropped
+    }
+
     /// Statistics of all open streams, by id.
     pub(super) fn stats(&self) -> Vec<StreamStats> {
         let mut all: BTreeMap<StreamId, StreamStats> = BTreeMap::new();
@@ -304,5 +333,31 @@ impl Streams {
             entry.partial_adus = counters.partial_adus;
         }
         all.into_values().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_of_streams_that_are_over_remain_counted() {
+        let spec = Arc::new(StreamSpec::default());
+        let mut streams = Streams::new(true, 1 << 20);
+        for (id, lost) in [(0, 3), (4, 10)] {
+            let mut send = Box::new(SendStream::new(StreamId(id), spec.clone(), 0));
+            send.counters.lost_adus = lost;
+            send.counters.shed_adus = 1;
+            streams.send.insert(StreamId(id), send);
+        }
+        let all = DroppedAdus {
+            lost: 13,
+            shed: 2,
+            ..DroppedAdus::default()
+        };
+        assert_eq!(streams.dropped(), all);
+        assert!(streams.remove_send(StreamId(4)).is_some());
+        assert!(streams.remove_send(StreamId(4)).is_none());
+        assert_eq!(streams.dropped(), all);
     }
 }

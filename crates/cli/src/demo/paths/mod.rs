@@ -1,5 +1,7 @@
 //! `anabranch demo`: two nodes on this machine, three emulated paths, three streams.
 
+#[cfg(feature = "console")]
+mod live;
 mod report;
 mod streams;
 
@@ -25,6 +27,8 @@ use super::{
     links::{CUT, PATHS, emulate},
     stage::{Narrator, until_ctrl_c},
 };
+#[cfg(feature = "console")]
+use crate::exit::stopped;
 use crate::exit::{Failure, Outcome, print_line};
 
 #[derive(Debug, clap::Args)]
@@ -40,6 +44,14 @@ pub(crate) struct Arguments {
     /// Print the result as JSON, and nothing else.
     #[arg(long)]
     json: bool,
+    /// Run until Ctrl-C, and show it in the console: prints a link to its page.
+    #[cfg(feature = "console")]
+    #[arg(long, conflicts_with_all = ["json", "seconds"])]
+    console: bool,
+    /// Open the link in the browser.
+    #[cfg(feature = "console")]
+    #[arg(long, requires = "console")]
+    open: bool,
 }
 
 /// Interval between two progress lines.
@@ -48,6 +60,16 @@ const EVERY: Duration = Duration::from_secs(1);
 const FILE_BYTES_PER_S: u64 = 2_000_000;
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
+    #[cfg(feature = "console")]
+    if arguments.console {
+        let narrator = Narrator::new(false);
+        let showing = live::show(&arguments.data, arguments.seed, arguments.open, narrator);
+        // Ctrl-C is its usual end, and drops it, together with its processes and sockets.
+        return tokio::select! {
+            outcome = showing => outcome,
+            stopped = stopped() => stopped,
+        };
+    }
     until_ctrl_c(show(&arguments)).await
 }
 

@@ -1,0 +1,6 @@
+// All dashboards, by the names of their files.
+
+import type { Dashboard } from "@grafana/schema";
+import { node } from "./node.js";
+
+export const dashboards: Record<string, Dashboard> = { node };
