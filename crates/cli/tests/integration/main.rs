@@ -4,6 +4,7 @@
 mod attached_send;
 mod codes;
 mod command;
+mod configuration;
 mod connecting;
 mod drone;
 mod everyday;

@@ -9,7 +9,7 @@ use super::{
     peers::{Call, Receivers},
 };
 use crate::{
-    config::{LocalConfig, NodeConfig, OverlayConfig},
+    config::{Change, LocalConfig, NodeConfig, OverlayConfig},
     exports::{Settings, is_readable},
     objectives::{Objectives, ObjectivesFileError},
     rights::{Right, Table},
@@ -45,19 +45,30 @@ pub struct Reloaded {
     pub reduced: Vec<NodeId>,
     /// Nodes that were given a right.
     pub extended: Vec<NodeId>,
+    /// Keys whose values differ from those read before.
+    pub changes: Vec<Change>,
     /// Keys whose new values take effect only at the next start.
     pub restart: Vec<&'static str>,
 }
 
 impl Core {
-    /// Reads the configuration again and applies its rights and peers.
+    /// Reads the configuration again and applies its rights and peers; if it is refused, the log has the reason, too.
     pub(crate) async fn reload(&self) -> Result<Reloaded, ReloadError> {
+        let reloaded = self.apply().await;
+        if let Err(error) = &reloaded {
+            tracing::error!(%error, "not reloaded; the previous configuration stays in force");
+        }
+        reloaded
+    }
+
+    async fn apply(&self) -> Result<Reloaded, ReloadError> {
         // One at a time: the last one requested is in force.
         let mut started = self.started.lock().await;
         let source = started.source.as_ref().ok_or(ReloadError::NoSource)?;
         let config = source().map_err(ReloadError::Config)?;
         let objectives = Objectives::read(&config)?;
         let restart = started.differs(&config);
+        let changes = started.config.settings.changes(&config.settings);
         let mut table = config.rights.clone();
         // The list of members is fixed for the lifetime of the agent.
         for node in config.rights.with(Right::Member) {
@@ -114,6 +125,7 @@ impl Core {
         Ok(Reloaded {
             reduced: lost(&before, &table),
             extended: lost(&table, &before),
+            changes,
             restart,
         })
     }
@@ -182,6 +194,7 @@ impl NodeConfig {
             forwards: other.forwards,
             rules: other.rules,
             gateway: other.gateway,
+            settings: other.settings,
             local: match (&self.local, other.local) {
                 (Some(local), Some(other)) => Some(LocalConfig {
                     users: other.users,
