@@ -16,6 +16,7 @@ mod costs;
 #[cfg(feature = "demo")]
 mod demo;
 mod direct;
+mod doctor;
 #[cfg(feature = "demo")]
 mod emulate;
 mod events;
@@ -125,6 +126,8 @@ enum Command {
     Reload(control::Asking),
     /// Show, check or describe the configuration of a node.
     Config(Box<config::Arguments>),
+    /// Find what would go wrong on this machine, and print the commands that mend it.
+    Doctor(Box<doctor::Arguments>),
     /// Show a running node in a browser, and as metrics.
     #[cfg(feature = "console")]
     Console(console::Arguments),
@@ -225,6 +228,7 @@ async fn run(command: Command) -> Outcome {
         Command::Reload(arguments) => {
             control::run(&Request::Reload {}, &arguments, control::rights::reloaded).await
         }
+        Command::Doctor(arguments) => doctor::run(*arguments).await,
         Command::Config(arguments) => config::run(*arguments).await,
         Command::Admit(arguments) => admit::run(arguments).await,
         Command::Explain(arguments) => explain::run(arguments).await,
