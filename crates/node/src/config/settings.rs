@@ -393,9 +393,6 @@ fn defaults(all: &mut Vec<Setting>, config: &NodeConfig) {
         .iter()
         .map(|_| ("rendezvous", "strangers".to_owned(), Value::Boolean(false)));
     let shown = of_example();
-    let shown = shown
-        .into_iter()
-        .map(|(table, key, value)| (table, key, value));
     for (table, key, value) in own.chain(shown).chain(rendezvous) {
         if !has(all, table, &key) {
             all.push(Setting {
