@@ -163,8 +163,7 @@ fn remove<'i>(table: &mut DeTable<'i>, span: &Range<usize>, path: &str) -> bool 
                         is_changed |= !is_whole && remove(own, span, &below);
                         let lacks =
                             |key: &&str| !own.iter().any(|(name, _)| name.get_ref() == *key);
-                        (!is_whole && !required(&below).iter().any(lacks))
-                            .then_some(entry)
+                        (!is_whole && !required(&below).iter().any(lacks)).then_some(entry)
                     })
                     .collect();
                 is_changed |= kept.len() < count;

@@ -183,7 +183,10 @@ fn special(table: &str, key: &str) -> Option<Value> {
     })
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it becomes a part of the result")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it becomes a part of the result"
+)]
 fn closed(properties: Value, required: &[&str]) -> Value {
     json!({ "type": "object", "additionalProperties": false, "required": required, "properties": properties })
 }

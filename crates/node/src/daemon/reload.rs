@@ -1,4 +1,4 @@
-//! Reload of the configuration while the node runs: rights, peers and settings of parts, at once and as a whole, or not at all.
+//! Reload of the configuration while the node runs: rights, peers, settings of sessions and of parts, at once and as a whole, or not at all.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -52,7 +52,7 @@ pub struct Reloaded {
 }
 
 impl Core {
-    /// Reads the configuration again and applies its rights and peers; if it is refused, the log has the reason, too.
+    /// Reads the configuration again and applies it; if it is refused, the log has the reason, too.
     pub(crate) async fn reload(&self) -> Result<Reloaded, ReloadError> {
         let reloaded = self.apply().await;
         if let Err(error) = &reloaded {
@@ -89,6 +89,8 @@ impl Core {
             })?
         };
         let parts = self.prepare_parts(&config).map_err(ReloadError::Config)?;
+        let mut engine = config.engine.clone();
+        engine.objectives.clone_from(&objectives.all);
         // Nothing fails from here on. Rights are withdrawn before others are granted.
         let before = self.rights.table();
         for (node, _) in before.iter().filter(|(node, _)| !table.may_connect(node)) {
@@ -102,6 +104,7 @@ impl Core {
         for (node, _) in table.iter().filter(|(node, _)| table.may_connect(node)) {
             self.allowed.add(*node);
         }
+        self.host.set_config(engine);
         self.calls
             .send_replace(Arc::new(calls(&config, objectives)));
         self.via.send_if_modified(|via| {
@@ -194,6 +197,12 @@ impl NodeConfig {
             forwards: other.forwards,
             rules: other.rules,
             gateway: other.gateway,
+            objectives: other.objectives,
+            engine: {
+                let mut engine = other.engine;
+                engine.channel.mtu_max_bytes = self.engine.channel.mtu_max_bytes;
+                engine
+            },
             settings: other.settings,
             local: match (&self.local, other.local) {
                 (Some(local), Some(other)) => Some(LocalConfig {
@@ -236,12 +245,12 @@ impl Started {
                 text(&now.locals),
             ),
             ("control", text(&before.control), text(&now.control)),
+            ("receive", text(&before.receive), text(&now.receive)),
             (
                 "local, local_tcp or local_token",
                 text(&before.local.as_ref().map(LocalConfig::fixed)),
                 text(&now.local.as_ref().map(LocalConfig::fixed)),
             ),
-            ("receive", text(&before.receive), text(&now.receive)),
             (
                 "cost, currency or ledger",
                 text(&before.costs),
@@ -259,14 +268,9 @@ impl Started {
                 text(&now.descriptions),
             ),
             (
-                "session or channel",
-                text(&before.engine),
-                text(&now.engine),
-            ),
-            (
-                "session.objectives",
-                text(&before.objectives),
-                text(&now.objectives),
+                "channel.mtu_max",
+                text(&before.engine.channel.mtu_max_bytes),
+                text(&now.engine.channel.mtu_max_bytes),
             ),
             ("overlay", overlay(&before.overlay), overlay(&now.overlay)),
             (
