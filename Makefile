@@ -30,8 +30,8 @@ setup: ## add what the stock toolchain may lack (clippy, rustfmt), and what make
 	@tools/players ffmpeg
 
 .PHONY: setup-all
-setup-all: ## add what `make test-all` needs: a browser, an ssh server, rsync, PostgreSQL, nft, Prometheus, npm, tools for Debian packages
-	@tools/players chromium sshd rsync postgresql nft debootstrap lintian prometheus npm
+setup-all: ## add what `make test-all` needs: a browser, an ssh server, rsync, PostgreSQL, nft, Prometheus, npm, jsonschema, tools for Debian packages
+	@tools/players chromium sshd rsync postgresql nft debootstrap lintian prometheus npm jsonschema
 
 .PHONY: format
 format: ## check the format (`cargo fmt --all` repairs it)

@@ -176,6 +176,12 @@ impl Endpoint {
         &self.config
     }
 
+    /// Replaces the default settings for channels that begin from now on. The largest payload stays, for which the endpoint is made.
+    pub fn set_config(&mut self, mut config: Config) {
+        config.mtu_max_bytes = self.config.mtu_max_bytes;
+        self.config = config;
+    }
+
     /// The channel `id`; `None` once it is over and forgotten.
     pub fn channel(&mut self, id: ChannelId) -> Option<&mut Channel> {
         let handle = self.handles.get(&id)?;

@@ -8,6 +8,7 @@ mod admit;
 mod attach;
 mod bytes;
 mod code;
+mod config;
 #[cfg(feature = "console")]
 mod console;
 mod control;
@@ -15,6 +16,7 @@ mod costs;
 #[cfg(feature = "demo")]
 mod demo;
 mod direct;
+mod doctor;
 #[cfg(feature = "demo")]
 mod emulate;
 mod events;
@@ -124,6 +126,10 @@ enum Command {
     Flows(flows::Arguments),
     /// Reload the configuration of a running node; changes of peers, rights, forwards and rules take effect at once.
     Reload(control::Asking),
+    /// Show, check or describe the configuration of a node.
+    Config(Box<config::Arguments>),
+    /// Find what would go wrong on this machine, and print the commands that mend it.
+    Doctor(Box<doctor::Arguments>),
     /// Show a running node in a browser, and as metrics.
     #[cfg(feature = "console")]
     Console(console::Arguments),
@@ -229,6 +235,8 @@ async fn run(command: Command) -> Outcome {
         Command::Reload(arguments) => {
             control::run(&Request::Reload {}, &arguments, control::rights::reloaded).await
         }
+        Command::Doctor(arguments) => doctor::run(*arguments).await,
+        Command::Config(arguments) => config::run(*arguments).await,
         Command::Admit(arguments) => admit::run(arguments).await,
         Command::Explain(arguments) => explain::run(arguments).await,
         Command::Watch(arguments) => watch::run(arguments).await,

@@ -1,9 +1,12 @@
 //! `anabranch node`: a node that runs as a service.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anabranch::{
-    config::{ChannelLayer, Finding, Layer, NodeConfig, SessionLayer},
+    config::{ChannelLayer, Finding, Layer, NodeConfig, SessionLayer, Settings},
     daemon::{Daemon, DaemonError},
     objectives::Objectives,
 };
@@ -11,7 +14,7 @@ use anabranch::{
 use anabranch_gateway::{
     Gateway, Notices,
     limits::raise_file_limit,
-    section::{GatewayError, Settings},
+    section::{GatewayError, Settings as GatewaySettings},
 };
 #[cfg(target_os = "linux")]
 use anabranch_tunnel::{
@@ -113,15 +116,37 @@ pub(crate) fn read_file(
         Some(path) => std::fs::read_to_string(path)
             .map_err(|error| Failure::file(format!("cannot read {}: {error}", path.display())))?,
     };
-    let place = file.unwrap_or(Path::new(""));
+    let (named, place) = (file, file.unwrap_or(Path::new("")));
     let file = Layer::from_toml(&text)
         .map_err(|error| Failure::usage(format!("{}: {error}", place.display())))?;
     let environment = Layer::from_environment(&variable).map_err(Failure::usage)?;
-    let resolved = flags.over(environment).over(file).resolve(variable);
-    resolved.map_err(|error| match error.line_in(&text) {
+    let layer = flags.clone().over(environment.clone()).over(file);
+    let resolved = layer.resolve(variable);
+    let mut config = resolved.map_err(|error| match error.line_in(&text) {
         Some(line) => Failure::usage(format!("{}: line {line}: {error}", place.display())),
         None => Failure::usage(error),
-    })
+    })?;
+    let settings = Settings::read((&text, named), &environment, &flags, &config);
+    config.settings = Arc::new(settings.map_err(Failure::usage)?);
+    Ok(config)
+}
+
+/// Faults of what a configuration names, and notes about it: files are opened, and addresses are bound; nothing is created.
+pub(crate) fn examine(config: &NodeConfig) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut add = |fault: Option<String>| findings.extend(fault.map(Finding::Fault));
+    add(Objectives::read(config)
+        .err()
+        .map(|error| error.to_string()));
+    add(GatewaySettings::read(config)
+        .err()
+        .map(|error| error.to_string()));
+    #[cfg(target_os = "linux")]
+    add(TunnelSettings::read(config)
+        .err()
+        .map(|error| error.to_string()));
+    findings.extend(config.check());
+    findings
 }
 
 /// Reloads the configuration at each SIGHUP; does not return.
@@ -137,9 +162,8 @@ async fn reload_on_hangup(daemon: &Daemon, mut hangups: Hangups, manager: &Manag
                     "reloaded; these settings take effect at the next start"
                 );
             }
-            Err(error) => {
-                tracing::error!(%error, "not reloaded; the previous configuration stays in force");
-            }
+            // The node has logged the reason.
+            Err(_) => {}
         }
         manager.ready();
     }
@@ -167,7 +191,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     linux_only::refuse_tunnel(&config)?;
     if arguments.check {
         Objectives::read(&config)?;
-        Settings::read(&config).map_err(Failure::usage)?;
+        GatewaySettings::read(&config).map_err(Failure::usage)?;
         #[cfg(target_os = "linux")]
         TunnelSettings::read(&config).map_err(Failure::usage)?;
         return check(&config);

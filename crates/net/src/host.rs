@@ -459,6 +459,13 @@ impl Host {
         self.inner.shared.lock().engine.evidence()
     }
 
+    /// Replaces the settings of sessions and channels that begin from now on ([`Engine::set_config`]).
+    pub fn set_config(&self, config: Config) {
+        self.inner
+            .shared
+            .command(|state, _| state.engine.set_config(config));
+    }
+
     /// Sets what new sessions know of local interfaces from earlier ones.
     pub fn set_priors(&self, priors: Arc<BTreeMap<Arc<str>, Prior>>) {
         self.inner.shared.lock().engine.set_priors(priors);

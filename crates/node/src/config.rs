@@ -3,12 +3,12 @@
 //! Every source is read into a [`Layer`], the layers are overlaid, and [`Layer::resolve`] checks the values; an error names the
 //! key, the value and what would be accepted.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anabranch_base::{NodeId, duration, ids::ParseNodeIdError, size};
 use anabranch_net::{Bind, HostConfig, LocalDescription, Locals, Place};
 use anabranch_session::{AllowList, Config as EngineConfig, SecretKey};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{keys, rendezvous::Via, rights::Table, spec::preferences};
 
@@ -27,7 +27,10 @@ mod overlay;
 mod peers;
 mod places;
 mod rendezvous;
+mod review;
 mod rule;
+mod schema;
+mod settings;
 mod streams;
 mod tunnel;
 mod via;
@@ -46,14 +49,17 @@ pub use peers::{GrantLayer, Peer, PeerLayer, Retired, TermsLayer};
 pub(crate) use places::home;
 pub use places::{HOME_VARIABLE, Places, SERVICE_CONTROL, SERVICE_LOCAL, host_name};
 pub use rendezvous::{RendezvousConfig, RendezvousLayer};
+pub use review::{Mistake, review};
 pub use rule::{MatchLayer, PortsLayer, RULES_MAX, RuleLayer, Texts};
+pub use schema::schema;
+pub use settings::{Change, Origin, Setting, Settings, ShownSetting};
 pub use streams::{DeclaredStream, STREAMS_MAX, StreamLayer};
 pub use tunnel::{
     CLIENT_DEVICE, SERVER_DEVICE, TUNNEL_MARK, TunnelClientLayer, TunnelLayer, TunnelServerLayer,
 };
 
 /// One source of configuration; a key that it does not contain is `None`.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Layer {
     /// Name of this machine.
@@ -67,6 +73,7 @@ pub struct Layer {
     /// Port on every interface if `listen` is absent; 0: any.
     pub port: Option<u16>,
     /// Key that is no longer supported.
+    #[serde(skip_serializing)]
     pub allow: Retired,
     /// Control socket.
     pub control: Option<PathBuf>,
@@ -121,7 +128,7 @@ pub struct Layer {
 }
 
 /// Settings of sessions, as texts with units.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SessionLayer {
     /// Scheduling policy.
@@ -153,7 +160,7 @@ pub struct SessionLayer {
 }
 
 /// Settings of channels, as texts with units.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChannelLayer {
     /// Congestion controller.
@@ -227,6 +234,8 @@ pub struct NodeConfig {
     pub objectives: Option<PathBuf>,
     /// Settings of sessions and channels.
     pub engine: EngineConfig,
+    /// The settings as given, with the source of each; empty until [`Settings::read`] is called on their sources.
+    pub settings: Arc<Settings>,
 }
 
 impl NodeConfig {
@@ -535,6 +544,7 @@ impl Layer {
             gateway,
             tunnel,
             engine,
+            settings: Arc::default(),
         })
     }
 

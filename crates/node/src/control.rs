@@ -15,7 +15,8 @@
 //! | `flows` | `flow`, one per open flow of the gateway |
 //! | `flow_rules` | `rule`, one per rule for flows, in order, and one for flows that match none |
 //! | `console_link` | `link`: a link that opens the page of the node's console once, within ten minutes |
-//! | `reload` | `reloaded`: reads the configuration again and applies its rights and peers |
+//! | `reload` | `reloaded`: reads the configuration again and applies its rights and peers; `change`, one per key with another value |
+//! | `config` | `setting`, one per key of the configuration in force, with its `value` in TOML and where that is `from` |
 //! | `ping` with `peer` and, if replies are waited for other than 2 s, `within_ms` | `ping`, one per path: `round_trip_ms`, null without a reply |
 //! | `admit` with `spec` (a [`SpecText`](crate::spec::SpecText)) | for each session `answer`, and the `path`s of a grant |
 //! | `explain` with `stream` | `promise`, `path`, `decision` |
@@ -40,6 +41,7 @@ mod promises;
 mod request;
 mod rights;
 mod rows;
+mod settings;
 mod socket;
 
 use std::{path::Path, sync::Arc, time::Duration};
@@ -52,6 +54,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 pub use self::{
     error::ControlError,
     request::{PathsQuery, Request},
+    settings::rows as setting_rows,
     socket::Control,
 };
 use crate::{
@@ -129,6 +132,7 @@ async fn answer_rows(context: &Context, request: &Request) -> Result<Vec<Value>,
         Request::FlowRules {} => flows::rules(context),
         Request::ConsoleLink {} => console_link(context.node.as_deref()),
         Request::Reload {} => rights::reload(context.node.as_deref()).await,
+        Request::Config {} => settings::list(context.node.as_deref()).await,
         Request::Ping { peer, within_ms } => {
             ping::all(context.node.as_deref(), peer, *within_ms).await
         }

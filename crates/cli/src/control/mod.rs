@@ -30,6 +30,16 @@ pub(crate) struct Asking {
 }
 
 impl Asking {
+    /// True if an option or the environment names the socket.
+    pub(crate) fn is_named(&self) -> bool {
+        self.node.is_named()
+    }
+
+    /// The control socket to ask.
+    pub(crate) async fn place(&self) -> Result<PathBuf, Failure> {
+        self.node.place().await
+    }
+
     /// Sends `request` to the node and returns its answer.
     pub(crate) async fn ask(&self, request: &Request) -> Result<Value, Failure> {
         self.node.ask(request).await

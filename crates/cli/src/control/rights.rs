@@ -51,6 +51,10 @@ pub(crate) fn reloaded(rows: &[Value]) -> Vec<String> {
                 lines.push(format!("{words}: {names}"));
             }
         }
+        if let Some(key) = row["key"].as_str() {
+            let value = |key: &str| row[key].as_str().unwrap_or("none");
+            lines.push(format!("{key}: {} → {}", value("before"), value("now")));
+        }
     }
     lines
 }
@@ -86,13 +90,15 @@ mod tests {
     fn a_reload_says_what_changed() {
         let rows = [
             json!({"kind": "reloaded", "lost_rights": "", "gained_rights": "ship", "needs_restart": "receive"}),
+            json!({"kind": "change", "key": "receive", "before": null, "now": "\"/srv\""}),
         ];
         assert_eq!(
             reloaded(&rows),
             [
                 "reloaded",
                 "have more rights: ship",
-                "take effect at the next start: receive"
+                "take effect at the next start: receive",
+                "receive: none → \"/srv\"",
             ]
         );
     }

@@ -4,6 +4,7 @@
 mod attached_send;
 mod codes;
 mod command;
+mod configuration;
 mod connecting;
 #[cfg(all(feature = "demo", feature = "console"))]
 mod demo_console;

@@ -1,8 +1,9 @@
 //! Codes between two machines behind translators of addresses (NAT), with a relay between them: five network namespaces, skipped
-//! without root or nft.
+//! without root or nft. And `anabranch doctor` in two of them.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
+mod doctor;
 #[path = "../harness/mod.rs"]
 mod harness;
 #[path = "../../../net/tests/netns/namespace.rs"]

@@ -7,6 +7,7 @@ mod browser;
 mod harness;
 mod media;
 mod postgres;
+mod schema;
 mod ssh;
 
 use std::{

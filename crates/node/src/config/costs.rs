@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use anabranch_net::{HostConfig, Place, Tariff};
 use anabranch_session::metering::{Billing, Model, Zone};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, Layer, missing, refused};
 use crate::ledger::{Ledger, LedgerError};
 
 /// Cost of sending at one place, as texts.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CostLayer {
     /// The interface, or the local address.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, Layer, edit, missing, refused};
 
@@ -10,7 +10,7 @@ use super::{ConfigError, Layer, edit, missing, refused};
 pub const EXPORTS_MAX: usize = 256;
 
 /// An exported directory, as given in the configuration.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExportLayer {
     /// Name that peers use.

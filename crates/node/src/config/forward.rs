@@ -1,6 +1,6 @@
 //! Forwards of the configuration, as texts: the gateway reads them.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, Layer, refused};
 use crate::spec::ServiceText;
@@ -9,7 +9,7 @@ use crate::spec::ServiceText;
 pub const FORWARDS_MAX: usize = 1024;
 
 /// Connections accepted here and made by a peer (`local`), or accepted by the peer and made here (`remote`).
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ForwardLayer {
     /// Accepting end on this machine: `ADDRESS:PORT`, or `unix:PATH`.

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, refused, set, time};
 
@@ -10,7 +10,7 @@ use super::{ConfigError, refused, set, time};
 pub const SOCKS_MAX: usize = 64;
 
 /// Settings of the gateway.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GatewayLayer {
     /// SOCKS servers.
@@ -24,7 +24,7 @@ pub struct GatewayLayer {
 }
 
 /// A SOCKS5 server.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SocksLayer {
     /// Address at which it listens, `ADDRESS:PORT`.

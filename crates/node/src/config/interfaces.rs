@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anabranch_net::{LocalDescription, Place, session::ATTRIBUTES_MAX, session::Attribute};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, Layer, missing, refused};
 
@@ -11,7 +11,7 @@ use super::{ConfigError, Layer, missing, refused};
 const TEXT_BYTES_MAX: usize = 64;
 
 /// Description of an interface or a local address.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct InterfaceLayer {
     /// The interface, or the local address.
@@ -24,7 +24,7 @@ pub struct InterfaceLayer {
 }
 
 /// Value of an attribute.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(
     untagged,
     expecting = "give a number, true, false, or a text in quotes"

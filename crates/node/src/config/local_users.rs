@@ -6,7 +6,7 @@ use std::fmt;
 use anabranch_base::Rate;
 use anabranch_session::{Priority, Share};
 use serde::{
-    Deserialize, Deserializer,
+    Deserialize, Deserializer, Serialize,
     de::{Error, MapAccess, Visitor, value::MapAccessDeserializer},
 };
 
@@ -14,7 +14,8 @@ use super::{ConfigError, parsed, refused};
 use crate::spec::priority;
 
 /// A user of this system.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum LocalUser {
     /// By number.
     Uid(u32),
@@ -23,16 +24,17 @@ pub enum LocalUser {
 }
 
 /// A user, as in the file: a name, a number, or a table with limits.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LocalUserLayer {
     /// The user.
     pub user: LocalUser,
     /// Limits, as texts with units.
+    #[serde(flatten)]
     pub limits: LocalLimitsLayer,
 }
 
 /// Limits of a user, as texts with units; a key that is absent sets none.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LocalLimitsLayer {
     /// Highest priority of streams: `scavenger`, `bulk`, `normal`, `urgent`, or 0 to 255.

@@ -9,7 +9,7 @@ use super::ConfigError;
 /// Keys that are listed where none is similar.
 const KEYS_MAX: usize = 30;
 /// All keys, each in its table; those that are comments there, too.
-const EXAMPLE: &str = include_str!("../../node.example.toml");
+pub(super) const EXAMPLE: &str = include_str!("../../node.example.toml");
 
 /// Error of a file that is not TOML, has an unknown key or a value of the wrong type.
 pub(crate) fn syntax(text: &str, error: &toml::de::Error) -> ConfigError {
@@ -44,12 +44,12 @@ pub(super) fn line_of(text: &str, key: &str, value: &str) -> Option<usize> {
     found.map(|(_, line)| line)
 }
 
-fn line_at(text: &str, at: usize) -> usize {
+pub(super) fn line_at(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|&byte| byte == b'\n').count() + 1
 }
 
 /// Name in the header of a table, `[name]` or `[[name]]`.
-fn header(line: &str) -> Option<&str> {
+pub(super) fn header(line: &str) -> Option<&str> {
     let line = line.trim().trim_start_matches('#').trim();
     let inner = line.strip_prefix('[')?.split(']').next()?;
     Some(inner.trim_start_matches('['))
@@ -98,7 +98,7 @@ fn quoted(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
-fn in_words(text: &str, message: &str, span: Option<Range<usize>>) -> String {
+pub(super) fn in_words(text: &str, message: &str, span: Option<Range<usize>>) -> String {
     let message = message.trim_end();
     if let Some(rest) = message.strip_prefix("unknown field ") {
         let names = quoted(rest);

@@ -12,7 +12,7 @@ use anabranch_net::{
     relay::{Quota, Relay, RelayConfig, RelayError},
 };
 use anabranch_overlay::Config;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, address, missing, node, parsed, percent, refused, set, size};
 /// A member, as configured by the operator.
@@ -27,7 +27,7 @@ pub struct Site {
 }
 
 /// A member of the overlay, as texts.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemberLayer {
     /// Name for display.
@@ -68,7 +68,7 @@ impl MemberLayer {
 }
 
 /// The overlay that the node takes part in, as texts with units.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OverlayLayer {
     /// Its members.

@@ -7,7 +7,7 @@ use std::{
 
 use anabranch_base::NodeId;
 use anabranch_net::Remotes;
-use serde::{Deserialize, Deserializer, de::Error};
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use super::{ConfigError, Layer, OverlayConfig, missing, node, refused};
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Another node.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PeerLayer {
     /// Name for display.
@@ -39,7 +39,7 @@ pub struct PeerLayer {
 }
 
 /// A right, as given in the configuration.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(
     untagged,
     expecting = "give a right such as \"call\", or one with its terms such as { right = \"send-files\", folder = \"ship\" }"
@@ -52,7 +52,7 @@ pub enum GrantLayer {
 }
 
 /// A right with its terms.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TermsLayer {
     /// The right.

@@ -7,7 +7,7 @@ use anabranch_net::{
     Host,
     relay::{Quota, Relay, RelayError},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, Relaying, overlay::range, parsed, set, size};
 
@@ -19,7 +19,7 @@ const PER_DAY_BYTES: u64 = 10_000_000_000;
 const CIRCUITS: u32 = 4;
 
 /// A rendezvous, as texts with units.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RendezvousLayer {
     /// True if every node may use it.

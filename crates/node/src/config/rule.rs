@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, Layer, refused};
 use crate::spec::ServiceText;
@@ -11,7 +11,7 @@ use crate::spec::ServiceText;
 pub const RULES_MAX: usize = 256;
 
 /// A rule for flows of forwards and of SOCKS.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RuleLayer {
     /// Name for reports; absent: its number.
@@ -36,7 +36,7 @@ pub struct RuleLayer {
 }
 
 /// The flows that a rule is for: those that have all that is named.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MatchLayer {
     /// Targets: networks, addresses, names, names below one, or Unix sockets.
@@ -54,7 +54,7 @@ pub struct MatchLayer {
 }
 
 /// One text, or several.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(untagged, expecting = "give a text in quotes, or a list of texts")]
 pub enum Texts {
     /// One.
@@ -74,7 +74,7 @@ impl Texts {
 }
 
 /// A port, or a range of ports.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(
     untagged,
     expecting = "give a port from 1 to 65535, or a range such as \"5004-5010\""

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anabranch_session::LABEL_BYTES_MAX;
 use anabranch_session::hose::Type;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, Layer, refused};
 
@@ -12,7 +12,7 @@ use super::{ConfigError, Layer, refused};
 pub const STREAMS_MAX: usize = 1024;
 
 /// Streams that a local application opens.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct StreamLayer {
     /// Their label; one that ends with `*` stands for all that begin with the rest.

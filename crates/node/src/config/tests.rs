@@ -451,3 +451,39 @@ fn without_a_folder_of_the_user_the_control_socket_must_be_named() {
     };
     named.resolve(|_| None).unwrap();
 }
+
+/// A file that is only half written is refused, or is a configuration; and what is refused is explained.
+#[test]
+fn a_file_cut_anywhere_is_refused_or_used() {
+    let keys: String = EXAMPLE
+        .lines()
+        .filter_map(|line| {
+            let rest = line.strip_prefix('#').unwrap_or(line);
+            let is_key = !rest.starts_with(' ') && (rest.contains(" = ") || rest.starts_with('['));
+            is_key.then(|| format!("{rest}\n"))
+        })
+        .collect();
+    let (mut used, mut refused) = (0, 0);
+    for at in (0..=keys.len()).filter(|at| keys.is_char_boundary(*at)) {
+        let text = &keys[..at];
+        let read = Layer::from_toml(text).and_then(|layer| layer.resolve(nowhere));
+        match read {
+            Ok(_) => used += 1,
+            Err(error) => {
+                refused += 1;
+                assert!(!error.to_string().is_empty(), "{text}");
+            }
+        }
+        // The search for all mistakes comes to the same answer.
+        if at % 17 == 0 {
+            let reviewed = review(text, &Layer::default(), nowhere);
+            let read = resolve(text);
+            assert_eq!(
+                reviewed.is_ok(),
+                read.is_ok(),
+                "{text}\n{reviewed:?}\n{read:?}"
+            );
+        }
+    }
+    assert!(used > 100 && refused > 1000, "{used} {refused}");
+}

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Mark of the packets of a node that joins a tunnel, by which its rules of routing leave them out (`SO_MARK`; the letters "an").
 pub const TUNNEL_MARK: u32 = 0x616e;
@@ -12,7 +12,7 @@ pub const CLIENT_DEVICE: &str = "anabranch0";
 pub const SERVER_DEVICE: &str = "anabranch1";
 
 /// Settings of the tunnel.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TunnelLayer {
     /// The tunnel that other nodes may join.
@@ -22,7 +22,7 @@ pub struct TunnelLayer {
 }
 
 /// The tunnel that other nodes may join.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TunnelServerLayer {
     /// Networks from which its addresses are assigned, one of each family at most: `ADDRESS/LENGTH`.
@@ -51,7 +51,7 @@ pub struct TunnelServerLayer {
 }
 
 /// The tunnel that this node joins.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TunnelClientLayer {
     /// Name or ID of the peer that serves it.

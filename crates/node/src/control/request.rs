@@ -26,6 +26,8 @@ pub enum Request {
     ConsoleLink {},
     /// Reads the configuration again and applies its rights and peers.
     Reload {},
+    /// The configuration in force, with the source of each value.
+    Config {},
     /// Measures the round trip of every path to a peer.
     Ping {
         /// The peer, by its name in the configuration, or by its id.
@@ -135,6 +137,7 @@ impl Request {
             Self::FlowRules {} => "flow_rules",
             Self::ConsoleLink {} => "console_link",
             Self::Reload {} => "reload",
+            Self::Config {} => "config",
             Self::Ping { .. } => "ping",
             Self::Admit { .. } => "admit",
             Self::Explain { .. } => "explain",
@@ -166,6 +169,7 @@ mod tests {
             Request::FlowRules {},
             Request::ConsoleLink {},
             Request::Reload {},
+            Request::Config {},
             Request::Ping {
                 peer: "ship".to_owned(),
                 within_ms: None,

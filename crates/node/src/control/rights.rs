@@ -63,10 +63,19 @@ pub(super) async fn reload(node: Option<&Core>) -> Result<Vec<Value>, String> {
         let names: Vec<String> = nodes.iter().map(|id| node.name(id)).collect();
         printable(&names.join(", "), 20 * NAME_CHARS)
     };
-    Ok(vec![json!({
+    let mut rows = vec![json!({
         "kind": "reloaded",
         "lost_rights": names(&reloaded.reduced),
         "gained_rights": names(&reloaded.extended),
         "needs_restart": reloaded.restart.join(", "),
-    })])
+    })];
+    rows.extend(reloaded.changes.iter().map(|change| {
+        json!({
+            "kind": "change",
+            "key": printable(&change.key, NAME_CHARS),
+            "before": change.before.as_deref().map(|text| printable(text, 20 * NAME_CHARS)),
+            "now": change.now.as_deref().map(|text| printable(text, 20 * NAME_CHARS)),
+        })
+    }));
+    Ok(rows)
 }

@@ -53,7 +53,7 @@ pub use self::{
 };
 pub use crate::rights::CODE_NO_RIGHT;
 use crate::{
-    config::{NodeConfig, RendezvousConfig},
+    config::{NodeConfig, RendezvousConfig, Settings},
     control::{Control, ControlError},
     evidence::Evidence,
     exports,
@@ -160,6 +160,11 @@ impl Core {
     /// The record of promises.
     pub(crate) fn record(&self) -> &PromiseRecord {
         &self.record
+    }
+
+    /// The settings in force, as they were given.
+    pub(crate) async fn settings(&self) -> Arc<Settings> {
+        self.started.lock().await.config.settings.clone()
     }
 
     /// Name of a node in the configuration; its id if it has none.

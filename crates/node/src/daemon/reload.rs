@@ -1,4 +1,4 @@
-//! Reload of the configuration while the node runs: rights, peers and settings of parts, at once and as a whole, or not at all.
+//! Reload of the configuration while the node runs: rights, peers, settings of sessions and of parts, at once and as a whole, or not at all.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -9,7 +9,7 @@ use super::{
     peers::{Call, Receivers},
 };
 use crate::{
-    config::{LocalConfig, NodeConfig, OverlayConfig},
+    config::{Change, LocalConfig, NodeConfig, OverlayConfig},
     exports::{Settings, is_readable},
     objectives::{Objectives, ObjectivesFileError},
     rights::{Right, Table},
@@ -45,19 +45,30 @@ pub struct Reloaded {
     pub reduced: Vec<NodeId>,
     /// Nodes that were given a right.
     pub extended: Vec<NodeId>,
+    /// Keys whose values differ from those read before.
+    pub changes: Vec<Change>,
     /// Keys whose new values take effect only at the next start.
     pub restart: Vec<&'static str>,
 }
 
 impl Core {
-    /// Reads the configuration again and applies its rights and peers.
+    /// Reads the configuration again and applies it; if it is refused, the log has the reason, too.
     pub(crate) async fn reload(&self) -> Result<Reloaded, ReloadError> {
+        let reloaded = self.apply().await;
+        if let Err(error) = &reloaded {
+            tracing::error!(%error, "not reloaded; the previous configuration stays in force");
+        }
+        reloaded
+    }
+
+    async fn apply(&self) -> Result<Reloaded, ReloadError> {
         // One at a time: the last one requested is in force.
         let mut started = self.started.lock().await;
         let source = started.source.as_ref().ok_or(ReloadError::NoSource)?;
         let config = source().map_err(ReloadError::Config)?;
         let objectives = Objectives::read(&config)?;
         let restart = started.differs(&config);
+        let changes = started.config.settings.changes(&config.settings);
         let mut table = config.rights.clone();
         // The list of members is fixed for the lifetime of the agent.
         for node in config.rights.with(Right::Member) {
@@ -78,6 +89,8 @@ impl Core {
             })?
         };
         let parts = self.prepare_parts(&config).map_err(ReloadError::Config)?;
+        let mut engine = config.engine.clone();
+        engine.objectives.clone_from(&objectives.all);
         // Nothing fails from here on. Rights are withdrawn before others are granted.
         let before = self.rights.table();
         for (node, _) in before.iter().filter(|(node, _)| !table.may_connect(node)) {
@@ -91,6 +104,7 @@ impl Core {
         for (node, _) in table.iter().filter(|(node, _)| table.may_connect(node)) {
             self.allowed.add(*node);
         }
+        self.host.set_config(engine);
         self.calls
             .send_replace(Arc::new(calls(&config, objectives)));
         self.via.send_if_modified(|via| {
@@ -114,6 +128,7 @@ impl Core {
         Ok(Reloaded {
             reduced: lost(&before, &table),
             extended: lost(&table, &before),
+            changes,
             restart,
         })
     }
@@ -182,6 +197,13 @@ impl NodeConfig {
             forwards: other.forwards,
             rules: other.rules,
             gateway: other.gateway,
+            objectives: other.objectives,
+            engine: {
+                let mut engine = other.engine;
+                engine.channel.mtu_max_bytes = self.engine.channel.mtu_max_bytes;
+                engine
+            },
+            settings: other.settings,
             local: match (&self.local, other.local) {
                 (Some(local), Some(other)) => Some(LocalConfig {
                     users: other.users,
@@ -223,12 +245,12 @@ impl Started {
                 text(&now.locals),
             ),
             ("control", text(&before.control), text(&now.control)),
+            ("receive", text(&before.receive), text(&now.receive)),
             (
                 "local, local_tcp or local_token",
                 text(&before.local.as_ref().map(LocalConfig::fixed)),
                 text(&now.local.as_ref().map(LocalConfig::fixed)),
             ),
-            ("receive", text(&before.receive), text(&now.receive)),
             (
                 "cost, currency or ledger",
                 text(&before.costs),
@@ -246,14 +268,9 @@ impl Started {
                 text(&now.descriptions),
             ),
             (
-                "session or channel",
-                text(&before.engine),
-                text(&now.engine),
-            ),
-            (
-                "session.objectives",
-                text(&before.objectives),
-                text(&now.objectives),
+                "channel.mtu_max",
+                text(&before.engine.channel.mtu_max_bytes),
+                text(&now.engine.channel.mtu_max_bytes),
             ),
             ("overlay", overlay(&before.overlay), overlay(&now.overlay)),
             (

@@ -15,7 +15,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use serde::{
-    Deserialize, Deserializer,
+    Deserialize, Deserializer, Serialize,
     de::{Error, MapAccess, Visitor},
 };
 use serde_json::Value;
@@ -38,7 +38,8 @@ const PROMISE: [&str; 11] = [
 ];
 
 /// A service for flows: a profile's name, or a [`SpecText`] in which the keys of the guarantee may stand beside the others.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(transparent)]
 pub struct ServiceText(pub SpecText);
 
 impl ServiceText {

@@ -278,7 +278,55 @@ async fn a_reload_that_is_refused_changes_nothing() {
         let reloaded = node.daemon.reload().await.unwrap();
         assert_eq!(reloaded.reduced, [id(PEER)]);
         assert!(reloaded.extended.is_empty(), "the list of members is fixed");
-        assert_eq!(reloaded.restart.len(), 3, "{reloaded:?}");
+        // `session` takes effect.
+        assert_eq!(reloaded.restart.len(), 2, "{reloaded:?}");
+    })
+    .await;
+}
+
+/// Settings of sessions and channels change under a transfer, which loses nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_of_sessions_are_reloaded_while_data_flows() {
+    let folder = tempfile::tempdir().unwrap();
+    let rights = section("\"call\", \"send-files\"");
+    let node = Node::start(folder.path(), &rights).await;
+    let peer = peer();
+    beside(&node, async {
+        let session = node.call(&peer).await;
+        let path = folder.path().join("long");
+        let content: Vec<u8> = (0..30_000_000u32).map(|n| (n * 7 + n / 251) as u8).collect();
+        fs::write(&path, &content).unwrap();
+        let progress = Progress::default();
+        let sending = send(&session, None, Source::Path(path), &progress);
+        let policy_of_all = || {
+            let sessions = node.daemon.host().sessions();
+            let policies = sessions.iter().map(|own| own.stats.policy.to_string());
+            policies.collect::<Vec<String>>()
+        };
+        let changing = async {
+            for (policy, controller) in [("ecf", "cubic"), ("round_robin", "newreno"), ("min_rtt", "auto")] {
+                let settings = format!(
+                    "[session]\npolicy = \"{policy}\"\ntimeout = \"9 s\"\n[channel]\ncontroller = \"{controller}\"\n"
+                );
+                node.configure(&(rights.clone() + &settings));
+                let reloaded = node.daemon.reload().await.unwrap();
+                assert!(reloaded.restart.is_empty(), "{reloaded:?}");
+                assert_eq!(policy_of_all(), [policy]);
+            }
+        };
+        let (sent, ()) = tokio::join!(sending, changing);
+        sent.unwrap();
+        assert!(fs::read(folder.path().join("in/long")).unwrap() == content);
+        // A session that begins now has them from its start.
+        let _other = node.call(&peer).await;
+        while policy_of_all().len() < 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(policy_of_all(), ["min_rtt", "min_rtt"]);
+        // The engine is made for the largest payload.
+        let text = rights.clone() + "[channel]\nmtu_max = \"1400 B\"\n";
+        node.configure(&text);
+        assert_eq!(node.daemon.reload().await.unwrap().restart, ["channel.mtu_max"]);
     })
     .await;
 }

@@ -9,6 +9,7 @@ use anabranch_spec::{Share, Shares, Tenant};
 
 use super::{CODE_CHANNEL_ONLY, Engine};
 use crate::{
+    config::Config,
     links::Link,
     local::LocalDescription,
     session::{Parts, Session},
@@ -120,6 +121,25 @@ impl Engine {
             }
         }
         all
+    }
+
+    /// Replaces the settings of sessions and channels that begin from now on. Open sessions under the policy so far get the new one.
+    /// What is known of interfaces, and the shares of tenants, stay; so does the largest payload, for which the engine is made.
+    pub fn set_config(&mut self, config: Config) {
+        let mut config = config.normalised();
+        let before = self.config.policy;
+        if before != config.policy {
+            for session in self.sessions.values_mut() {
+                if session.stats().policy == before {
+                    session.set_policy(config.policy);
+                }
+            }
+        }
+        self.endpoint.set_config(config.channel);
+        config.channel = self.endpoint.config().clone();
+        config.priors = self.config.priors.clone();
+        config.promised_shares = self.config.promised_shares.clone();
+        self.config = config;
     }
 
     /// Sets what is known of local interfaces from earlier sessions; it applies to sessions that begin from now on.
