@@ -101,14 +101,14 @@ fn read(arguments: &Arguments) -> Result<NodeConfig, Failure> {
     let costs = arguments.costs.clone().layer().map_err(Failure::usage)?;
     let flags = flags(arguments.clone()).over(costs);
     let variable = |name: &str| std::env::var(name).ok();
-    read_file(arguments.config.as_deref(), flags, variable)
+    read_file(arguments.config.as_deref(), &flags, variable)
 }
 
 /// Reads a configuration from a file, if there is one; `flags` and then the environment take precedence. `variable` looks up the
 /// environment.
 pub(crate) fn read_file(
     file: Option<&Path>,
-    flags: Layer,
+    flags: &Layer,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<NodeConfig, Failure> {
     let text = match file {
@@ -126,7 +126,7 @@ pub(crate) fn read_file(
         Some(line) => Failure::usage(format!("{}: line {line}: {error}", place.display())),
         None => Failure::usage(error),
     })?;
-    let settings = Settings::read((&text, named), &environment, &flags, &config);
+    let settings = Settings::read((&text, named), &environment, flags, &config);
     config.settings = Arc::new(settings.map_err(Failure::usage)?);
     Ok(config)
 }

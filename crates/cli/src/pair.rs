@@ -116,9 +116,9 @@ async fn own(arguments: &Arguments) -> Result<Own, Failure> {
     let config = match (&arguments.config, &places) {
         (None, Some(places)) => {
             let variable = |name: &str| places.variable(name, environment);
-            node::read_file(Some(&path), Layer::default(), variable)?
+            node::read_file(Some(&path), &Layer::default(), variable)?
         }
-        _ => node::read_file(Some(&path), Layer::default(), environment)?,
+        _ => node::read_file(Some(&path), &Layer::default(), environment)?,
     };
     let runs = is_open(&config.control).await;
     let addresses = match runs {

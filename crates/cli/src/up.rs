@@ -83,7 +83,7 @@ impl Arguments {
 fn read(places: &Places) -> Result<NodeConfig, Failure> {
     let environment = |name: &str| std::env::var(name).ok();
     let variable = |name: &str| places.variable(name, environment);
-    node::read_file(Some(&places.config), Layer::default(), variable)
+    node::read_file(Some(&places.config), &Layer::default(), variable)
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {

@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
                 None => format!("{place}: {}", mistake.words),
             })?;
         }
-        for words in faults.iter() {
+        for words in &faults {
             print_line(&format!("{place}: {words}"))?;
         }
         for words in &notes {

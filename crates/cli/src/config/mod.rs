@@ -60,5 +60,5 @@ pub(crate) fn variable_for(file: &Path) -> impl Fn(&str) -> Option<String> + use
 
 /// Reads a file as the node that is started from it does.
 pub(crate) fn read(file: &Path) -> Result<NodeConfig, Failure> {
-    node::read_file(Some(file), Layer::default(), variable_for(file))
+    node::read_file(Some(file), &Layer::default(), variable_for(file))
 }

@@ -228,7 +228,6 @@ async fn system(config: Option<&NodeConfig>) -> System {
     let receive = number("/proc/sys/net/core/rmem_max");
     let send = number("/proc/sys/net/core/wmem_max");
     let clock = output("timedatectl", "show -p NTPSynchronized --value").await;
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let mut disks = Vec::new();
     let places = config.into_iter().flat_map(|config| {
         let state = config.costs.ledger.parent().map(Path::to_owned);
@@ -243,12 +242,22 @@ async fn system(config: Option<&NodeConfig>) -> System {
         buffers_max: receive.zip(send),
         open_files: open_files(),
         is_clock_synchronised: clock.map(|text| text.trim() == "yes"),
-        clock_s: now.map_or(0, |since| since.as_secs()),
+        clock_s: clock_s(),
         is_net_admin: capabilities().map(|set| set >> NET_ADMIN & 1 == 1),
         has_tun: Path::new("/dev/net/tun").exists(),
         has_nft: output("nft", "--version").await.is_some(),
         disks,
     }
+}
+
+/// Seconds since 1970.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the clock of the machine is what is examined"
+)]
+fn clock_s() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
 }
 
 /// Hard limit on open files.

@@ -169,36 +169,48 @@ mod tests {
     #[test]
     fn each_fault_is_named_with_a_command() {
         let found = finding("buffers", |facts| {
-            facts.system.buffers_max = Some((212_992, 8 << 20))
+            facts.system.buffers_max = Some((212_992, 8 << 20));
         });
         assert_eq!(found.state, State::Warning);
         assert_eq!(
             found.mend,
             ["sysctl -w net.core.rmem_max=8388608 net.core.wmem_max=8388608"]
         );
-        let found = finding("files", |facts| facts.system.open_files = Some(256));
+        let found = finding("files", |facts| {
+            facts.system.open_files = Some(256);
+        });
         assert_eq!(
             (found.state, &found.mend[0][..]),
             (State::Warning, "ulimit -Hn 65536")
         );
         let found = finding("clock", |facts| {
-            facts.system.is_clock_synchronised = Some(false)
+            facts.system.is_clock_synchronised = Some(false);
         });
         assert_eq!(found.state, State::Warning);
-        let found = finding("clock", |facts| facts.system.clock_s = 0);
+        let found = finding("clock", |facts| {
+            facts.system.clock_s = 0;
+        });
         assert_eq!(found.state, State::Problem);
-        let found = finding("tunnel", |facts| facts.system.is_net_admin = Some(false));
+        let found = finding("tunnel", |facts| {
+            facts.system.is_net_admin = Some(false);
+        });
         assert!(found.state == State::Problem && found.mend[0].starts_with("setcap"));
-        let found = finding("tunnel", |facts| facts.system.has_tun = false);
+        let found = finding("tunnel", |facts| {
+            facts.system.has_tun = false;
+        });
         assert_eq!(found.mend, ["modprobe tun"]);
         let found = finding("tunnel", |facts| {
             facts.config.needs_nft = true;
             facts.system.has_nft = false;
         });
         assert_eq!(found.state, State::Problem);
-        let found = finding("disk", |facts| facts.system.disks[0].1 = 5);
+        let found = finding("disk", |facts| {
+            facts.system.disks[0].1 = 5;
+        });
         assert_eq!(found.state, State::Problem);
-        let found = finding("disk", |facts| facts.system.disks[0].1 = 100 << 20);
+        let found = finding("disk", |facts| {
+            facts.system.disks[0].1 = 100 << 20;
+        });
         assert_eq!(found.state, State::Warning);
     }
 }
