@@ -11,8 +11,8 @@
 //! | `encode` | the bytes of each record |
 //! | `record` | [`Record`]: a record that was read |
 //! | `decode` | [`Transcript`]: reads the records of a file |
-//! | `replay` | [`replay`]: asks the same policy again, and compares its decisions |
-//! | `what_if` | [`what_if`]: asks another policy, with a model of what would have followed |
+//! | `replay` | [`replay()`]: asks the same policy again, and compares its decisions |
+//! | `what_if` | [`what_if()`]: asks another policy, with a model of what would have followed |
 
 mod codec;
 mod decode;
