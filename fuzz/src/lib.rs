@@ -14,6 +14,7 @@
 //! | [`link`] | the reader of link descriptions |
 //! | [`trace`] | the reader of rate traces |
 //! | [`ticket`] | the reader of tickets |
+//! | [`transcript`] | the reader of transcripts of sessions |
 //! | [`codes`] | codes, the messages behind them, and a rendezvous with eight guests |
 //! | [`exports`] | requests about exported directories, and answers |
 //! | [`transfer_messages`] | messages between sender and receiver of a transfer |
@@ -68,7 +69,7 @@ pub use media::media;
 pub use objectives::objectives;
 pub use overlay::overlay;
 pub use packet::packet;
-pub use parsers::{link, ticket, trace, wire};
+pub use parsers::{link, ticket, trace, transcript, wire};
 pub use parts::parts;
 pub use relay::relay;
 pub use settings::{configuration, control, tariffs};
@@ -101,6 +102,7 @@ pub const PROPERTIES: &[(&str, Property)] = &[
     ("tariffs", tariffs),
     ("ticket", ticket),
     ("trace", trace),
+    ("transcript", transcript),
     ("transfer_manifest", transfer_manifest),
     ("transfer_messages", transfer_messages),
     ("transfer_note", transfer_note),

@@ -7,10 +7,14 @@ use anabranch_link::{
     describe::{no_traces, parse, parse_both},
     traffic::{Replay, Source},
 };
-use anabranch_session::wire::{
-    Fragment, Frame, Reader,
-    frame::{Place, fragment_overhead, write_fragment},
-    read_header, write_header,
+use anabranch_session::{
+    Policy,
+    transcript::{Transcript, replay, what_if},
+    wire::{
+        Fragment, Frame, Reader,
+        frame::{Place, fragment_overhead, write_fragment},
+        read_header, write_header,
+    },
 };
 use bytes::Bytes;
 
@@ -91,6 +95,23 @@ pub fn trace(data: &[u8]) {
     for position in [duration / 3, duration, duration.saturating_mul(3)] {
         let _ = (trace.rate_at(position), trace.step_at(position));
         assert!(trace.bits(position).is_finite());
+    }
+}
+
+/// Reading a transcript terminates, and so do a replay of it and the model of another policy, without a panic.
+pub fn transcript(data: &[u8]) {
+    const HEAD: &[u8] = b"ABTRANSC\x01";
+    let file = [HEAD, data].concat();
+    for file in [data, &file] {
+        let Ok(mut transcript) = Transcript::new(file) else {
+            continue;
+        };
+        let read = transcript.by_ref().take_while(Result::is_ok).count();
+        assert_eq!(read as u64, transcript.read());
+        assert!(transcript.position() <= file.len());
+        assert!(transcript.next().is_none(), "nothing follows the end");
+        let _ = replay(file);
+        let _ = what_if(file, Policy::Default);
     }
 }
 

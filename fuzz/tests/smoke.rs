@@ -230,6 +230,24 @@ fn trace() {
 }
 
 #[test]
+fn transcript() {
+    let pieces: &[&[u8]] = &[
+        b"\x01\x80\x01\x01\x01",
+        b"\x02\x07default\x00\x00\x00\x00\x00\x00\x00\x00",
+        b"\x03\x02\x04\x80\x01\x06video",
+        b"\x04\x02\x04\x00\x90\x4e",
+        b"\x09\x02\x13\x01\x07",
+        b"\x09\x02\x00\xff\x03",
+        b"\x0a\x00\x01",
+        b"\x0c\x07\x01\xb0\x09\x01\x04\x00\x00\xa0\x12",
+        b"\x0d\x01\x00\x00\x00\x01\xb0\x09",
+        b"\x0f",
+        b"\xff\x03",
+    ];
+    feed("transcript", pieces, anabranch_fuzz::transcript);
+}
+
+#[test]
 fn ticket() {
     let pieces: &[&[u8]] = &[
         b"anabranch1:",

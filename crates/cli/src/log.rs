@@ -2,9 +2,12 @@
 //!
 //! An action of a peer can be worth a log line, and a peer can repeat it ten thousand times a second. Every call site may
 //! therefore write [`LINES_MAX`] lines in [`WHILE`]; further lines are counted, and the count is written after that time.
+//!
+//! A line is text for people, or an object of JSON with `timestamp`, `level`, `target`, `message` and the fields of the event.
 
 use std::{
     collections::HashMap,
+    ffi::OsStr,
     io::{IsTerminal, Write},
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
@@ -13,17 +16,68 @@ use std::{
 use tracing::{Event, Metadata, Subscriber, callsite::Identifier};
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
+    fmt::MakeWriter,
     layer::{Context, Filter, Layer, SubscriberExt},
+    registry::LookupSpan,
     util::SubscriberInitExt,
 };
+
+use crate::exit::Failure;
 
 /// Lines that one call site may write within [`WHILE`].
 const LINES_MAX: u32 = 20;
 /// Interval to which [`LINES_MAX`] applies.
 const WHILE: Duration = Duration::from_secs(10);
 
+/// Environment variable with the format of the log.
+const FORMAT_VARIABLE: &str = "ANABRANCH_LOG_FORMAT";
+
+/// Format of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// Lines of text.
+    #[default]
+    Text,
+    /// One object of JSON a line.
+    Json,
+}
+
+impl Format {
+    /// The format asked for, or that of the environment.
+    pub(crate) fn chosen(asked: Option<Self>) -> Result<Self, Failure> {
+        Self::of(asked, std::env::var_os(FORMAT_VARIABLE).as_deref())
+    }
+
+    fn of(asked: Option<Self>, variable: Option<&OsStr>) -> Result<Self, Failure> {
+        if let Some(format) = asked {
+            return Ok(format);
+        }
+        match variable.and_then(OsStr::to_str) {
+            _ if variable.is_none() => Ok(Self::Text),
+            Some("" | "text") => Ok(Self::Text),
+            Some("json") => Ok(Self::Json),
+            _ => Err(Failure::usage(format!(
+                "{FORMAT_VARIABLE} is neither 'text' nor 'json'; set it to one of them, or unset it"
+            ))),
+        }
+    }
+}
+
+/// Line about lines that were left out.
+fn left_out_line(format: Format, left_out: u64) -> String {
+    let message =
+        format!("{left_out} more lines like the next were left out (-vv writes them all)");
+    match format {
+        Format::Text => format!("anabranch: {message}"),
+        Format::Json => {
+            serde_json::json!({ "level": "WARN", "message": message, "left_out": left_out })
+                .to_string()
+        }
+    }
+}
+
 /// Sets up the log. Call it once, before the first log line. With `verbose` of 2 or more, lines are not limited.
-pub(crate) fn to_stderr(verbose: u8) {
+pub(crate) fn to_stderr(verbose: u8, format: Format) {
     let level = match verbose {
         0 => LevelFilter::WARN,
         1 => LevelFilter::INFO,
@@ -37,12 +91,16 @@ pub(crate) fn to_stderr(verbose: u8) {
     let filter = filter.unwrap_or_else(|| Targets::new().with_default(level));
     // Colours are for people: a file or a journal has none.
     let has_colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(has_colours)
-        .with_target(verbose >= 2);
+    let lines = match format {
+        Format::Text => tracing_subscriber::fmt::layer()
+            .with_writer(std::io::stderr)
+            .with_ansi(has_colours)
+            .with_target(verbose >= 2)
+            .boxed(),
+        Format::Json => json_lines(std::io::stderr).boxed(),
+    };
     let lines = if verbose < 2 {
-        lines.with_filter(Limit::default()).boxed()
+        lines.with_filter(Limit::new(format)).boxed()
     } else {
         lines.boxed()
     };
@@ -52,9 +110,27 @@ pub(crate) fn to_stderr(verbose: u8) {
         .init();
 }
 
+/// Lines of JSON.
+fn json_lines<S, W>(writer: W) -> impl Layer<S>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    tracing_subscriber::fmt::layer()
+        .json()
+        .flatten_event(true)
+        .with_current_span(false)
+        .with_span_list(false)
+        .with_writer(writer)
+}
+
 /// Rate limit by call site, of which there is a fixed number.
-#[derive(Debug, Default)]
-struct Limit(Mutex<HashMap<Identifier, Spell>>);
+#[derive(Debug)]
+struct Limit {
+    spells: Mutex<HashMap<Identifier, Spell>>,
+    /// Format of the lines about what was left out.
+    format: Format,
+}
 
 #[derive(Debug)]
 struct Spell {
@@ -64,9 +140,16 @@ struct Spell {
 }
 
 impl Limit {
+    fn new(format: Format) -> Self {
+        Self {
+            spells: Mutex::default(),
+            format,
+        }
+    }
+
     /// Returns whether a line may be written, and the number of lines left out before it.
     fn admit(&self, place: Identifier, now: Instant) -> (bool, u64) {
-        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.spells.lock().unwrap_or_else(PoisonError::into_inner);
         let spell = table.entry(place).or_insert(Spell {
             begun: now,
             lines: 0,
@@ -98,7 +181,8 @@ impl<S: Subscriber> Filter<S> for Limit {
             // If standard error is closed, there is no other place to report it.
             let _ = writeln!(
                 std::io::stderr(),
-                "anabranch: {left_out} more lines like the next were left out (-vv writes them all)"
+                "{}",
+                left_out_line(self.format, left_out)
             );
         }
         admits
@@ -132,12 +216,77 @@ mod tests {
 
     #[test]
     fn a_flood_is_counted_and_not_written() {
-        let limit = Limit::default();
+        let limit = Limit::new(Format::Text);
         let start = Instant::now();
         let written = (0..100_000).filter(|_| limit.admit(place(), start).0);
         assert_eq!(written.count(), LINES_MAX as usize);
         let later = limit.admit(place(), start + WHILE);
         assert_eq!(later, (true, 100_000 - u64::from(LINES_MAX)));
         assert_eq!(limit.admit(place(), start + WHILE), (true, 0));
+    }
+
+    /// Writer to memory.
+    #[derive(Clone, Default)]
+    struct Memory(std::sync::Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Memory {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn every_line_of_json_is_an_object_whatever_a_peer_writes() {
+        let memory = Memory::default();
+        let writer = memory.clone();
+        let subscriber = tracing_subscriber::registry().with(json_lines(move || writer.clone()));
+        let hostile = "a\n{\"level\":\"ERROR\"}\u{1b}[2J\u{7}<b>\u{202e}\"\\";
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::warn!(
+                label = hostile,
+                bytes = 7,
+                "the stream {hostile} was refused"
+            );
+            tracing::info!("second");
+        });
+        let bytes = memory.0.lock().unwrap().clone();
+        let text = String::from_utf8(bytes).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(
+            !text.contains('\u{1b}') && !text.contains('\u{7}'),
+            "{text}"
+        );
+        let first: serde_json::Value = serde_json::from_str(lines[0]).unwrap();
+        assert_eq!(first["label"], hostile);
+        assert_eq!(first["bytes"], 7);
+        assert_eq!(first["level"], "WARN");
+        assert!(first["timestamp"].is_string());
+        assert_eq!(
+            first["message"],
+            format!("the stream {hostile} was refused")
+        );
+    }
+
+    #[test]
+    fn what_was_left_out_is_an_object_too() {
+        let line = left_out_line(Format::Json, 41);
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(value["left_out"], 41);
+    }
+
+    #[test]
+    fn the_argument_comes_before_the_environment() {
+        let variable = |text: &'static str| Some(OsStr::new(text));
+        let json = Some(Format::Json);
+        assert_eq!(Format::of(json, variable("text")).ok(), json);
+        assert_eq!(Format::of(None, variable("json")).ok(), json);
+        assert_eq!(Format::of(None, None).ok(), Some(Format::Text));
+        assert!(Format::of(None, variable("xml")).is_err());
     }
 }

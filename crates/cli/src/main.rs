@@ -43,6 +43,7 @@ mod pair;
 mod panics;
 mod ping;
 mod prompt;
+mod record;
 mod recv;
 mod send;
 mod show;
@@ -80,6 +81,9 @@ struct Arguments {
     /// More verbose; may be repeated. RUST_LOG takes precedence.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
+    /// Format of the log on standard error: lines of text, or one JSON object a line. ANABRANCH_LOG_FORMAT sets the default.
+    #[arg(long, global = true, value_name = "FORMAT")]
+    log_format: Option<log::Format>,
     #[command(subcommand)]
     command: Command,
 }
@@ -146,6 +150,8 @@ enum Command {
     Objective(objective::Arguments),
     /// Show the overlay of a running node: members, links, paths and circuits.
     Overlay(overlay::Arguments),
+    /// Record what the sessions of a running node do, so that `anabranch lab replay` can repeat their decisions.
+    Record(record::Arguments),
     /// Use standard input and output as streams of a running node.
     Stream(stream::Arguments),
     /// Emulate links between UDP ports or between network namespaces.
@@ -188,7 +194,10 @@ enum Command {
 fn main() -> std::process::ExitCode {
     panics::end_the_program();
     let arguments = Arguments::parse();
-    log::to_stderr(arguments.verbose);
+    match log::Format::chosen(arguments.log_format) {
+        Ok(format) => log::to_stderr(arguments.verbose, format),
+        Err(failure) => return exit::report(Err(failure)),
+    }
     let outcome = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -244,6 +253,7 @@ async fn run(command: Command) -> Outcome {
         Command::Overlay(arguments) => overlay::run(&arguments).await,
         #[cfg(feature = "demo")]
         Command::DemoOverlay(arguments) => demo::overlay::run(arguments).await,
+        Command::Record(arguments) => record::run(&arguments).await,
         Command::Stream(arguments) => stream::run(arguments).await,
         #[cfg(feature = "demo")]
         Command::Emulate(arguments) => emulate::run(arguments).await,

@@ -471,6 +471,24 @@ impl Host {
         self.inner.shared.lock().engine.set_priors(priors);
     }
 
+    /// Begins the transcript of a session anew, in memory of so many bytes; `None`: as the host is configured. False: there is no such
+    /// session.
+    pub fn record(&self, session: SessionId, bytes_max: Option<usize>) -> bool {
+        self.inner.shared.command(|state, now| {
+            let configured = Some(state.engine.transcript_bytes()).filter(|&bytes| bytes > 0);
+            let handle = state.engine.session(session);
+            let recorded = handle.map(|mut handle| handle.record(now, bytes_max.or(configured)));
+            recorded.is_ok()
+        })
+    }
+
+    /// The [transcript](anabranch_session::transcript) of a session so far, as a file; `None`: none is kept. Data is held up while it
+    /// is copied, some 0.3 ms for each MiB.
+    pub fn transcript(&self, session: SessionId) -> Option<Vec<u8>> {
+        let shared = &self.inner.shared;
+        shared.read_session(session, |mut session| session.transcript())?
+    }
+
     /// The promises of all sessions, and the demands that wait.
     pub fn promises(&self) -> Vec<PromiseReport> {
         let mut state = self.inner.shared.lock();

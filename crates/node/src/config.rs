@@ -10,7 +10,7 @@ use anabranch_net::{Bind, HostConfig, LocalDescription, Locals, Place};
 use anabranch_session::{AllowList, Config as EngineConfig, SecretKey};
 use serde::{Deserialize, Serialize};
 
-use crate::{keys, rendezvous::Via, rights::Table, spec::preferences};
+use crate::{keys, rendezvous::Via, rights::Table, spec::preferences, transcripts};
 
 mod check;
 mod console;
@@ -135,6 +135,8 @@ pub struct SessionLayer {
     pub policy: Option<String>,
     /// File of objectives that every session has from its start.
     pub objectives: Option<PathBuf>,
+    /// Memory of the transcript of each session.
+    pub transcript: Option<String>,
     /// Time for which a session survives without any path.
     pub timeout: Option<String>,
     /// Time that a new session may take to find its first path.
@@ -208,6 +210,8 @@ pub struct NodeConfig {
     pub promise_record: Option<PathBuf>,
     /// File of the evidence of interfaces; `None`: there is none.
     pub evidence: Option<PathBuf>,
+    /// Folder for transcripts of sessions that broke a promise; `None`: there is none.
+    pub transcripts: Option<PathBuf>,
     /// Descriptions of interfaces.
     pub descriptions: Vec<(Place, LocalDescription)>,
     /// Relay at which this machine meets others; `None`: there is none.
@@ -373,6 +377,7 @@ impl Layer {
             },
             session: SessionLayer {
                 policy: get("POLICY"),
+                transcript: None,
                 objectives: get("OBJECTIVES").map(Into::into),
                 ..SessionLayer::default()
             },
@@ -419,6 +424,7 @@ impl Layer {
             tunnel: self.tunnel.over(below.tunnel),
             session: SessionLayer {
                 policy: self.session.policy.or(below.session.policy),
+                transcript: self.session.transcript.or(below.session.transcript),
                 objectives: self.session.objectives.or(below.session.objectives),
                 timeout: self.session.timeout.or(below.session.timeout),
                 connect_timeout: self
@@ -513,6 +519,7 @@ impl Layer {
             Some(path) => Some(path),
             None => default_state(&variable, "evidence"),
         };
+        let transcripts = default_state(&variable, "transcripts");
         let tunnel = self.tunnel.with_leases(default_state(&variable, "leases"));
         Ok(NodeConfig {
             name,
@@ -534,6 +541,7 @@ impl Layer {
             costs,
             promise_record,
             evidence,
+            transcripts,
             descriptions,
             via,
             peers: peers.dialled,
@@ -581,6 +589,14 @@ impl Layer {
             &session.session_window,
             size,
         )?;
+        let mut transcript = engine.transcript_bytes as u64;
+        set(
+            &mut transcript,
+            "session.transcript",
+            &session.transcript,
+            transcript_memory,
+        )?;
+        engine.transcript_bytes = usize::try_from(transcript).unwrap_or(usize::MAX);
         let mut buffer = engine.send_buffer_bytes as u64;
         set(
             &mut buffer,
@@ -731,6 +747,11 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         return Err("give at least 1 B and less than 1000 TB".to_owned());
     }
     Ok(bytes)
+}
+
+fn transcript_memory(text: &str) -> Result<u64, String> {
+    let bytes = size::parse(text).map_err(|error| error.to_string())?;
+    transcripts::check_memory(bytes)
 }
 
 fn mtu(text: &str) -> Result<u16, String> {

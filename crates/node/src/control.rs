@@ -43,6 +43,7 @@ mod rights;
 mod rows;
 mod settings;
 mod socket;
+mod transcripts;
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -148,6 +149,8 @@ async fn answer_rows(context: &Context, request: &Request) -> Result<Vec<Value>,
         Request::ObjectiveRemove { objective, session } => {
             objectives::remove(host, objective, session.as_deref())
         }
+        Request::Record { session, bytes } => transcripts::begin(host, session.as_deref(), *bytes),
+        Request::Transcript { session } => transcripts::take(host, session.as_deref()),
         Request::Overlay {} => overlay::list(context.overlay.as_ref()).await,
         Request::OverlayPaths { paths } => overlay::paths(context.overlay.as_ref(), paths).await,
     }

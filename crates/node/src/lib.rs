@@ -72,6 +72,7 @@
 //! | [`ledger`] | usage ledger: what was sent where sending costs something, kept over restarts |
 //! | [`codes`] | three words that bring two nodes together
 //! | [`ticket`] | one line of text that lets one sender reach a receiver |
+//! | [`transcripts`] | transcripts of sessions, written when a promise is broken |
 //! | [`transfer`] | files and directories over a session |
 //! | [`exports`] | directories of a peer, read by byte ranges |
 //! | [`rendezvous`] | nodes that meet at a relay, and circuits between them |
@@ -107,6 +108,7 @@ mod socket_file;
 pub mod spec;
 pub mod texts;
 pub mod ticket;
+pub mod transcripts;
 pub mod transfer;
 mod whole_file;
 

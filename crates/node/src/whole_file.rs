@@ -25,11 +25,19 @@ pub(crate) fn folder(path: &Path) -> &Path {
 /// # Errors
 /// The draft beside it cannot be written, or does not take its place; the file is as it was.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
+    replace_bytes(path, text.as_bytes())
+}
+
+/// The same with bytes.
+///
+/// # Errors
+/// As [`replace`].
+pub(crate) fn replace_bytes(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let draft = beside(path, ".new");
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);
     let mut file = private(&mut options).open(&draft)?;
-    file.write_all(text.as_bytes())?;
+    file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&draft, path)?;
     sync_folder(folder(path))

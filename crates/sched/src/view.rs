@@ -6,7 +6,7 @@ use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_spec::{ChannelChoice, Claim, Priority};
 
 /// One channel that can carry data now or soon. Suspected and closing channels are not shown.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ChannelView {
     /// The channel.
     pub id: ChannelId,

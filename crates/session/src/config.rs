@@ -119,6 +119,8 @@ pub struct Config {
     pub channel: channel::Config,
     /// Scheduling policy of new sessions.
     pub policy: Policy,
+    /// Memory of the [transcript](crate::transcript) of each new session, in bytes; 0: none is kept.
+    pub transcript_bytes: usize,
     /// Objectives that are in force in every new session from its beginning, as a HOSE text; check it with
     /// `hose check` or [`anabranch_hose::compile`]: a text with errors is ignored.
     pub objectives: Option<Arc<str>>,
@@ -161,6 +163,7 @@ impl Default for Config {
         Self {
             channel: channel::Config::default(),
             policy: Policy::Default,
+            transcript_bytes: 0,
             objectives: None,
             adu_bytes_max: ADU_BYTES_MAX,
             stream_window_bytes: 32 << 20,

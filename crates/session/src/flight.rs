@@ -4,7 +4,10 @@ use std::collections::VecDeque;
 
 use anabranch_base::Instant;
 
-use crate::wire::{Control, frame::Place};
+use crate::{
+    transcript::Fragment,
+    wire::{Control, frame::Place},
+};
 
 /// An item of a container whose outcome matters.
 #[derive(Debug, Clone)]
@@ -18,6 +21,26 @@ pub(crate) enum Item {
     },
     /// A control frame to send again if it is lost.
     Control(Box<Control>),
+}
+
+impl Item {
+    /// The fragment, as a transcript has it.
+    pub(crate) fn recorded(&self) -> Option<Fragment> {
+        match self {
+            Self::Fragment {
+                place,
+                length,
+                is_copy,
+            } => Some(Fragment {
+                stream: place.stream,
+                sequence: place.sequence,
+                offset: place.offset as u64,
+                bytes: *length as u64,
+                is_copy: *is_copy,
+            }),
+            Self::Control(_) => None,
+        }
+    }
 }
 
 /// A container in flight. The first item lies inline: most containers have just one.
@@ -63,7 +86,7 @@ impl Packet {
         }
     }
 
-    pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
+    pub(crate) fn items(&self) -> impl Iterator<Item = &Item> + Clone {
         self.first.iter().chain(&self.rest)
     }
 }

@@ -49,6 +49,7 @@ mod send;
 mod session;
 pub mod stats;
 mod token;
+pub mod transcript;
 pub mod wire;
 
 pub use anabranch_admission::{

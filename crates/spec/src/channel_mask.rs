@@ -35,6 +35,16 @@ impl ChannelMask {
         index < 64 && self.0 >> index & 1 == 1
     }
 
+    /// The set as bits: that of value 2ⁿ for index n.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The set with these [bits](Self::bits).
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
     /// True if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0

@@ -9,7 +9,7 @@ use std::{
 
 use anabranch::{Client, SecretKey};
 
-use crate::harness::{Terminated, free_port, limited};
+use crate::harness::{Terminated, free_port, limited, signal};
 
 fn anabranch(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = limited(folder, 120);
@@ -386,4 +386,72 @@ fn events_of_promises_are_watched() {
         assert_eq!(watch.wait().unwrap().code(), Some(3));
     }
     assert_eq!(of_other.next(), None);
+}
+
+/// A recording of a session ends after its time or with Ctrl-C, and its file is the owner's alone; without one there is nothing to
+/// fetch.
+#[test]
+fn a_session_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let _nodes = pair(folder);
+    let _accepting = accept(folder, &["log"]);
+    let record = |arguments: &[&str]| {
+        let all = [&["record", "--control", "1.sock"], arguments].concat();
+        anabranch(folder, &all)
+    };
+    let (code, _, errors) = open(folder, &["other", "log"], b"a first line\n");
+    assert_eq!(code, Some(0), "{errors}");
+    let output = record(&["--last", "a.transcript"]).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && errors.contains("no transcript is kept"),
+        "{errors}"
+    );
+    assert!(!folder.join("a.transcript").exists());
+
+    let mut recording = record(&["--json", "a.transcript"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Until it has begun there is no transcript to fetch.
+    let begun = |name: &str| record(&["--last", name]).output().unwrap().status.success();
+    while !begun("b.transcript") {
+        assert!(recording.try_wait().unwrap().is_none(), "it goes on");
+    }
+    let secret = "the contents of a message\n".repeat(40);
+    let (code, _, errors) = open(folder, &["other", "log"], secret.as_bytes());
+    assert_eq!(code, Some(0), "{errors}");
+    signal(recording.id(), "INT");
+    let output = recording.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let line: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let file = fs::read(folder.join("a.transcript")).unwrap();
+    assert_eq!(line["bytes"], file.len());
+    let metadata = fs::metadata(folder.join("a.transcript")).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    let replayed = anabranch::net::session::transcript::replay(&file).unwrap();
+    assert_eq!(replayed.broken, None);
+    assert!(!replayed.is_from_start);
+    let (differ, same) = replayed.warm_up;
+    assert!(differ == 0 && same + replayed.same > 0, "{replayed:?}");
+    assert!(!file.windows(8).any(|window| window == b"contents"));
+
+    let output = record(&["--for", "1 ms", "--memory", "1 B", "c.transcript"])
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+}
+
+#[test]
+fn a_format_of_the_log_that_does_not_exist_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = anabranch(folder.path(), &["status"])
+        .env("ANABRANCH_LOG_FORMAT", "xml")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("neither 'text' nor 'json'"), "{errors}");
 }

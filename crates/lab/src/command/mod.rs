@@ -3,6 +3,7 @@
 mod beat;
 mod live;
 mod promises;
+mod replay;
 
 use std::{
     path::{Path, PathBuf},
@@ -41,6 +42,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Run all, and write one page with plans, figures and plots.
     Report(Report),
+    /// Repeat the decisions of a session from its transcript, or ask what another policy would have done.
+    Replay(replay::Arguments),
 }
 
 #[derive(Debug, Args)]
@@ -157,6 +160,7 @@ pub(crate) async fn run(command: &Command) -> Outcome {
         Command::List { json } => failure::print_line(&list(*json)),
         Command::Run(run) => run.go().await,
         Command::Report(report) => report.go(),
+        Command::Replay(arguments) => replay::run(arguments),
     }
 }
 

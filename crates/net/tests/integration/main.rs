@@ -6,3 +6,4 @@ mod loopback;
 mod promises;
 mod relay;
 mod session_events;
+mod transcripts;

@@ -82,6 +82,7 @@ fn every_key_of_the_example_shows_its_default() {
         "stream_window",
         "session_window",
         "send_buffer",
+        "transcript",
         "copies_max",
         "coupling",
         "probe_idle",

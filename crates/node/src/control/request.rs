@@ -95,6 +95,20 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<String>,
     },
+    /// Begins the transcript of a session anew.
+    Record {
+        /// The session; `None`: the only one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+        /// Memory in bytes, 64 KiB to 32 MiB; 0: the recording ends, and goes on as the node is configured.
+        bytes: u64,
+    },
+    /// The transcript of a session so far, in base 32. Without `session`, there must be one transcript only.
+    Transcript {
+        /// See [`Request`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+    },
     /// Members, links, paths, relays and circuits of the overlay.
     Overlay {},
     /// Paths to a member of the overlay, for an application that sends on them.
@@ -147,6 +161,8 @@ impl Request {
             Self::Provided { .. } => "provided",
             Self::ObjectiveAdd { .. } => "objective_add",
             Self::ObjectiveRemove { .. } => "objective_remove",
+            Self::Record { .. } => "record",
+            Self::Transcript { .. } => "transcript",
             Self::Overlay {} => "overlay",
             Self::OverlayPaths { .. } => "overlay_paths",
         }
@@ -197,6 +213,11 @@ mod tests {
                 objective: "1".to_owned(),
                 session: session(),
             },
+            Request::Record {
+                session: session(),
+                bytes: 1 << 20,
+            },
+            Request::Transcript { session: None },
             Request::Overlay {},
             Request::OverlayPaths {
                 paths: PathsQuery {

@@ -67,6 +67,7 @@ use crate::{
     rights::Rights,
     service::{Registration, Services},
     ticket::Ticket,
+    transcripts::Transcripts,
     transfer::{Receiver, TransferError},
 };
 
@@ -135,6 +136,7 @@ pub(crate) struct Core {
     record: PromiseRecord,
     /// Knowledge of the interfaces that outlasts sessions.
     evidence: Evidence,
+    transcripts: Transcripts,
     receivers: Mutex<Receivers>,
     services: Services,
     rendezvous: Option<Arc<Rendezvous>>,
@@ -266,6 +268,7 @@ impl Daemon {
             sessions,
             record: PromiseRecord::new(config.promise_record.clone()),
             evidence,
+            transcripts: Transcripts::new(config.transcripts.clone()),
             calls: watch::Sender::new(Arc::new(reload::calls(&config, objectives))),
             calling: Calling::default(),
             via: watch::Sender::new(config.via.clone()),
@@ -396,9 +399,10 @@ impl Daemon {
         };
         let recording = core.record.keep(&core.host, |node| core.name(node));
         let learning = core.evidence.keep(&core.host);
+        let writing = core.transcripts.keep(&core.host);
         tokio::join!(
             accepting, lingering, calling, present, keeping, relaying, serving, attaching,
-            recording, learning
+            recording, learning, writing
         );
     }
 

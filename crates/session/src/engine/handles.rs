@@ -220,6 +220,18 @@ impl<'e> SessionMut<'e> {
         self.state().provided()
     }
 
+    /// Begins a [transcript](crate::transcript) of a session in memory of so many bytes, in place of one that is kept; the latest
+    /// part stays when it is full. `None`: ends it. It begins in the middle of the session: to record from the start, set
+    /// [`Config::transcript_bytes`](crate::Config::transcript_bytes).
+    pub fn record(&mut self, now: Instant, bytes_max: Option<usize>) {
+        self.state().record(now, bytes_max);
+    }
+
+    /// The transcript so far, as a file; `None`: none is kept.
+    pub fn transcript(&mut self) -> Option<Vec<u8>> {
+        self.state().transcript()
+    }
+
     /// Begins or ends a journal of what a session sends, with the outcomes. While it is kept,
     /// each packet costs O(fragments) more; up to a million entries wait for [`SessionMut::take_journal`].
     pub fn keep_journal(&mut self, is_wanted: bool) {

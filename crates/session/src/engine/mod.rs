@@ -185,6 +185,11 @@ impl Engine {
         self.endpoint.node_id()
     }
 
+    /// Memory of the transcript of a new session.
+    pub fn transcript_bytes(&self) -> usize {
+        self.config.transcript_bytes
+    }
+
     // ── inputs ──────────────────────────────────────────────────────────────────────────────────
 
     /// A packet arrived.

@@ -40,6 +40,9 @@ impl Session {
         }
         self.shares.note_order(id, &spec);
         let has_guarantee = spec.guarantee.is_some();
+        if let Some(recorder) = &mut self.scheduling.recorder {
+            recorder.opened(now, id, &spec);
+        }
         self.streams.send.insert(id, self.new_send_stream(id, spec));
         self.note_opened(id);
         if !has_guarantee {
@@ -101,6 +104,9 @@ impl Session {
         let bytes = data.len();
         let sequence = send.push(now, data, importance);
         self.streams.note_sent(stream, bytes, expire_at);
+        if let Some(recorder) = &mut self.scheduling.recorder {
+            recorder.adu(now, stream, sequence, bytes);
+        }
         Ok(sequence)
     }
 

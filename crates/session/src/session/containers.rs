@@ -213,6 +213,10 @@ impl Session {
             let view = channel_view(run.now, channel, (state.id, 0, 0));
             journal.note_sent(&view, number, &packet);
         }
+        if let Some(recorder) = &mut self.scheduling.recorder {
+            let fragments = packet.items().filter_map(Item::recorded);
+            recorder.packet((state.id, number), bytes as u64, fragments);
+        }
         state.flight.push(number, packet);
     }
 

@@ -77,6 +77,7 @@ use crate::{
     recv::{Accounts, Capacity, Violation},
     stats::{ChannelReport, SessionStats, StreamStats},
     token::Token,
+    transcript::ChannelChange,
     wire::{Control, DecodeError, VERSION},
 };
 use anabranch_admission::Promises;
@@ -172,7 +173,7 @@ impl Session {
             stream_window_bytes: config.stream_window_bytes,
             session_window_bytes: config.session_window_bytes,
         };
-        Self {
+        let mut session = Self {
             id: parts.id,
             peer: parts.peer,
             is_initiator: parts.is_initiator,
@@ -193,7 +194,12 @@ impl Session {
             journal: None,
             pump: Pump::default(),
             config,
+        };
+        if session.config.transcript_bytes > 0 {
+            let bytes_max = session.config.transcript_bytes;
+            session.scheduling.record(now, bytes_max, true);
         }
+        session
     }
 
     // ── channels ────────────────────────────────────────────────────────────────────────────────
@@ -201,6 +207,9 @@ impl Session {
     /// Adds a channel that is being opened.
     pub(crate) fn add_channel(&mut self, now: Instant, id: ChannelId) {
         self.channels.add(now, id);
+        if let Some(recorder) = &mut self.scheduling.recorder {
+            recorder.channel(Some(now), id, ChannelChange::Opened);
+        }
     }
 
     /// Handles the establishment of a channel: it can carry data.
@@ -214,6 +223,9 @@ impl Session {
             self.measure(id, socket, remote);
         }
         self.channels.on_connected(id, introduced);
+        if let Some(recorder) = &mut self.scheduling.recorder {
+            recorder.channel(None, id, ChannelChange::Connected);
+        }
         self.pump.is_due = true;
     }
 
@@ -289,6 +301,9 @@ impl Session {
     /// Handles the end of a channel; all outcomes of its packets are known.
     pub(crate) fn on_channel_closed(&mut self, now: Instant, id: ChannelId, reason: &CloseReason) {
         self.channels.on_closed(now, id, reason);
+        if let Some(recorder) = &mut self.scheduling.recorder {
+            recorder.channel(Some(now), id, ChannelChange::Closed);
+        }
         self.channels.probing.forget(id);
         self.on_paths_changed();
         self.pump.is_due = true;
@@ -362,13 +377,42 @@ impl Session {
 
     /// Sets a scheduler that has no name; the policy's name stays.
     pub(crate) fn set_scheduler(&mut self, scheduler: AnyScheduler) {
-        self.scheduling.scheduler = scheduler;
+        self.scheduling.set_scheduler(scheduler);
         self.on_scheduler_changed();
     }
 
     fn on_scheduler_changed(&mut self) {
         self.promises.on_channels_changed();
         self.pump.is_due = true;
+    }
+
+    /// Begins a transcript in memory of so many bytes, in place of one that is kept; `None`: ends it.
+    pub(crate) fn record(&mut self, now: Instant, bytes_max: Option<usize>) {
+        let Some(bytes_max) = bytes_max else {
+            self.scheduling.recorder = None;
+            return;
+        };
+        self.scheduling.record(now, bytes_max, false);
+        if let Some(recorder) = &mut self.scheduling.recorder {
+            for (&id, send) in self.streams.send.iter() {
+                recorder.opened(now, id, &send.spec);
+            }
+            for state in &self.channels.states {
+                let change = match (state.connected, state.suspected) {
+                    (false, _) => ChannelChange::Opened,
+                    (true, true) => ChannelChange::Suspected,
+                    (true, false) => ChannelChange::Connected,
+                };
+                recorder.channel(Some(now), state.id, change);
+            }
+        }
+        // The mapping of promised streams is handed over, and so recorded, again.
+        self.on_scheduler_changed();
+    }
+
+    /// The transcript so far; `None`: none is kept.
+    pub(crate) fn transcript(&self) -> Option<Vec<u8>> {
+        Some(self.scheduling.recorder.as_ref()?.file())
     }
 
     /// Starts or ends the journal.

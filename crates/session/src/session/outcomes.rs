@@ -13,6 +13,7 @@ use crate::{
     flight::{Item, Packet},
     journal::{Entry, What},
     send::Receipt,
+    transcript::ChannelChange,
     wire::{Control, frame::Place},
 };
 
@@ -43,6 +44,13 @@ impl Session {
                     Outcome::Lost => What::Lost,
                 },
             });
+        }
+        if let Some(recorder) = &mut self.scheduling.recorder {
+            let rtt = match outcome.outcome {
+                Outcome::Acked { rtt } => Some(rtt),
+                Outcome::Lost => None,
+            };
+            recorder.outcome(now, (channel, outcome.container), rtt);
         }
         let (number, sent_at) = (outcome.container, packet.sent_at);
         if packet.is_ping {
@@ -187,6 +195,9 @@ impl Session {
             return;
         };
         state.suspected = true;
+        if let Some(recorder) = &mut self.scheduling.recorder {
+            recorder.channel(None, channel, ChannelChange::Suspected);
+        }
         for packet in state.flight.iter_mut() {
             if packet.moved {
                 continue;
@@ -217,6 +228,9 @@ impl Session {
     pub(crate) fn on_recovered(&mut self, channel: ChannelId) {
         if let Some(state) = self.channels.get_mut(channel) {
             state.suspected = false;
+        }
+        if let Some(recorder) = &mut self.scheduling.recorder {
+            recorder.channel(None, channel, ChannelChange::Recovered);
         }
         self.pump.is_due = true;
     }

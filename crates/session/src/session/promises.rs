@@ -248,7 +248,7 @@ impl Session {
         if self.promises.is_changed() {
             let channels = self.channels.of_paths();
             if let Some(plan) = self.promises.take_plan(&channels) {
-                self.scheduling.scheduler.remap(now, &plan);
+                self.scheduling.remap(now, &plan);
             }
         }
     }

@@ -252,12 +252,18 @@ impl Session {
         } else {
             self.channels.estimator.drop_models();
         }
+        let expected = (self.scheduling.arrival_periods).next(run.now, ARRIVAL_TOLERANCE);
+        if let Some(recorder) = &mut self.scheduling.recorder {
+            let is_planned = look_ahead.is_some();
+            recorder.run(
+                run.now,
+                (view.channels, view.streams),
+                changes,
+                (expected, is_planned),
+            );
+        }
         self.scheduling.scheduler.begin(&view, changes);
-        self.scheduling.scheduler.expect(
-            self.scheduling
-                .arrival_periods
-                .next(run.now, ARRIVAL_TOLERANCE),
-        );
+        self.scheduling.scheduler.expect(expected);
         self.streams.send.clear_touched();
         let has_slot = run.scratch.channels.iter().any(|channel| channel.slots > 0);
         if let Some(look_ahead) = look_ahead.filter(|_| has_slot && !run.scratch.streams.is_idle())
@@ -266,8 +272,11 @@ impl Session {
         }
         let mut sent_since_plan = 0;
         loop {
-            let view = run.view();
-            let (stream, adu, channels) = match self.scheduling.scheduler.next(&view) {
+            let decision = self.scheduling.scheduler.next(&run.view());
+            if let Some(recorder) = &mut self.scheduling.recorder {
+                recorder.decision(decision);
+            }
+            let (stream, adu, channels) = match decision {
                 Decision::Send { stream, channels } => (stream, None, channels),
                 Decision::SendAdu {
                     stream,
@@ -295,6 +304,9 @@ impl Session {
                     .send
                     .get_mut(&run.scratch.streams.all()[stream].id);
                 run.scratch.streams.rest(stream);
+                if let Some(recorder) = &mut self.scheduling.recorder {
+                    recorder.rested(stream);
+                }
             }
         }
     }
@@ -335,6 +347,9 @@ impl Session {
             }
             if taken > 0 {
                 run.scratch.filled.push(index);
+                if let Some(recorder) = &mut self.scheduling.recorder {
+                    recorder.took(index, taken);
+                }
                 let view = run.view();
                 self.scheduling
                     .scheduler
@@ -375,12 +390,24 @@ impl Session {
         }
         if first_bytes == 0 && pieces.is_empty() && builder.is_empty() {
             run.scratch.pieces = pieces;
+            if let Some(recorder) = &mut self.scheduling.recorder {
+                recorder.filled((&[], &[]), &[], None);
+            }
             return 0;
         }
         self.dispatch(run, channels, builder, &mut pieces);
         run.scratch.pieces = pieces;
         run.scratch.filled.sort_unstable();
-        self.refresh_streams(&mut run.scratch.streams, &mut run.scratch.filled);
+        if self.scheduling.recorder.is_some() {
+            let filled = run.scratch.filled.clone();
+            self.refresh_streams(&mut run.scratch.streams, &mut run.scratch.filled);
+            let (views, streams) = (&run.scratch.channels, run.scratch.streams.all());
+            if let Some(recorder) = &mut self.scheduling.recorder {
+                recorder.filled((views, streams), &filled, Some(channels));
+            }
+        } else {
+            self.refresh_streams(&mut run.scratch.streams, &mut run.scratch.filled);
+        }
         first_bytes
     }
 

@@ -27,6 +27,7 @@ mod restart;
 mod storm;
 mod storm_faults;
 mod topologies;
+mod transcripts;
 mod transfer;
 mod uplinks;
 mod waiting;
