@@ -8,6 +8,8 @@ use anabranch_estimate::{PathReport, model::Technology};
 use anabranch_sched::Policy;
 use anabranch_spec::StreamSpec;
 
+use crate::session::TakenOut;
+
 /// Statistics of a session.
 #[derive(Clone, Debug)]
 pub struct SessionStats {
@@ -68,6 +70,8 @@ pub struct ChannelReport {
     pub remote: SocketAddr,
     /// Its status.
     pub state: ChannelStatus,
+    /// The order by which it carries no data of streams; `None`: it is in use.
+    pub taken_out: Option<TakenOut>,
     /// Time since which it has not responded; `None`: it responds.
     pub silent_since: Option<Instant>,
     /// Measurements of it.
@@ -229,6 +233,7 @@ mod tests {
             interface: None,
             remote: SocketAddr::from(([192, 0, 2, 1], 4433)),
             state: ChannelStatus::Active,
+            taken_out: None,
             silent_since: None,
             stats: Stats {
                 rtt_smoothed: Duration::from_millis(rtt_ms),

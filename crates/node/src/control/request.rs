@@ -93,6 +93,38 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<String>,
     },
+    /// Takes a path out of use: it carries no data of streams.
+    PathOut {
+        /// Its channel, such as `channel-2` or `2`.
+        channel: String,
+        /// See [`Request`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+        /// Time after which it is used again, in milliseconds; `None`: when it is taken in.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        for_ms: Option<u64>,
+        /// Even if it is the last path of its session.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        force: bool,
+    },
+    /// Uses a path again.
+    PathIn {
+        /// Its channel.
+        channel: String,
+        /// See [`Request`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+    },
+    /// Changes an open stream.
+    StreamSet {
+        /// The stream, such as `stream-4` or `4`.
+        stream: String,
+        /// See [`Request`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+        /// The changes.
+        set: StreamChanges,
+    },
     /// Members, links, paths, relays and circuits of the overlay.
     Overlay {},
     /// Paths to a member of the overlay, for an application that sends on them.
@@ -100,6 +132,30 @@ pub enum Request {
         /// The query.
         paths: PathsQuery,
     },
+}
+
+/// Changes to an open stream; what is absent stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StreamChanges {
+    /// Rate to be guaranteed, such as `4 Mbit/s`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
+    /// Share of the windows in which it is, such as `95 %`; that, if the stream had no guarantee.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probability: Option<String>,
+    /// The guarantee is given up.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub release: bool,
+    /// Share among streams of equal priority; 1 to 10,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
+    /// Rate limit, or `none`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cap: Option<String>,
+    /// Every packet is sent on every path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redundant: Option<bool>,
 }
 
 /// Query for paths of the overlay, by an application that uses them.
@@ -124,6 +180,19 @@ pub struct PathsQuery {
 }
 
 impl Request {
+    /// True for requests that change something; the node logs them with their user.
+    pub(super) const fn is_act(&self) -> bool {
+        matches!(
+            self,
+            Self::Reload {}
+                | Self::ObjectiveAdd { .. }
+                | Self::ObjectiveRemove { .. }
+                | Self::PathOut { .. }
+                | Self::PathIn { .. }
+                | Self::StreamSet { .. }
+        )
+    }
+
     /// Its value of `show`.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -144,6 +213,9 @@ impl Request {
             Self::Provided { .. } => "provided",
             Self::ObjectiveAdd { .. } => "objective_add",
             Self::ObjectiveRemove { .. } => "objective_remove",
+            Self::PathOut { .. } => "path_out",
+            Self::PathIn { .. } => "path_in",
+            Self::StreamSet { .. } => "stream_set",
             Self::Overlay {} => "overlay",
             Self::OverlayPaths { .. } => "overlay_paths",
         }
@@ -192,6 +264,25 @@ mod tests {
             Request::ObjectiveRemove {
                 objective: "1".to_owned(),
                 session: session(),
+            },
+            Request::PathOut {
+                channel: "channel-2".to_owned(),
+                session: None,
+                for_ms: Some(5_000),
+                force: true,
+            },
+            Request::PathIn {
+                channel: "2".to_owned(),
+                session: session(),
+            },
+            Request::StreamSet {
+                stream: "4".to_owned(),
+                session: None,
+                set: StreamChanges {
+                    rate: Some("4 Mbit/s".to_owned()),
+                    cap: Some("none".to_owned()),
+                    ..StreamChanges::default()
+                },
             },
             Request::Overlay {},
             Request::OverlayPaths {

@@ -1,0 +1,253 @@
+//! Changes that the node's user makes to paths and streams: paths in use, parameters and guarantees of open streams.
+
+use std::time::Duration;
+
+use anabranch_base::{ChannelId, Rate, SessionId, StreamId};
+use anabranch_net::{Host, SessionReport};
+use anabranch_session::{PathError, StreamError, StreamParameters, StreamSpec, StreamStats};
+use serde_json::{Value, json};
+
+use super::{
+    promises::{number, refusal_fields, sessions},
+    request::StreamChanges,
+};
+use crate::{
+    config::{parsed, refused},
+    spec::GuaranteeText,
+};
+
+/// Longest time for which a path is taken out; longer ones have no end.
+const OUT_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The session that has a channel, and the channel.
+fn channel_of(
+    host: &Host,
+    channel: &str,
+    session: Option<&str>,
+) -> Result<(SessionId, ChannelId), String> {
+    let id = number(channel, "channel-").map(ChannelId).map_err(|()| {
+        format!(
+            "'{channel}' is not a channel; give one such as channel-2, see `anabranch paths --wide`"
+        )
+    })?;
+    let all = sessions(host, session)?;
+    let has = |report: &&SessionReport| report.channels.iter().any(|found| found.channel == id);
+    match all.iter().find(has) {
+        Some(report) => Ok((report.stats.session, id)),
+        None => Err(PathError::Unknown(id).to_string()),
+    }
+}
+
+/// Takes a path out of use.
+pub(super) fn path_out(
+    host: &Host,
+    (channel, session): (&str, Option<&str>),
+    (for_ms, is_forced): (Option<u64>, bool),
+    by: &str,
+) -> Result<Vec<Value>, String> {
+    let (session, channel) = channel_of(host, channel, session)?;
+    let time = for_ms.map(Duration::from_millis);
+    if time.is_some_and(|time| time.is_zero() || time > OUT_MAX) {
+        return Err(
+            "`for_ms` is a time from 1 ms to 7 days; without it, the path stays out until it is taken in"
+                .to_owned(),
+        );
+    }
+    host.take_out(session, (channel, is_forced), by, time)
+        .map_err(|error| error.to_string())?;
+    Ok(vec![json!({
+        "kind": "path_out",
+        "session": session.to_string(),
+        "channel": channel.to_string(),
+        "by": by,
+        "for_ms": for_ms,
+    })])
+}
+
+/// Uses a path again.
+pub(super) fn path_in(
+    host: &Host,
+    channel: &str,
+    session: Option<&str>,
+) -> Result<Vec<Value>, String> {
+    let (session, channel) = channel_of(host, channel, session)?;
+    host.take_in(session, channel)
+        .map_err(|error| error.to_string())?;
+    Ok(vec![json!({
+        "kind": "path_in",
+        "session": session.to_string(),
+        "channel": channel.to_string(),
+    })])
+}
+
+/// The session of a stream, and the stream.
+fn stream_of(
+    host: &Host,
+    stream: &str,
+    session: Option<&str>,
+) -> Result<(SessionReport, StreamStats), String> {
+    let id = number(stream, "stream-").map(StreamId).map_err(|()| {
+        format!("'{stream}' is not a stream; give one such as stream-4, see `anabranch streams`")
+    })?;
+    let mut found = Vec::new();
+    for report in sessions(host, session)? {
+        let mut streams = report.streams.iter();
+        if let Some(stats) = streams.find(|stats| stats.stream == id).cloned() {
+            found.push((report, stats));
+        }
+    }
+    match found.len() {
+        0 => Err(format!(
+            "there is no open {id}; see `anabranch streams`"
+        )),
+        1 => Ok(found.remove(0)),
+        _ => Err(format!(
+            "several sessions have a {id}; name the session, see `anabranch streams --wide`"
+        )),
+    }
+}
+
+/// The guarantee that a stream has, or waits for, with changes.
+fn changed(stats: &StreamStats, changes: &StreamChanges) -> Result<Option<StreamSpec>, String> {
+    let is_asked = changes.rate.is_some() || changes.probability.is_some();
+    if changes.release {
+        if is_asked {
+            return Err("`release` gives the guarantee up; leave out `rate` and `probability`".into());
+        }
+        let spec = StreamSpec {
+            guarantee: None,
+            ..stats.spec.clone()
+        };
+        return Ok(Some(spec));
+    }
+    if !is_asked {
+        return Ok(None);
+    }
+    let mut text = stats
+        .spec
+        .guarantee
+        .as_deref()
+        .map(GuaranteeText::of)
+        .unwrap_or_default();
+    if stats.spec.guarantee.is_none() {
+        // What cannot be promised yet is promised later, as the stream is open already.
+        text.waits = Some(true);
+        text.probability = Some("95 %".to_owned());
+    }
+    if text.packets.is_some() && changes.rate.is_some() {
+        return Err("the guarantee of this stream is one of packets, and has no rate".to_owned());
+    }
+    if text.late_packets.is_some() && changes.probability.is_some() {
+        return Err(
+            "the guarantee of this stream is one of late packets, and has no probability".to_owned(),
+        );
+    }
+    if let Some(rate) = &changes.rate {
+        text.rate = Some(rate.clone());
+        text.levels = None;
+    }
+    if let Some(probability) = &changes.probability {
+        text.probability = Some(probability.clone());
+    }
+    let guarantee = text
+        .resolve(str::to_owned)
+        .map_err(|error| error.to_string())?;
+    let spec = StreamSpec {
+        guarantee: Some(Box::new(guarantee)),
+        ..stats.spec.clone()
+    };
+    Ok(Some(spec))
+}
+
+fn parameters(changes: &StreamChanges) -> Result<Option<StreamParameters>, String> {
+    let cap = match changes.cap.as_deref() {
+        None => None,
+        Some("none") => Some(None),
+        Some(text) => Some(Some(parsed::<Rate>(text).map_err(|why| {
+            format!("{}; or give \"none\"", refused("cap", text, why))
+        })?)),
+    };
+    let is_any = changes.weight.is_some() || cap.is_some() || changes.redundant.is_some();
+    Ok(is_any.then(|| StreamParameters {
+        weight: changes.weight,
+        cap,
+        redundant: changes.redundant,
+        ..StreamParameters::default()
+    }))
+}
+
+/// Changes an open stream: a row `changed`, with the answer to a new guarantee. A guarantee that is refused leaves the stream as it was.
+pub(super) fn stream_set(
+    host: &Host,
+    (stream, session): (&str, Option<&str>),
+    changes: &StreamChanges,
+) -> Result<Vec<Value>, String> {
+    let (report, stats) = stream_of(host, stream, session)?;
+    let (session, id) = (report.stats.session, stats.stream);
+    let parameters = parameters(changes)?;
+    let guaranteed = changed(&stats, changes)?;
+    if parameters.is_none() && guaranteed.is_none() {
+        return Err(
+            "nothing to change; give `rate`, `probability`, `release`, `weight`, `cap` or `redundant`"
+                .to_owned(),
+        );
+    }
+    let failed = |error: StreamError| match error {
+        StreamError::UnknownStream(_) => format!("only the peer sends on {id}; it is changed there"),
+        other => other.to_string(),
+    };
+    // Checked first: a change is made as a whole, or not at all.
+    if let (Some(spec), Some(parameters)) = (&guaranteed, parameters) {
+        let spec = StreamSpec {
+            weight: parameters.weight.unwrap_or(spec.weight),
+            cap: parameters.cap.unwrap_or(spec.cap),
+            redundant: parameters.redundant.unwrap_or(spec.redundant),
+            ..spec.clone()
+        };
+        spec.validate().map_err(|error| error.to_string())?;
+    }
+    let before = StreamParameters {
+        weight: Some(stats.spec.weight),
+        cap: Some(stats.spec.cap),
+        redundant: Some(stats.spec.redundant),
+        ..StreamParameters::default()
+    };
+    // A guarantee that goes makes room for parameters that it excludes; one that comes needs them first.
+    let releases = guaranteed.as_ref().is_some_and(|spec| spec.guarantee.is_none());
+    let demand = guaranteed.map(|spec| spec.guarantee.map(|guarantee| *guarantee));
+    let change = || match demand {
+        None => Ok(()),
+        Some(guarantee) => host.change_guarantee(session, id, guarantee),
+    };
+    let adjust = || match parameters {
+        None => Ok(()),
+        Some(parameters) => host.adjust(session, id, parameters),
+    };
+    let mut row = json!({
+        "kind": "changed",
+        "session": session.to_string(),
+        "peer": report.stats.peer.to_string(),
+        "stream": id.to_string(),
+        "is_changed": true,
+    });
+    if releases {
+        change().map_err(failed)?;
+        adjust().map_err(failed)?;
+        return Ok(vec![row]);
+    }
+    adjust().map_err(failed)?;
+    match change() {
+        Ok(()) => Ok(vec![row]),
+        Err(StreamError::Refused(refusal)) => {
+            // It has ended since, if this fails.
+            let _ = host.adjust(session, id, before);
+            row["is_changed"] = json!(false);
+            refusal_fields(&mut row, &refusal);
+            Ok(vec![row])
+        }
+        Err(error) => {
+            let _ = host.adjust(session, id, before);
+            Err(failed(error))
+        }
+    }
+}
