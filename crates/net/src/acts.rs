@@ -25,8 +25,8 @@ impl Host {
                 by: by.into(),
                 until: time.map(|time| now + time),
             };
-            let mut session = (state.engine.session(session))
-                .map_err(|_| PathError::Unknown(channel))?;
+            let mut session =
+                (state.engine.session(session)).map_err(|_| PathError::Unknown(channel))?;
             session.take_out(now, channel, order, is_forced)
         })
     }
@@ -37,8 +37,8 @@ impl Host {
     /// There is no such session or channel, or it is in use.
     pub fn take_in(&self, session: SessionId, channel: ChannelId) -> Result<(), PathError> {
         self.inner.shared.command(|state, _| {
-            let mut session = (state.engine.session(session))
-                .map_err(|_| PathError::Unknown(channel))?;
+            let mut session =
+                (state.engine.session(session)).map_err(|_| PathError::Unknown(channel))?;
             session.take_in(channel)
         })
     }

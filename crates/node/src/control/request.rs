@@ -147,6 +147,9 @@ pub struct StreamChanges {
     /// The guarantee is given up.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub release: bool,
+    /// A guarantee that cannot be promised yet is waited for, and not refused.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub waits: bool,
     /// Share among streams of equal priority; 1 to 10,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
