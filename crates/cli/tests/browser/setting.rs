@@ -130,6 +130,14 @@ impl Setting {
         self.folder.path().join("near")
     }
 
+    /// Streams of the near node as JSON.
+    pub(crate) fn streams(&self) -> String {
+        let output = command(&self.near_home())
+            .args(["streams", "--control", "control", "--json"])
+            .output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    }
+
     /// A link to the console.
     pub(crate) fn link(&self) -> String {
         let output = command(&self.near_home())
