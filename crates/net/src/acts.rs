@@ -1,4 +1,4 @@
-//! What the user of a node changes in sessions by their numbers: paths in use, parameters and guarantees of streams.
+//! Changes by the user of a node in sessions by their numbers: paths in use, parameters and guarantees of streams.
 
 use std::time::Duration;
 

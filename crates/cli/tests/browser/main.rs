@@ -90,7 +90,8 @@ fn a_person_sees_what_the_node_does() {
     browser.wait("document.querySelector('dialog [role=alert]').innerText.includes('fast')");
     browser.value(&format!("{limit} = '20 Mbit/s'; {done}"));
     browser.wait("document.querySelector('dialog') === null");
-    assert!(setting.streams().contains("\"cap_bps\":20000000"));
+    let (_, streams) = setting.ask(&["streams", "--json"]);
+    assert!(streams.contains("\"cap_bps\":20000000"), "{streams}");
 
     // The search narrows the list.
     browser.value("const search = document.getElementById('search'); search.value = 'TELE'; search.dispatchEvent(new Event('input'))");
@@ -134,6 +135,31 @@ fn a_person_sees_what_the_node_does() {
         browser.press("Enter");
         browser.wait(&format!("({}).includes('{says}')", state_of("channel-2")));
     }
+
+    // The same by commands; the last path needs a flag.
+    for (channel, code, says) in [
+        ("channel-2", 0, "out of use for 600 s"),
+        ("channel-1", 0, "until `anabranch path in`"),
+        ("channel-0", 1, "last path"),
+    ] {
+        let time: &[&str] = if channel == "channel-2" {
+            &["--for", "10 min"]
+        } else {
+            &[]
+        };
+        let (status, text) = setting.ask(&[&["path", "out", channel], time].concat());
+        assert_eq!(status, Some(code), "{text}");
+        assert!(text.contains(says), "{text}");
+    }
+    browser.wait(&format!(
+        "({}).includes('out of use for')",
+        state_of("channel-2")
+    ));
+    for channel in ["channel-1", "channel-2"] {
+        let (status, text) = setting.ask(&["path", "in", channel]);
+        assert_eq!(status, Some(0), "{text}");
+    }
+    browser.wait(&format!("({}).includes('active')", state_of("channel-1")));
 
     // A path is cut: it is named as such, in words.
     let lte = setting.emulators.remove(1);

@@ -130,12 +130,15 @@ impl Setting {
         self.folder.path().join("near")
     }
 
-    /// Streams of the near node as JSON.
-    pub(crate) fn streams(&self) -> String {
+    /// Exit code and output of a command about the near node.
+    pub(crate) fn ask(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let output = command(&self.near_home())
-            .args(["streams", "--control", "control", "--json"])
-            .output();
-        String::from_utf8(output.unwrap().stdout).unwrap()
+            .args(arguments)
+            .args(["--control", "control"])
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
     }
 
     /// A link to the console.
