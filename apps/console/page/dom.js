@@ -71,6 +71,25 @@ export function table(caption, columns, empty) {
   return { element: whole, body, update };
 }
 
+/** Shows a form in a dialog. `act(values)` resolves to nothing, which closes it, or to lines that say why not, which are shown in it. */
+export function filled(question, fields, act) {
+  const inputs = fields.map((field) => h("input", { name: field.name, value: field.value ?? "", placeholder: field.hint ?? false, autocomplete: "off", spellcheck: "false" }));
+  const result = h("div", { class: "bad", role: "alert" });
+  const dialog = h("dialog", { close: () => dialog.remove() },
+    h("form", {
+      submit: async (event) => {
+        event.preventDefault();
+        const lines = await act(Object.fromEntries(inputs.map((input) => [input.name, input.value.trim()])));
+        if (lines) result.replaceChildren(...lines.map((line) => h("p", {}, line)));
+        else dialog.close();
+      },
+    },
+    h("p", {}, question), fields.map((field, index) => h("label", {}, field.title, inputs[index])), result,
+    h("div", { class: "row" }, h("button", {}, "Do it"), h("button", { type: "button", click: () => dialog.close() }, "Cancel"))));
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
 /** Asks the user; resolves to true if they agree. */
 export function confirmed(question, detail) {
   return new Promise((resolve) => {

@@ -32,3 +32,12 @@ export function age(seconds) {
 
 /** The local time of a Unix time in ms. */
 export const clock = (unix) => new Date(unix).toLocaleTimeString([], { hour12: false });
+
+/** What a refusal offers, in words. */
+export function offers(row) {
+  const all = [];
+  if (row.offer_rate_bps) all.push(`${rate(row.offer_rate_bps)} with the same probability`);
+  if (row.offer_probability) all.push(`the same rate with ${percent(row.offer_probability)}`);
+  if (row.offer_reduce_stream) all.push(`all of it, if ${row.offer_reduce_stream} asked for ${rate(row.offer_reduce_to_bps)}`);
+  return all;
+}

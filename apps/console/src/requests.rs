@@ -24,7 +24,14 @@ pub const LOOKING: [&str; 11] = [
 pub const MEASURING: [&str; 2] = ["overlay", "ping"];
 
 /// Requests that change something; each is logged. The page asks its user before it sends one.
-pub const ACTING: [&str; 3] = ["objective_add", "objective_remove", "reload"];
+pub const ACTING: [&str; 6] = [
+    "objective_add",
+    "objective_remove",
+    "path_in",
+    "path_out",
+    "reload",
+    "stream_set",
+];
 
 /// A request that the node may be asked.
 #[derive(Debug, PartialEq)]

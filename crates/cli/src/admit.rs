@@ -131,6 +131,14 @@ fn lines(row: &Value, rows: &[Value]) -> Vec<String> {
         return lines;
     }
     lines.push(format!("  would not be promised: {}", text("why")));
+    lines.extend(offers(row));
+    lines
+}
+
+/// What a refusal offers instead.
+pub(crate) fn offers(row: &Value) -> Vec<String> {
+    let bps = |value: &Value| value.as_u64().map(Rate::from_bps);
+    let mut lines = Vec::new();
     if let Some(rate) = bps(&row["offer_rate_bps"]) {
         lines.push(format!("  available at this probability: {rate}"));
     }

@@ -41,6 +41,7 @@ mod objective;
 mod overlay;
 mod pair;
 mod panics;
+mod path;
 mod ping;
 mod prompt;
 mod record;
@@ -120,6 +121,8 @@ enum Command {
     Status(show::Arguments),
     /// List the paths of a running node.
     Paths(show::Arguments),
+    /// Take a path of a running node out of use, or in again.
+    Path(path::Arguments),
     /// List the streams of a running node.
     Streams(show::Arguments),
     /// Measure the round trip of every path to a peer.
@@ -152,7 +155,7 @@ enum Command {
     Overlay(overlay::Arguments),
     /// Record what the sessions of a running node do, so that `anabranch lab replay` can repeat their decisions.
     Record(record::Arguments),
-    /// Use standard input and output as streams of a running node.
+    /// Use standard input and output as streams of a running node, or change an open stream.
     Stream(stream::Arguments),
     /// Emulate links between UDP ports or between network namespaces.
     #[cfg(feature = "demo")]
@@ -235,6 +238,7 @@ async fn run(command: Command) -> Outcome {
         #[cfg(feature = "top")]
         Command::Top(arguments) => top::run(arguments).await,
         Command::Paths(arguments) => show::run(Subject::Paths, &arguments).await,
+        Command::Path(arguments) => path::run(arguments).await,
         Command::Streams(arguments) => show::run(Subject::Streams, &arguments).await,
         Command::Ping(arguments) => ping::run(*arguments).await,
         Command::Rights(arguments) => {

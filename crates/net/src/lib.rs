@@ -30,12 +30,14 @@
 //! | `host`, `session_handle`, `session_events`, `stream`, `outgoing` | the handles, and ADUs that wait to be sent; `handles`: what their clones share, and what the last one ends |
 //! | [`bytestream`] | `AsyncRead` and `AsyncWrite` over ADUs |
 //! | `place`, `tariff`, `budgets` | the costs of sending at local addresses, the events about them, and the budgets of a running host |
+//! | `acts` | changes by the user of a node in its sessions: paths in use, parameters of streams |
 //! | `links`, `remotes`, `detour`, `watch` | the links that a session tries; addresses and host names of peers, and what is tried beside them; changes of the interfaces |
 //! | [`log`] | the limit of log lines that peers can cause |
 //! | [`relay`] | forwarding between the ports of circuits |
 //! | `tun` | TUN devices (Linux) |
 //! | [`emulate`] | the link model between loopback sockets and between network namespaces |
 
+mod acts;
 mod budgets;
 pub mod bytestream;
 mod clock;

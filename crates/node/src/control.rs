@@ -29,8 +29,14 @@
 //! | `overlay_paths` with `paths` (a [`PathsQuery`]) | `path`, with the address to send to |
 //! | `objective_remove` with `objective` (its number) | `removed` |
 //!
+//! | `path_out` with `channel` and, if wanted, `for_ms` and `force` | `path_out`: takes a path out of use |
+//! | `path_in` with `channel` | `path_in`: uses it again |
+//! | `stream_set` with `stream` and `set` (a [`StreamChanges`]) | `changed`: with `is_changed`, and the reason and offers of a refused guarantee |
+//!
+//! Requests that change something are logged with the user who asked.
 //! All from `admit` on, except `promise_history`, `promise_events`, `overlay` and `overlay_paths`, also take `session`; without it, they apply to every session.
 
+mod acts;
 mod budgets;
 mod error;
 mod flows;
@@ -54,7 +60,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
 pub use self::{
     error::ControlError,
-    request::{PathsQuery, Request},
+    request::{PathsQuery, Request, StreamChanges},
     settings::rows as setting_rows,
     socket::Control,
 };
@@ -81,6 +87,7 @@ pub async fn answer_line(host: &Host, line: &str) -> Value {
         overlay: None,
         node: None,
         flows: None,
+        user: None,
     };
     answer(&context, line).await
 }
@@ -94,6 +101,18 @@ pub(crate) struct Context {
     node: Option<Arc<Core>>,
     /// Flows of another process, if it carries any.
     flows: Option<Arc<dyn FlowReports>>,
+    /// Number of the user who asks, where it is known.
+    user: Option<u32>,
+}
+
+impl Context {
+    /// The user who asks, for people.
+    fn by(&self) -> String {
+        match self.user {
+            Some(user) => format!("user {user}"),
+            None => "a local user".to_owned(),
+        }
+    }
 }
 
 async fn answer(context: &Context, line: &str) -> Value {
@@ -104,7 +123,19 @@ async fn answer(context: &Context, line: &str) -> Value {
             return json!({ "error": format!("not a request: {error}") });
         }
     };
-    let mut rows = match answer_rows(context, &request).await {
+    let answered = answer_rows(context, &request).await;
+    if request.is_act() {
+        let request = printable(line.trim(), ERROR_CHARS);
+        let by = context.by();
+        match &answered {
+            Ok(_) => tracing::info!(request, by, "changed by request"),
+            Err(error) => {
+                let reason = printable(error, ERROR_CHARS);
+                tracing::info!(request, by, reason, "a change was refused");
+            }
+        }
+    }
+    let mut rows = match answered {
         Ok(rows) => rows,
         Err(error) => return json!({ "error": error }),
     };
@@ -151,6 +182,21 @@ async fn answer_rows(context: &Context, request: &Request) -> Result<Vec<Value>,
         }
         Request::Record { session, bytes } => transcripts::begin(host, session.as_deref(), *bytes),
         Request::Transcript { session } => transcripts::take(host, session.as_deref()),
+        Request::PathOut {
+            channel,
+            session,
+            for_ms,
+            force,
+        } => {
+            let path = (channel.as_str(), session.as_deref());
+            acts::path_out(host, path, (*for_ms, *force), &context.by())
+        }
+        Request::PathIn { channel, session } => acts::path_in(host, channel, session.as_deref()),
+        Request::StreamSet {
+            stream,
+            session,
+            set,
+        } => acts::stream_set(host, (stream, session.as_deref()), set),
         Request::Overlay {} => overlay::list(context.overlay.as_ref()).await,
         Request::OverlayPaths { paths } => overlay::paths(context.overlay.as_ref(), paths).await,
     }

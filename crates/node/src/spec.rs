@@ -433,6 +433,14 @@ pub fn words(guarantee: &Guarantee) -> String {
     format!("{words}{levels}{reaction}")
 }
 
+/// A time with its unit, such as `500 ms` or `10 min`.
+///
+/// # Errors
+/// It is not one; the message has the units.
+pub fn time_of(text: &str) -> Result<Duration, String> {
+    time(text)
+}
+
 /// A probability as a percentage, such as `99.5 %`.
 pub fn percent_of(probability: f64) -> String {
     format!("{} %", (probability * 1e8).round() / 1e6)

@@ -8,7 +8,7 @@ use anabranch_estimate::{PathReport, model::Technology};
 use anabranch_sched::Policy;
 use anabranch_spec::StreamSpec;
 
-use crate::{recv, send};
+use crate::{recv, send, session::TakenOut};
 
 /// Statistics of a session.
 #[derive(Clone, Debug)]
@@ -108,6 +108,8 @@ pub struct ChannelReport {
     pub remote: SocketAddr,
     /// Its status.
     pub state: ChannelStatus,
+    /// The order by which it carries no data of streams; `None`: it is in use.
+    pub taken_out: Option<TakenOut>,
     /// Time since which it has not responded; `None`: it responds.
     pub silent_since: Option<Instant>,
     /// Measurements of it.
@@ -269,6 +271,7 @@ mod tests {
             interface: None,
             remote: SocketAddr::from(([192, 0, 2, 1], 4433)),
             state: ChannelStatus::Active,
+            taken_out: None,
             silent_since: None,
             stats: Stats {
                 rtt_smoothed: Duration::from_millis(rtt_ms),

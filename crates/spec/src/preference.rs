@@ -75,6 +75,8 @@ pub struct PathTraits {
     pub price: Option<PathPrice>,
     /// Its quota is used up: it carries no data before the next period, or the next grant.
     pub is_used_up: bool,
+    /// Its user has taken it out of use: it carries no data until it is taken in.
+    pub is_out: bool,
 }
 
 /// Paths that a rule is about.
@@ -290,7 +292,7 @@ impl Default for ChannelChoice {
 
 impl ChannelChoice {
     /// The choice of a stream with this spec among `paths`, at most 64, in their order; `node`: the preferences of its node.
-    /// Paths whose quotas are used up are in none of the sets.
+    /// Paths whose quotas are used up, or that are out of use, are in none of the sets.
     pub fn of<'a>(
         spec: &StreamSpec,
         node: &Preferences,
@@ -300,7 +302,7 @@ impl ChannelChoice {
         if !has_rules
             && !paths
                 .clone()
-                .any(|path| path.price.is_some() || path.is_used_up)
+                .any(|path| path.price.is_some() || path.is_used_up || path.is_out)
         {
             return Self::default();
         }
@@ -310,7 +312,7 @@ impl ChannelChoice {
         };
         let mut backup = ChannelMask::NONE;
         // A stream that waited for a path whose quota is used up might wait for good.
-        let open = (paths.enumerate()).filter(|(_, path)| !path.is_used_up);
+        let open = (paths.enumerate()).filter(|(_, path)| !path.is_used_up && !path.is_out);
         for (place, path) in open {
             let treatment = spec.paths.treatment(path);
             let treatment = treatment.or_else(|| node.treatment(path));
@@ -380,6 +382,7 @@ mod tests {
             is_metered,
             price: is_metered.then(|| price("0.01/MB")),
             is_used_up: false,
+            is_out: false,
         }
     }
 
@@ -495,6 +498,22 @@ mod tests {
         // The backup takes over, as it does when the other paths are lost.
         let spec = with(&["backup interface=wwan0", "never interface=eth0"]);
         assert_eq!(choice(&spec, &[], &paths)[1], mask(&[2]));
+    }
+
+    #[test]
+    fn a_path_out_of_use_is_in_no_class() {
+        let out = PathTraits {
+            is_out: true,
+            ..path("wlan0", false)
+        };
+        let paths = [path("eth0", false), out.clone()];
+        let of = |spec: &[&str]| choice(&with(spec), &[], &paths);
+        assert_eq!(of(&[]), [mask(&[]), mask(&[0]), mask(&[])]);
+        assert_eq!(of(&["prefer any"]), [mask(&[0]), mask(&[]), mask(&[])]);
+        assert_eq!(
+            choice(&with(&[]), &[], &[out]).map(|set| set.is_empty()),
+            [true; 3]
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 // Paths: rate with forecast, round trip, loss, price, shared bottlenecks.
 
-import { h, keyed, put } from "../dom.js";
+import { confirmed, h, keyed, put } from "../dom.js";
+import { ask } from "../node.js";
 import { rateChart } from "../chart.js";
 import { age, bytes, percent, rate, time } from "../format.js";
 import { keyOf } from "../history.js";
@@ -18,7 +19,7 @@ const FACTS = [
   ["In flight", (path) => bytes(path.in_flight_bytes)],
 ];
 
-export function mount(root) {
+export function mount(root, context) {
   const none = h("p", { class: "empty" }, "No session is open, so there are no paths.");
   const cards = h("div", { class: "cards" });
   root.append(none, cards);
@@ -26,7 +27,7 @@ export function mount(root) {
     update(state, history) {
       none.hidden = state.paths.length > 0;
       const budgets = state.status.filter((row) => row.kind === "budget");
-      keyed(cards, state.paths, keyOf, card, (child, path) => child.update(path, history.of(path), state.at, budgetOf(path, budgets)));
+      keyed(cards, state.paths, keyOf, (path) => card(path, context), (child, path) => child.update(path, history.of(path), state.at, budgetOf(path, budgets)));
     },
     drop() { for (const child of cards.keyedChildren?.values() ?? []) child.drop(); },
   };
@@ -38,6 +39,7 @@ function budgetOf(path, budgets) {
 
 function state(path) {
   if (path.state === "active") return ["good", "active"];
+  if (path.state === "out") return ["warn", path.out_for_ms === null ? "out of use" : `out of use for ${time(path.out_for_ms)}`];
   const since = path.silent_s === null ? "" : `, ${age(path.silent_s)}`;
   return [path.state === "not responding" ? "bad" : "warn", `${path.state}${since}`];
 }
@@ -49,21 +51,37 @@ function price(budget) {
   return left === null ? budget.price : `${bytes(left)} left until ${budget.renews}`;
 }
 
-function card(path) {
+/** Takes a path out of use or in, after a question; what is refused is shown. */
+async function toggle(path, name, context) {
+  const { session, channel } = path;
+  try {
+    if (path.is_out) {
+      if (await confirmed(`Use ${channel}, ${name}, again?`)) await ask({ show: "path_in", session, channel });
+    } else if (await confirmed(`Take ${channel}, ${name}, out of use?`, "It is kept alive and carries no data of streams. Promises are placed on the other paths, or their owners are warned.")) {
+      await ask({ show: "path_out", session, channel });
+    }
+  } catch (error) { context.alert(error.message); }
+}
+
+function card(path, context) {
   const name = `${path.interface ?? "any interface"} → ${path.peer_name}`;
   const status = h("span", { class: "state" });
   const facts = [...FACTS.map(([label]) => label), "Price"].map((label) => [h("dt", {}, label), h("dd")]);
   const shared = h("p", { class: "soft" });
   const chart = rateChart(`Rate of ${name} over the last two minutes`);
+  let newest = path;
+  const act = h("button", { type: "button", click: () => toggle(newest, name, context) });
   const element = h("article", { class: "card" },
     h("header", {}, h("h2", {}, name), status),
     h("p", { class: "soft" }, `${path.channel} to ${path.remote}`),
     chart.element,
-    h("dl", {}, facts.map(([term, value]) => h("div", {}, term, value))), shared);
+    h("dl", {}, facts.map(([term, value]) => h("div", {}, term, value))), shared, h("div", { class: "row" }, act));
   return {
     element,
     drop: () => chart.drop(),
     update(path, series, at, budget) {
+      newest = path;
+      put(act, path.is_out ? "Use it again" : "Take it out of use");
       const [kind, words] = state(path);
       status.className = `state ${kind}`;
       put(status, words);

@@ -3,7 +3,7 @@
 import { h, put, table } from "../dom.js";
 import { ask } from "../node.js";
 import { repeat } from "../timer.js";
-import { clock, count, percent, rate, time } from "../format.js";
+import { clock, count, offers, percent, rate, time } from "../format.js";
 
 export const title = "Promises";
 
@@ -78,14 +78,11 @@ function whatIf(context) {
 }
 
 function answered(row, rows) {
-  const offers = [];
-  if (row.offer_rate_bps) offers.push(`${rate(row.offer_rate_bps)} with the same probability`);
-  if (row.offer_probability) offers.push(`the same rate with ${percent(row.offer_probability)}`);
-  if (row.offer_reduce_stream) offers.push(`all of it, if ${row.offer_reduce_stream} asked for ${rate(row.offer_reduce_to_bps)}`);
+  const instead = offers(row);
   const paths = rows.filter((path) => path.kind === "path" && path.session === row.session);
   return h("div", {},
     h("p", { class: `state ${row.is_promised ? "good" : "bad"}` }, `${row.session}: ${row.is_promised ? "would be promised" : "would be refused"}`),
     h("p", {}, row.answer),
     paths.length > 1 ? h("ul", {}, paths.map((path) => h("li", {}, `${rate(path.rate_bps)} on ${path.channel} to ${path.remote}`))) : null,
-    offers.length ? h("p", {}, `It could be promised instead: ${offers.join("; ")}.`) : null);
+    instead.length ? h("p", {}, `It could be promised instead: ${instead.join("; ")}.`) : null);
 }

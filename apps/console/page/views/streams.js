@@ -1,7 +1,8 @@
 // Streams: what they asked, what they were promised and what they got; bytes of each on each path.
 
-import { h, put, table } from "../dom.js";
-import { bytes, count, percent, time } from "../format.js";
+import { filled, h, put, table } from "../dom.js";
+import { ask } from "../node.js";
+import { bytes, count, offers, percent, time } from "../format.js";
 
 export const title = "Streams";
 
@@ -36,33 +37,72 @@ const COLUMNS = [
   { title: "Repaired", text: (stream) => bytes(stream.repaired_bytes), kind: "number" },
 ];
 
+/** Asks for changes to a stream; shows why they are refused, and what could be promised instead. */
+function change(stream) {
+  const act = async (values) => {
+    const set = {};
+    for (const name of ["rate", "probability"]) if (values[name]) set[name] = values[name];
+    if (values.rate === "none") { delete set.rate; set.release = true; }
+    if (values.cap !== (stream.cap_bps === null ? "none" : `${stream.cap_bps} bit/s`)) set.cap = values.cap || "none";
+    if (values.weight !== `${stream.weight}`) set.weight = Number(values.weight);
+    try {
+      const [row] = await ask({ show: "stream_set", session: stream.session, stream: stream.stream, set });
+      if (row.is_changed) return null;
+      const instead = offers(row);
+      return [`It stays as it was: ${row.why}`, ...(instead.length ? [`It could be promised instead: ${instead.join("; ")}.`] : [])];
+    } catch (error) { return [error.message]; }
+  };
+  filled(`Change ${nameOf(stream)}, ${stream.stream} of ${stream.session}`, [
+    { name: "rate", title: "Rate to guarantee, or none to give the guarantee up", hint: "4 Mbit/s" },
+    { name: "probability", title: "In this share of the windows", hint: "95 %" },
+    { name: "weight", title: "Weight, 1 to 10,000", value: stream.weight },
+    { name: "cap", title: "Limit, or none", value: stream.cap_bps === null ? "none" : `${stream.cap_bps} bit/s` },
+  ], act);
+}
+
+const ACT = {
+  title: "", cell: (cell, stream) => {
+    cell.stream = stream;
+    if (!cell.firstChild) cell.append(h("button", { type: "button", "aria-label": `Change ${nameOf(stream)}`, click: () => change(cell.stream) }, "Change"));
+  },
+};
+
+/** Most streams that are shown at once; the search finds the others. */
+const SHOWN_MAX = 200;
+
 export function mount(root) {
-  const streams = table("Streams", COLUMNS, "No stream is open.");
-  const left = h("p", { class: "soft" });
+  const streams = table("Streams", [...COLUMNS, ACT], "No stream is open.");
+  const left = h("p", { class: "soft", "aria-live": "polite" });
+  const search = h("input", { type: "search", id: "search", autocomplete: "off", input: () => { if (newest) update(newest); } });
+  let newest = null;
   const matrix = h("div", { class: "card" });
-  root.append(h("div", { class: "card" }, streams.element, left), matrix);
+  root.append(h("div", { class: "card" }, h("label", { for: "search" }, "Label, number or peer"), search, left, streams.element), matrix);
   let shown = "";
   let cells = null;
-  return {
-    update(state) {
-      streams.update(state.streams, keyOf);
-      put(left, state.streamsLeftOut ? `${state.streamsLeftOut} more streams are not listed.` : "");
-      const paths = state.paths;
-      const now = paths.map((path) => `${path.session} ${path.channel}`).join();
-      if (now !== shown) {
-        shown = now;
-        cells = table("Bytes at the peer by stream and path", [
-          { title: "Stream", text: nameOf, kind: "text" },
-          ...paths.map((path) => ({
-            title: `${path.interface ?? path.remote}, ${path.channel}`, kind: "number", cell: (cell, stream) => share(cell, stream, path),
-          })),
-        ], "No stream is open.");
-        matrix.replaceChildren(cells.element);
-      }
-      matrix.hidden = paths.length === 0;
-      cells?.update(state.streams, keyOf);
-    },
+  const update = (state) => {
+    newest = state;
+    const words = search.value.trim().toLowerCase();
+    const found = words ? state.streams.filter((stream) => `${stream.label} ${stream.stream} ${stream.peer_name}`.toLowerCase().includes(words)) : state.streams;
+    const listed = found.slice(0, SHOWN_MAX);
+    streams.update(listed, keyOf);
+    const more = found.length - listed.length + state.streamsLeftOut;
+    put(left, more ? `${more} more streams are not listed; the search finds those that the node tells of.` : "");
+    const paths = state.paths;
+    const now = paths.map((path) => `${path.session} ${path.channel}`).join();
+    if (now !== shown) {
+      shown = now;
+      cells = table("Bytes at the peer by stream and path", [
+        { title: "Stream", text: nameOf, kind: "text" },
+        ...paths.map((path) => ({
+          title: `${path.interface ?? path.remote}, ${path.channel}`, kind: "number", cell: (cell, stream) => share(cell, stream, path),
+        })),
+      ], "No stream is open.");
+      matrix.replaceChildren(cells.element);
+    }
+    matrix.hidden = paths.length === 0;
+    cells?.update(listed, keyOf);
   };
+  return { update };
 }
 
 function share(cell, stream, path) {

@@ -296,6 +296,15 @@ impl Promises {
         }
     }
 
+    /// Adds a note to the streams whose promises use a path.
+    pub fn note_on(&mut self, now: Instant, path: usize, text: &str) {
+        for entry in self.streams.values_mut() {
+            if entry.placement.set.contains(path) {
+                entry.note(now, text.to_owned());
+            }
+        }
+    }
+
     /// The answer that a stream of `spec`, on the paths `permitted` by its preferences, would get if it were opened now.
     pub fn admit(
         &mut self,

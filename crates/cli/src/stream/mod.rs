@@ -7,6 +7,7 @@
 //! | `framing` | ADUs as lines, frames, records or JSON |
 //! | `message` | ADUs with header fields |
 //! | `on_time` | messages that are sent only if they will probably be in time |
+//! | `set` | `stream set`: changes to an open stream |
 //! | `carry` | the two directions between a stream and the standard streams |
 
 mod accept;
@@ -15,6 +16,7 @@ mod framing;
 mod message;
 mod on_time;
 mod open;
+mod set;
 
 use anabranch::{
     Client,
@@ -44,6 +46,8 @@ enum Command {
     Open(Box<open::Arguments>),
     /// Accept the streams that peers open with a label, and print what they send.
     Accept(accept::Arguments),
+    /// Change an open stream: its guarantee, weight, cap or redundancy.
+    Set(set::Arguments),
 }
 
 /// Flags of both commands.
@@ -81,5 +85,6 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     match arguments.command {
         Command::Open(arguments) => open::run(*arguments).await,
         Command::Accept(arguments) => accept::run(arguments).await,
+        Command::Set(arguments) => set::run(arguments).await,
     }
 }

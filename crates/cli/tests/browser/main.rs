@@ -24,6 +24,13 @@ fn state_of(path: &str) -> String {
     )
 }
 
+/// The button of a path.
+fn button_of(path: &str) -> String {
+    format!(
+        "[...document.querySelectorAll('.card')].find((card) => card.innerText.includes('{path} to')).querySelector('button')"
+    )
+}
+
 #[test]
 fn a_person_sees_what_the_node_does() {
     let Some(mut browser) = Browser::start() else {
@@ -73,6 +80,23 @@ fn a_person_sees_what_the_node_does() {
         "[...document.querySelectorAll('td.shade')].some((cell) => cell.innerText.endsWith('MB'))",
     );
 
+    // A stream is changed in a dialog: nonsense is explained in it, a limit is set.
+    let limit = "[...document.querySelectorAll('dialog input')].find((input) => input.name === 'cap').value";
+    let done = "document.querySelector('dialog form').requestSubmit()";
+    browser.value("[...document.querySelectorAll('tbody tr')].find((row) => row.innerText.includes('bulk')).querySelector('button').focus()");
+    browser.press("Enter");
+    browser.wait("document.querySelector('dialog')?.open === true");
+    browser.value(&format!("{limit} = 'fast'; {done}"));
+    browser.wait("document.querySelector('dialog [role=alert]').innerText.includes('fast')");
+    browser.value(&format!("{limit} = '20 Mbit/s'; {done}"));
+    browser.wait("document.querySelector('dialog') === null");
+    let (_, streams) = setting.ask(&["streams", "--json"]);
+    assert!(streams.contains("\"cap_bps\":20000000"), "{streams}");
+
+    // The search narrows the list.
+    browser.value("const search = document.getElementById('search'); search.value = 'TELE'; search.dispatchEvent(new Event('input'))");
+    browser.wait("document.querySelectorAll('tbody')[0].querySelectorAll('tr').length === 1");
+
     // What if: a slider by the keyboard asks the node.
     browser.value("location.hash = '#promises'");
     browser.wait("/would be (promised|refused)/.test(document.body.innerText)");
@@ -97,8 +121,47 @@ fn a_person_sees_what_the_node_does() {
     browser.value("location.hash = '#overlay'");
     browser.wait_for("this node takes part in no overlay");
 
-    // A path is cut: it is named as such, in words.
+    // A path is taken out of use, and in again.
     browser.value("location.hash = '#paths'");
+    for (does, says) in [("out of use", "out of use"), ("Use it again", "active")] {
+        browser.wait(&format!(
+            "{}.innerText.includes('{does}')",
+            button_of("channel-2")
+        ));
+        browser.value(&format!("{}.focus()", button_of("channel-2")));
+        browser.press("Enter");
+        browser.wait("document.querySelector('dialog')?.open === true");
+        browser.value("document.querySelector('dialog button').focus()");
+        browser.press("Enter");
+        browser.wait(&format!("({}).includes('{says}')", state_of("channel-2")));
+    }
+
+    // The same by commands; the last path needs a flag.
+    for (channel, code, says) in [
+        ("channel-2", 0, "out of use for 600 s"),
+        ("channel-1", 0, "until `anabranch path in`"),
+        ("channel-0", 1, "last path"),
+    ] {
+        let time: &[&str] = if channel == "channel-2" {
+            &["--for", "10 min"]
+        } else {
+            &[]
+        };
+        let (status, text) = setting.ask(&[&["path", "out", channel], time].concat());
+        assert_eq!(status, Some(code), "{text}");
+        assert!(text.contains(says), "{text}");
+    }
+    browser.wait(&format!(
+        "({}).includes('out of use for')",
+        state_of("channel-2")
+    ));
+    for channel in ["channel-1", "channel-2"] {
+        let (status, text) = setting.ask(&["path", "in", channel]);
+        assert_eq!(status, Some(0), "{text}");
+    }
+    browser.wait(&format!("({}).includes('active')", state_of("channel-1")));
+
+    // A path is cut: it is named as such, in words.
     let lte = setting.emulators.remove(1);
     drop(lte);
     browser.wait(&format!("/not responding/.test({})", state_of("channel-1")));

@@ -138,6 +138,17 @@ impl Setting {
         self.folder.path().join("near")
     }
 
+    /// Exit code and output of a command about the near node.
+    pub(crate) fn ask(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let output = command(&self.near_home())
+            .args(arguments)
+            .args(["--control", "control"])
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
+    }
+
     /// A link to the console.
     pub(crate) fn link(&self) -> String {
         let output = command(&self.near_home())

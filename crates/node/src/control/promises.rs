@@ -84,6 +84,19 @@ fn granted(report: &SessionReport, guarantee: &Guarantee, grant: &Grant) -> Valu
 }
 
 fn refused(report: &SessionReport, guarantee: &Guarantee, refusal: &Refusal) -> Value {
+    let mut row = json!({
+        "kind": "answer",
+        "session": report.stats.session.to_string(),
+        "peer": report.stats.peer.to_string(),
+        "asked": words(guarantee),
+        "is_promised": false,
+    });
+    refusal_fields(&mut row, refusal);
+    row
+}
+
+/// Adds the reason of a refusal to a row, and what could be promised instead.
+pub(super) fn refusal_fields(row: &mut Value, refusal: &Refusal) {
     let Offer {
         rate,
         probability,
@@ -113,12 +126,7 @@ fn refused(report: &SessionReport, guarantee: &Guarantee, refusal: &Refusal) -> 
         Reason::Unsteady { windows } => (Some(*windows), None),
         _ => (None, None),
     };
-    json!({
-        "kind": "answer",
-        "session": report.stats.session.to_string(),
-        "peer": report.stats.peer.to_string(),
-        "asked": words(guarantee),
-        "is_promised": false,
+    let fields = json!({
         "answer": refusal.to_string(),
         "reason": kind,
         "why": refusal.reason.to_string(),
@@ -131,7 +139,10 @@ fn refused(report: &SessionReport, guarantee: &Guarantee, refusal: &Refusal) -> 
         "offer_probability": probability,
         "offer_reduce_stream": reduction.map(|reduction| reduction.stream.to_string()),
         "offer_reduce_to_bps": reduction.map(|reduction| reduction.to.as_bps()),
-    })
+    });
+    if let (Some(row), Value::Object(fields)) = (row.as_object_mut(), fields) {
+        row.extend(fields);
+    }
 }
 
 fn shares(report: &SessionReport, shares: &[(ChannelId, Rate)]) -> Vec<Value> {

@@ -109,6 +109,38 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<String>,
     },
+    /// Takes a path out of use: it carries no data of streams.
+    PathOut {
+        /// Its channel, such as `channel-2` or `2`.
+        channel: String,
+        /// See [`Request`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+        /// Time after which it is used again, in milliseconds; `None`: when it is taken in.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        for_ms: Option<u64>,
+        /// Even if it is the last path of its session.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        force: bool,
+    },
+    /// Uses a path again.
+    PathIn {
+        /// Its channel.
+        channel: String,
+        /// See [`Request`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+    },
+    /// Changes an open stream.
+    StreamSet {
+        /// The stream, such as `stream-4` or `4`.
+        stream: String,
+        /// See [`Request`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+        /// The changes.
+        set: StreamChanges,
+    },
     /// Members, links, paths, relays and circuits of the overlay.
     Overlay {},
     /// Paths to a member of the overlay, for an application that sends on them.
@@ -116,6 +148,33 @@ pub enum Request {
         /// The query.
         paths: PathsQuery,
     },
+}
+
+/// Changes to an open stream; what is absent stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StreamChanges {
+    /// Rate to be guaranteed, such as `4 Mbit/s`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
+    /// Share of the windows in which it is, such as `95 %`; that, if the stream had no guarantee.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probability: Option<String>,
+    /// The guarantee is given up.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub release: bool,
+    /// A guarantee that cannot be promised yet is waited for, and not refused.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub waits: bool,
+    /// Share among streams of equal priority; 1 to 10,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
+    /// Rate limit, or `none`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cap: Option<String>,
+    /// Every packet is sent on every path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redundant: Option<bool>,
 }
 
 /// Query for paths of the overlay, by an application that uses them.
@@ -140,6 +199,19 @@ pub struct PathsQuery {
 }
 
 impl Request {
+    /// True for requests that change something; the node logs them with their user.
+    pub(super) const fn is_act(&self) -> bool {
+        matches!(
+            self,
+            Self::Reload {}
+                | Self::ObjectiveAdd { .. }
+                | Self::ObjectiveRemove { .. }
+                | Self::PathOut { .. }
+                | Self::PathIn { .. }
+                | Self::StreamSet { .. }
+        )
+    }
+
     /// Its value of `show`.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -163,6 +235,9 @@ impl Request {
             Self::ObjectiveRemove { .. } => "objective_remove",
             Self::Record { .. } => "record",
             Self::Transcript { .. } => "transcript",
+            Self::PathOut { .. } => "path_out",
+            Self::PathIn { .. } => "path_in",
+            Self::StreamSet { .. } => "stream_set",
             Self::Overlay {} => "overlay",
             Self::OverlayPaths { .. } => "overlay_paths",
         }
@@ -218,6 +293,25 @@ mod tests {
                 bytes: 1 << 20,
             },
             Request::Transcript { session: None },
+            Request::PathOut {
+                channel: "channel-2".to_owned(),
+                session: None,
+                for_ms: Some(5_000),
+                force: true,
+            },
+            Request::PathIn {
+                channel: "2".to_owned(),
+                session: session(),
+            },
+            Request::StreamSet {
+                stream: "4".to_owned(),
+                session: None,
+                set: StreamChanges {
+                    rate: Some("4 Mbit/s".to_owned()),
+                    cap: Some("none".to_owned()),
+                    ..StreamChanges::default()
+                },
+            },
             Request::Overlay {},
             Request::OverlayPaths {
                 paths: PathsQuery {

@@ -2,7 +2,7 @@
 
 use anabranch_base::{ChannelId, NodeId, Rate, text::printable};
 use anabranch_net::Host;
-use anabranch_session::PathReport;
+use anabranch_session::{ChannelStatus, PathReport};
 use serde_json::{Map, Value, json};
 
 use super::{NAME_CHARS, ROWS_MAX, budgets, ms, promises};
@@ -70,7 +70,14 @@ pub(super) fn paths(host: &Host, names: &Names<'_>) -> Vec<Value> {
                 "channel": channel.channel.to_string(),
                 "interface": channel.interface.as_deref(),
                 "remote": channel.remote.to_string(),
-                "state": channel.state.to_string(),
+                "state": match &channel.taken_out {
+                    Some(_) if channel.state == ChannelStatus::Active => "out".to_owned(),
+                    _ => channel.state.to_string(),
+                },
+                "is_out": channel.taken_out.is_some(),
+                "out_by": channel.taken_out.as_ref().map(|order| order.by.to_string()),
+                "out_for_ms": channel.taken_out.as_ref().and_then(|order| order.until)
+                    .map(|until| ms(until.since(now))),
                 "silent_s": channel.silent_since.map(|since| now.since(since).as_secs_f64().round()),
                 "share_fraction": carried(channel) as f64 / total.max(1) as f64,
                 "sent_bytes": channel.payload_sent_bytes,
@@ -167,6 +174,7 @@ pub(super) fn streams(host: &Host, names: &Names<'_>) -> Vec<Value> {
                 "priority": stream.spec.priority.0,
                 "weight": stream.spec.weight,
                 "cap_bps": stream.spec.cap.map(Rate::as_bps),
+                "is_redundant": stream.spec.redundant,
                 "sent_adus": stream.sent_adus,
                 "sent_bytes": stream.sent_bytes,
                 "acked_adus": stream.acked_adus,

@@ -62,6 +62,7 @@ impl Control {
             overlay: overlay.cloned(),
             node: None,
             flows: None,
+            user: None,
         };
         self.answer_all(context).await;
     }
@@ -73,6 +74,7 @@ impl Control {
             overlay: None,
             node: None,
             flows,
+            user: None,
         };
         self.answer_all(context).await;
     }
@@ -84,6 +86,7 @@ impl Control {
             overlay: node.overlay.clone(),
             node: Some(node.clone()),
             flows: None,
+            user: None,
         };
         self.answer_all(context).await;
     }
@@ -131,7 +134,11 @@ impl Askers {
             }
         }
         let is_busy = Arc::new(AtomicBool::new(false));
-        let conversation = converse(stream, context.clone(), is_busy.clone(), timeout);
+        let context = Context {
+            user: peer_uid(&stream),
+            ..context.clone()
+        };
+        let conversation = converse(stream, context, is_busy.clone(), timeout);
         let task = self.tasks.spawn(conversation);
         self.waiting.push_back((task, is_busy));
     }

@@ -19,6 +19,7 @@ fn context() -> Context {
         overlay: None,
         node: None,
         flows: None,
+        user: None,
     }
 }
 

@@ -183,6 +183,7 @@ mod tests {
             interface: None,
             remote: SocketAddr::from(([192, 0, 2, 1], port)),
             state: ChannelStatus::Active,
+            taken_out: None,
             silent_since: None,
             stats,
             payload_sent_bytes: 0,

@@ -21,7 +21,7 @@ use crate::{
     links::{Link, LinkState},
     objective::{self, FieldValue, Injected, ObjectiveError, ObjectiveId},
     parameters::StreamParameters,
-    session::Session,
+    session::{PathError, Session, TakenOut},
     stats::{ChannelReport, LatencyMode, SessionStats, StreamStats, latency_modes},
 };
 use anabranch_admission::{Explanation, Grant};
@@ -180,6 +180,37 @@ impl<'e> SessionMut<'e> {
     pub fn set_rate_of_channel(&mut self, channel: ChannelId, rate: Rate) -> bool {
         let rate = rate.max(anabranch_spec::CAP_MIN);
         self.state().set_rate_of_channel(channel, rate)
+    }
+
+    /// Takes a path out of use: its channel stays open and is kept alive, and carries no data of streams, until
+    /// [`SessionMut::take_in`] or the time in the order. What is in flight on it is not sent again; promises are placed on the other
+    /// paths at their next review, within a second, or their owners are warned. The order holds for later channels of the same link,
+    /// as long as the session. Data waits while all paths are out of use.
+    ///
+    /// # Errors
+    /// There is no such channel; or it is the last one in use, and `is_forced` is false.
+    pub fn take_out(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        order: TakenOut,
+        is_forced: bool,
+    ) -> Result<(), PathError> {
+        let Engine {
+            sessions, endpoint, ..
+        } = &mut *self.engine;
+        known(sessions, self.id).take_out(now, endpoint, (channel, is_forced), order)
+    }
+
+    /// Uses a path again that was taken out.
+    ///
+    /// # Errors
+    /// There is no such channel, or it is in use.
+    pub fn take_in(&mut self, channel: ChannelId) -> Result<(), PathError> {
+        let Engine {
+            sessions, endpoint, ..
+        } = &mut *self.engine;
+        known(sessions, self.id).take_in(endpoint, channel)
     }
 
     /// Applies the objectives of a HOSE text in a session, all or none. They count under a policy that follows

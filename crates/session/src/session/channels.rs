@@ -6,14 +6,14 @@ use anabranch_base::{ChannelId, Instant, Rate, SocketId};
 use anabranch_channel::{CloseReason, Endpoint, Liveness, QueueGoal};
 use anabranch_estimate::{Ends, Estimator};
 
-use super::{coupling::Couplings, latency::Traffic, probing::Probing};
+use super::{coupling::Couplings, latency::Traffic, probing::Probing, taken_out::Orders};
 use anabranch_metering::{Marginal, Quotas};
 use anabranch_spec::{PathPrice, PathTraits};
 
 use crate::{
     attempt::Attempt,
     flight::Flight,
-    links::LinkState,
+    links::{Link, LinkState},
     local::LocalDescription,
     report::Collector,
     stats::{ChannelReport, ChannelStatus},
@@ -39,8 +39,7 @@ pub(crate) struct ChannelState {
     pub(super) congestion_reported: Option<u64>,
     /// Cost of the next byte.
     pub(super) marginal: Marginal,
-    /// No slot is left of its quota.
-    pub(super) is_used_up: bool,
+    pub(super) barred: Barred,
     pub(super) collector: Collector,
     pub(super) peer_report: Option<Control>,
     pub(super) timestamp_at: Instant,
@@ -54,6 +53,15 @@ pub(crate) struct ChannelState {
     pub(super) launched_at: Option<Instant>,
     /// Time at which it was opened, or last carried something besides reports.
     pub(super) active_at: Instant,
+}
+
+/// Causes for which a channel carries no data of streams. Key: channel.
+#[derive(Debug, Default)]
+pub(super) struct Barred {
+    /// No slot is left of its quota.
+    pub(super) is_used_up: bool,
+    /// Its user has taken the path out of use.
+    pub(super) is_out: bool,
 }
 
 /// Parameters of a channel that the session sets. Key: channel.
@@ -86,7 +94,7 @@ impl ChannelState {
             own_rate: None,
             congestion_reported: None,
             marginal: Marginal::FREE,
-            is_used_up: false,
+            barred: Barred::default(),
             collector: Collector::new(now),
             peer_report: None,
             timestamp_at: Instant::EPOCH,
@@ -114,7 +122,8 @@ impl ChannelState {
     /// True if `traits` are still those of its path.
     pub(super) fn has_traits(&self, traits: &PathTraits) -> bool {
         self.marginal.is_metered == traits.is_metered
-            && self.is_used_up == traits.is_used_up
+            && self.barred.is_used_up == traits.is_used_up
+            && self.barred.is_out == traits.is_out
             && self.price() == traits.price
     }
 
@@ -125,7 +134,8 @@ impl ChannelState {
             technology: self.description.technology.clone(),
             is_metered: self.marginal.is_metered,
             price: self.price(),
-            is_used_up: self.is_used_up,
+            is_used_up: self.barred.is_used_up,
+            is_out: self.barred.is_out,
         }
     }
 
@@ -149,6 +159,8 @@ pub(crate) struct Channels {
     pub(super) couplings: Couplings,
     pub(super) estimator: Estimator,
     pub(super) probing: Probing,
+    /// Paths out of use.
+    pub(super) orders: Orders,
     /// Channels to ping in the next run of the pump.
     pub(super) pings: Vec<ChannelId>,
 }
@@ -164,6 +176,7 @@ impl Channels {
             couplings: Couplings::default(),
             estimator: Estimator::new(measure_window),
             probing: Probing::default(),
+            orders: Orders::default(),
             pings: Vec::new(),
         }
     }
@@ -293,9 +306,14 @@ impl Channels {
         self.states.iter().filter(|state| state.is_usable())
     }
 
-    /// The usable channel with the shortest round trip.
+    /// Usable channels that were not taken out of use.
+    pub(super) fn in_use(&self) -> impl Iterator<Item = &ChannelState> + Clone {
+        self.usable().filter(|state| !state.barred.is_out)
+    }
+
+    /// The channel in use with the shortest round trip.
     fn nearest(&self, endpoint: &mut Endpoint) -> Option<ChannelId> {
-        self.usable()
+        self.in_use()
             .filter_map(|state| Some((endpoint.channel(state.id)?.stats().rtt_min, state.id)))
             .min()
             .map(|(_, id)| id)
@@ -417,7 +435,7 @@ impl Channels {
 
     /// Statistics of the channels whose peer has answered.
     pub(super) fn reports(&mut self, endpoint: &mut Endpoint) -> Vec<ChannelReport> {
-        let estimator = &mut self.estimator;
+        let (estimator, orders) = (&mut self.estimator, &self.orders);
         let report = |state: &ChannelState| {
             if !state.connected {
                 // Whether there is a path is not known yet.
@@ -439,6 +457,13 @@ impl Channels {
                 interface: state.description.name.clone(),
                 remote: channel.remote(),
                 state: state.status(),
+                taken_out: {
+                    let link = Link {
+                        socket: channel.socket(),
+                        remote: channel.remote(),
+                    };
+                    orders.about(state.id, &link).cloned()
+                },
                 silent_since: match channel.liveness() {
                     Liveness::Suspected { since, .. } => Some(since),
                     Liveness::Active => None,

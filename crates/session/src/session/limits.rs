@@ -7,16 +7,20 @@ use anabranch_sched::ChannelView;
 
 use super::{
     Session,
-    channels::ChannelState,
+    channels::{Barred, ChannelState},
     pump::{ARRIVAL_TOLERANCE, Run},
 };
-use crate::wire::container::HEADER_BYTES_MAX;
+use crate::{links::Link, wire::container::HEADER_BYTES_MAX};
 
 impl Session {
     pub(super) fn view_channels(&mut self, run: &mut Run<'_>) {
         run.scratch.channels.clear();
         run.scratch.places.clear();
         let mut windows = 0_usize;
+        if let Some(at) = self.channels.orders.expire(run.now) {
+            self.pump.wake_at(at);
+        }
+        let orders = &self.channels.orders;
         for (index, state) in self.channels.states.iter_mut().enumerate() {
             let usable = state.is_usable() && self.establishment.permits(state.id);
             if !usable || run.scratch.channels.len() >= 64 {
@@ -28,7 +32,14 @@ impl Session {
             let Some(capacity) = channel.container_bytes_max() else {
                 continue;
             };
-            state.is_used_up = channel.is_out_of_allowance();
+            let link = Link {
+                socket: channel.socket(),
+                remote: channel.remote(),
+            };
+            state.barred = Barred {
+                is_used_up: channel.is_out_of_allowance(),
+                is_out: orders.about(state.id, &link).is_some(),
+            };
             let is_held = self.neighbours.held_until(run.now, state.id);
             let is_held = is_held.is_some() && !self.promises.is_on(state.id);
             let slots = if is_held { 0 } else { channel.slots(run.now) };

@@ -56,6 +56,7 @@ mod send_streams;
 mod shares;
 mod streams;
 mod supply;
+mod taken_out;
 mod views;
 mod warnings;
 
@@ -83,6 +84,7 @@ use crate::{
 use anabranch_admission::Promises;
 
 pub(crate) use self::neighbours::OnUplink;
+pub use self::taken_out::{PathError, TakenOut};
 use self::{
     channels::Channels, copies::Copies, establishment::Establishment, flow_control::FlowControl,
     latency::Latency, neighbours::Neighbours, probation::Probation, pump::Pump,

@@ -362,7 +362,8 @@ impl Session {
         let is_asked = self.is_promise_wanted(run.now);
         let is_wanted =
             place.is_some_and(|place| self.promises.needs_probes(run.now, place, is_asked));
-        state.introduced && !state.is_used_up && !is_paid && is_wanted
+        let is_barred = state.barred.is_used_up || state.barred.is_out;
+        state.introduced && !is_barred && !is_paid && is_wanted
     }
 
     /// Sends a train on the channel with this view index; false: that would cost more than is allowed.

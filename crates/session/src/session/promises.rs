@@ -114,7 +114,7 @@ impl Session {
     }
 
     /// Applies the preferences of promised streams to the paths there are now.
-    fn permit_paths(&mut self) {
+    pub(super) fn permit_paths(&mut self) {
         let traits = self.channels.traits_of_paths();
         let streams: Vec<StreamId> = self.promises.streams().collect();
         for stream in streams {
@@ -162,7 +162,7 @@ impl Session {
             send.is_some_and(|send| send.oldest_at().is_some())
         };
         !self.promises.is_empty()
-            && self.channels.usable().next().is_none()
+            && self.channels.in_use().next().is_none()
             && self.promises.streams().any(waits)
     }
 

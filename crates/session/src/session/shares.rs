@@ -248,7 +248,9 @@ impl Session {
             return;
         }
         self.shares.check_at = run.now + PERIOD;
-        let capacity: f64 = run.scratch.channels.iter().map(capacity_bytes_per_s).sum();
+        let paths = run.scratch.channels.iter().zip(&run.scratch.traits);
+        let in_use = paths.filter(|(_, traits)| !traits.is_out);
+        let capacity: f64 = in_use.map(|(view, _)| capacity_bytes_per_s(view)).sum();
         let capacity_bps = (8.0 * capacity) as u64;
         self.note_demands(run.now);
         self.shares.shrink();

@@ -17,6 +17,7 @@ mod on_time;
 mod overlay;
 mod overlay_engine;
 mod parts;
+mod paths_out;
 mod pings;
 mod preferences;
 mod probing;

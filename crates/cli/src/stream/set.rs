@@ -1,0 +1,86 @@
+//! `anabranch stream set`: changes to an open stream of a running node.
+
+use anabranch::control::{Request, StreamChanges};
+
+use crate::{
+    admit, control,
+    exit::{Failure, Outcome, print_line},
+};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Applies to what this node sends on the stream. Priority, lifetime and order are settled when a stream is opened. Exit codes: 0 if it \
+was changed, 4 if the guarantee was refused; then all is as before, and what could be promised instead is printed.")]
+pub(super) struct Arguments {
+    /// Stream, such as stream-4; see `anabranch streams`.
+    #[arg(value_name = "STREAM")]
+    stream: String,
+    /// Session of the stream, such as session-0 [default: the one that has it].
+    #[arg(long, value_name = "SESSION")]
+    session: Option<String>,
+    /// Rate to guarantee, such as '4 Mbit/s'; what else the guarantee says stays.
+    #[arg(long, value_name = "RATE")]
+    rate: Option<String>,
+    /// Share of the windows in which it is guaranteed, such as '95 %' [default for a new guarantee: 95 %].
+    #[arg(long, value_name = "PERCENT")]
+    probability: Option<String>,
+    /// Wait for a guarantee that cannot be promised yet.
+    #[arg(long)]
+    wait: bool,
+    /// Give the guarantee up.
+    #[arg(long, conflicts_with_all = ["rate", "probability"])]
+    release: bool,
+    /// Share among streams of equal priority; 1 to 10,000.
+    #[arg(long, value_name = "NUMBER")]
+    weight: Option<u32>,
+    /// Rate limit, such as '4 Mbit/s', or 'none'.
+    #[arg(long, value_name = "RATE")]
+    cap: Option<String>,
+    /// Send every packet on every path, or not.
+    #[arg(long, value_name = "BOOL")]
+    redundant: Option<bool>,
+    #[command(flatten)]
+    control: control::Asking,
+}
+
+pub(super) async fn run(arguments: Arguments) -> Outcome {
+    let request = Request::StreamSet {
+        stream: arguments.stream,
+        session: arguments.session,
+        set: StreamChanges {
+            rate: arguments.rate,
+            probability: arguments.probability,
+            release: arguments.release,
+            waits: arguments.wait,
+            weight: arguments.weight,
+            cap: arguments.cap,
+            redundant: arguments.redundant,
+        },
+    };
+    let answer = arguments.control.ask(&request).await?;
+    if arguments.control.json {
+        print_line(&answer.to_string())?;
+    }
+    for row in control::rows(&answer) {
+        let text = |key: &str| row[key].as_str().unwrap_or_default();
+        let name = format!("{} of {}", text("stream"), text("session"));
+        if row["is_changed"] == true {
+            if !arguments.control.json {
+                let promise = row["promise"].as_str();
+                let promise = promise.map(|promise| format!("; promise: {promise}"));
+                print_line(&format!("{name}: changed{}", promise.unwrap_or_default()))?;
+            }
+            continue;
+        }
+        if !arguments.control.json {
+            for line in admit::offers(row) {
+                print_line(&line)?;
+            }
+        }
+        return Err(Failure::refused(format!(
+            "{name} stays as it was: {}",
+            text("why")
+        )));
+    }
+    Ok(())
+}
