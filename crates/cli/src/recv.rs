@@ -334,10 +334,11 @@ struct Shows {
 /// Message about an interrupted transfer, as seen by the receiver.
 fn words(error: &TransferError) -> String {
     match error {
-        // A sender that is stopped drops its streams, and then closes the session.
+        // A sender that is stopped drops its streams, both directions of them, and then closes the session; any of it arrives first.
         TransferError::Interrupted(
             StreamFailure::Closed(Closed(SessionCloseReason::Peer { code: 0, .. }))
-            | StreamFailure::Reset(CODE_DROPPED),
+            | StreamFailure::Reset(CODE_DROPPED)
+            | StreamFailure::Stopped(CODE_DROPPED),
         ) => {
             "the sender disconnected; what has arrived is kept, and the transfer continues when it is sent again".to_owned()
         }
@@ -377,5 +378,28 @@ fn report(done: &Completed, progress: &Progress, is_json: bool) -> Outcome {
     match text {
         Some(text) => print_line(&format!("\n{}\n", text.trim_end())),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_that_is_stopped_has_disconnected_whichever_end_is_seen_first() {
+        let ends = [
+            StreamFailure::Reset(CODE_DROPPED),
+            StreamFailure::Stopped(CODE_DROPPED),
+            StreamFailure::Closed(Closed(SessionCloseReason::Peer {
+                code: 0,
+                reason: String::new(),
+            })),
+        ];
+        for end in ends {
+            let text = words(&TransferError::Interrupted(end));
+            assert!(text.starts_with("the sender disconnected"), "{text}");
+        }
+        let other = words(&TransferError::Interrupted(StreamFailure::Reset(1)));
+        assert!(other.contains("(code 1)"), "{other}");
     }
 }
