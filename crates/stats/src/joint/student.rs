@@ -69,7 +69,12 @@ pub fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
 /// P(|T| ≥ |t|) for Student's t with `freedom` > 0 degrees of freedom (need not be whole) [Abramowitz &
 /// Stegun 26.7.1].
 pub fn two_sided(t: f64, freedom: f64) -> f64 {
-    incomplete_beta(freedom / 2.0, 0.5, freedom / (freedom + t * t))
+    let square = t * t;
+    if square < freedom {
+        // 1 − x would lose the digits of a small t.
+        return 1.0 - incomplete_beta(0.5, freedom / 2.0, square / (freedom + square));
+    }
+    incomplete_beta(freedom / 2.0, 0.5, freedom / (freedom + square))
 }
 
 #[cfg(test)]
@@ -113,6 +118,9 @@ mod tests {
             "the normal distribution"
         );
         assert_eq!(two_sided(0.0, 7.0), 1.0);
+        let t = 1.076_573_291_116_786e-5_f64;
+        let cauchy = 1.0 - 2.0 * t.atan() / std::f64::consts::PI;
+        assert!((two_sided(t, 1.0) - cauchy).abs() < 1e-15);
         assert_eq!(two_sided(f64::INFINITY, 7.0), 0.0);
     }
 
