@@ -135,7 +135,7 @@ fn lines(row: &Value, rows: &[Value]) -> Vec<String> {
     lines
 }
 
-/// What a refusal offers instead.
+/// Offers of a refusal, as lines for people.
 pub(crate) fn offers(row: &Value) -> Vec<String> {
     let bps = |value: &Value| value.as_u64().map(Rate::from_bps);
     let mut lines = Vec::new();

@@ -149,7 +149,7 @@ fn configuration(file: Option<&Path>) -> (Config, Option<NodeConfig>) {
     }
 }
 
-/// What a bind to each address of the configuration gives, and the program that has it.
+/// Result of a bind to each address of the configuration, and the program that has it.
 async fn listen(config: &NodeConfig) -> Vec<Listen> {
     let addresses: Vec<SocketAddr> = match &config.locals {
         Locals::Fixed(binds) => binds.iter().map(|bind| bind.address).collect(),

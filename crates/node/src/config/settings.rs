@@ -530,7 +530,7 @@ price = "free"
         variable(name).filter(|value| value != "lte")
     }
 
-    /// What is shown is a configuration that means the same.
+    /// The text that is shown is a configuration that means the same.
     #[test]
     fn what_is_shown_can_be_read_again() {
         let example = include_str!("../../node.example.toml");

@@ -124,7 +124,7 @@ impl Engine {
     }
 
     /// Replaces the settings of sessions and channels that begin from now on. Open sessions under the policy so far get the new one.
-    /// What is known of interfaces, and the shares of tenants, stay; so does the largest payload, for which the engine is made.
+    /// Knowledge of interfaces and the shares of tenants stay; so does the largest payload, for which the engine is made.
     pub fn set_config(&mut self, config: Config) {
         let mut config = config.normalised();
         let before = self.config.policy;

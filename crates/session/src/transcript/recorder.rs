@@ -22,7 +22,7 @@ pub const BYTES_MIN: usize = 64 << 10;
 /// Streams that are stated again at the beginning of a part.
 const STREAMS_KNOWN_MAX: usize = 4096;
 
-/// What the next part states again.
+/// State that the next part begins with.
 #[derive(Debug, Default)]
 struct Known {
     policy: Option<(String, u64)>,

@@ -131,7 +131,7 @@ fn facts(model: &Model, path: &Value) -> Vec<Piece> {
     facts
 }
 
-/// What is left at the price of the interface.
+/// Bytes left at the price of the interface.
 fn quota(model: &Model, path: &Value) -> Option<Piece> {
     let interface = path["interface"].as_str()?;
     let mut budgets = model.state.status.iter();
