@@ -9,7 +9,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, UNIX_EPOCH},
+    time::{Duration, Instant, UNIX_EPOCH},
 };
 
 use anabranch::{
@@ -22,6 +22,7 @@ use serde_json::json;
 use super::{
     Place, failure,
     origin::{Origin, OriginFlags, with},
+    window::Window,
 };
 use crate::{
     bytes, events,
@@ -31,8 +32,6 @@ use crate::{
 
 /// Bytes of a range.
 const RANGE_BYTES: u64 = 1 << 20;
-/// Ranges that are on their way at a time.
-const RANGES: usize = 16;
 /// Beginning of the names of incomplete files, which no transfer and no export shows.
 const PARTIAL: &str = ".anabranch-get-";
 
@@ -253,16 +252,18 @@ async fn copy<S: AduStream>(
         tokio::spawn(async move { exports.read(&path, at, bytes, version).await })
     };
     let (mut asked, mut reading) = (partial.present, VecDeque::new());
+    let mut window = Window::default();
     loop {
-        while asked < size && reading.len() < RANGES {
+        while asked < size && reading.len() < window.ranges() {
             let bytes = RANGE_BYTES.min(size - asked);
-            reading.push_back((bytes, begin(asked, bytes)));
+            reading.push_back((bytes, Instant::now(), begin(asked, bytes)));
             asked += bytes;
         }
-        let Some((bytes, part)) = reading.pop_front() else {
+        let Some((bytes, since, part)) = reading.pop_front() else {
             return Ok(());
         };
         let part = part.await.map_err(Failure::other)?.map_err(failure)?;
+        window.arrived_after(since.elapsed());
         if part.len() as u64 != bytes {
             return Err(Failure::refused("the peer's file ended early; try again"));
         }

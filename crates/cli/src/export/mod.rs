@@ -3,6 +3,7 @@
 pub(crate) mod get;
 pub(crate) mod ls;
 mod origin;
+mod window;
 
 use anabranch::{
     base::text::printable,

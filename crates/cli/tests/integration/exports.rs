@@ -10,7 +10,7 @@ use crate::harness::{Killed, Running, command, free_port, limited, private_folde
 const FILE_BYTES: u32 = 6_000_000;
 /// Part of the file that has arrived before the command is killed.
 const SOME_BYTES: u64 = 1_000_000;
-/// At this rate the file takes 8 s, far longer than a busy machine needs to end a process.
+/// At this rate the file takes 8 s, and its first part 3 s: what remains is far longer than a busy machine needs to end a process.
 const SLOW: &str = "[channel]\ncontroller = \"fixed 6 Mbit/s\"\n";
 
 fn key(folder: &Path, own: u8) -> std::path::PathBuf {
@@ -192,7 +192,8 @@ fn an_interrupted_copy_goes_on_unless_the_file_has_changed() {
     let interrupted = || {
         let mut child = Killed(command(at).args(arguments).spawn().unwrap());
         while partial().iter().sum::<u64>() < SOME_BYTES {
-            assert!(child.0.try_wait().unwrap().is_none(), "it ended before");
+            let ended = child.0.try_wait().unwrap();
+            assert!(ended.is_none(), "it ended before: {ended:?}");
             thread::sleep(Duration::from_millis(20));
         }
     };
