@@ -483,7 +483,7 @@ impl Host {
     }
 
     /// The [transcript](anabranch_session::transcript) of a session so far, as a file; `None`: none is kept. Data is held up while it
-    /// is copied, some 0.3 ms for each MiB.
+    /// is copied.
     pub fn transcript(&self, session: SessionId) -> Option<Vec<u8>> {
         let shared = &self.inner.shared;
         shared.read_session(session, |mut session| session.transcript())?
