@@ -482,6 +482,12 @@ impl Host {
         })
     }
 
+    /// Bytes of the transcript of a session so far; `None`: none is kept.
+    pub fn transcript_bytes(&self, session: SessionId) -> Option<usize> {
+        let shared = &self.inner.shared;
+        shared.read_session(session, |mut session| session.transcript_bytes())?
+    }
+
     /// The [transcript](anabranch_session::transcript) of a session so far, as a file; `None`: none is kept. Data is held up while it
     /// is copied.
     pub fn transcript(&self, session: SessionId) -> Option<Vec<u8>> {

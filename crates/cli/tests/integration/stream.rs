@@ -395,13 +395,14 @@ fn a_session_is_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let _nodes = pair(folder);
-    let _accepting = accept(folder, &["log"]);
+    let first = accept(folder, &["log"]);
     let record = |arguments: &[&str]| {
         let all = [&["record", "--control", "1.sock"], arguments].concat();
         anabranch(folder, &all)
     };
     let (code, _, errors) = open(folder, &["other", "log"], b"a first line\n");
     assert_eq!(code, Some(0), "{errors}");
+    drop(first);
     let output = record(&["--last", "a.transcript"]).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(
@@ -419,6 +420,8 @@ fn a_session_is_recorded() {
     while !begun("b.transcript") {
         assert!(recording.try_wait().unwrap().is_none(), "it goes on");
     }
+    // `accept` takes one stream.
+    let _second = accept(folder, &["log"]);
     let secret = "the contents of a message\n".repeat(40);
     let (code, _, errors) = open(folder, &["other", "log"], secret.as_bytes());
     assert_eq!(code, Some(0), "{errors}");
@@ -437,6 +440,15 @@ fn a_session_is_recorded() {
     let (differ, same) = replayed.warm_up;
     assert!(differ == 0 && same + replayed.same > 0, "{replayed:?}");
     assert!(!file.windows(8).any(|window| window == b"contents"));
+
+    // A file that cannot be written is refused at once: the recording would be lost.
+    let output = record(&["none/a.transcript"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(6));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        errors.contains("none/a.transcript") && !errors.contains("recording"),
+        "{errors}"
+    );
 
     let output = record(&["--for", "1 ms", "--memory", "1 B", "c.transcript"])
         .output()
