@@ -1,5 +1,6 @@
 //! One bulk transfer in virtual time, for counting instructions (`tools/instructions`): `bulk [MB [MIB]]`, 20 unless given, with a
-//! transcript of the sender's session in memory of so many MiB, none unless given. Two paths, no loss, one seed: the same packets every time. Prints the number that arrived.
+//! transcript of the sender's session in memory of so many MiB, none unless given. Two paths, no loss, one seed: the same packets
+//! every time. Prints the number that arrived.
 
 #![allow(
     clippy::print_stdout,
