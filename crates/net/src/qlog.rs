@@ -43,6 +43,10 @@ impl Folder {
     }
 
     /// Creates a file that only its owner can read, for it has addresses.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "names of files, by which the oldest are found, also after a restart"
+    )]
     fn create(&self, channel: &Traced) -> io::Result<Trace> {
         fs::create_dir_all(&self.path)?;
         self.make_room()?;
