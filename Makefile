@@ -21,7 +21,7 @@ help: ## list the tasks
 test: setup format layers clippy doc tests fuzz-smoke tools package deny ## everything that the stock toolchain can check
 
 .PHONY: test-all
-test-all: setup-all tests-all package-test portable python ## what needs more, after `make test`: root, network namespaces, a browser, servers of others
+test-all: setup-all tests-all test-qlog package-test portable python ## what needs more, after `make test`: root, network namespaces, a browser, servers of others
 
 .PHONY: setup
 setup: ## add what the stock toolchain may lack (clippy, rustfmt), and what makes films for the video tests
@@ -71,6 +71,12 @@ tests-all: export RUST_TEST_THREADS ?= 4
 tests-all: ## tests between network namespaces (root), with programs of others, and in a browser
 	$(CARGO) test --workspace --locked --test browser --test nat --test netns --test recipes --test start --test tunnel
 	$(CARGO) test --workspace --locked --test live browser::
+
+# Its features are not those of the other tests: the QUIC library and what is above it are compiled again, up to the host.
+.PHONY: test-qlog
+test-qlog: ## traces of channels: build with the feature `qlog`, and read them back
+	$(CARGO) clippy -p anabranch-net -p anabranch --features anabranch-net/qlog,anabranch/qlog --all-targets --locked -- -D warnings
+	$(CARGO) test -p anabranch-net --features qlog --locked --lib --test integration qlog
 
 # Packages the program that the tests have built: what is built of `make dist` differs in the compiler's settings only.
 .PHONY: package-test

@@ -16,6 +16,8 @@ use noq_proto::{
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
+#[cfg(feature = "qlog")]
+use crate::qlog::{self, Traced, Traces};
 use crate::{
     allow::AllowList,
     channel::{Channel, DATAGRAM_SEND_BYTES, Parts, Transmit},
@@ -105,6 +107,8 @@ pub struct Endpoint {
     resets: Resets,
     /// Clock for the tokens of Retry packets.
     time: retry::Time,
+    #[cfg(feature = "qlog")]
+    traces: Option<Arc<dyn Traces>>,
 }
 
 impl Endpoint {
@@ -163,7 +167,15 @@ impl Endpoint {
             gate: Gate::default(),
             resets: Resets::default(),
             time,
+            #[cfg(feature = "qlog")]
+            traces: None,
         }
+    }
+
+    /// Traces channels that begin from now on; `None`: no longer.
+    #[cfg(feature = "qlog")]
+    pub fn set_traces(&mut self, traces: Option<Arc<dyn Traces>>) {
+        self.traces = traces;
     }
 
     /// This node's identity.
@@ -217,7 +229,10 @@ impl Endpoint {
         let refused = Refused::default();
         let mut client =
             noq_proto::ClientConfig::new(tls::client_config(&self.key, peer, refused.clone()));
-        client.transport_config(Arc::new(transport_config(&config, &tap)));
+        let transport = transport_config(&config, &tap);
+        #[cfg(feature = "qlog")]
+        let transport = self.traced(transport, (socket, remote), true);
+        client.transport_config(Arc::new(transport));
         client.token_store(Arc::new(NoneTokenStore));
         let ids = self.ids.clone();
         client.initial_dst_cid_provider(Arc::new(move || random_id(&ids, 8)));
@@ -292,6 +307,24 @@ impl Endpoint {
         Shared::new(config, seed, now, MTU_MIN_BYTES)
     }
 
+    /// Has the next channel traced.
+    #[cfg(feature = "qlog")]
+    fn traced(
+        &self,
+        mut transport: TransportConfig,
+        (socket, remote): (SocketId, SocketAddr),
+        is_dialled: bool,
+    ) -> TransportConfig {
+        let channel = Traced {
+            channel: ChannelId(self.next_id),
+            socket,
+            remote,
+            is_dialled,
+        };
+        qlog::trace(&mut transport, self.traces.as_ref(), self.epoch, channel);
+        transport
+    }
+
     /// Decides how to answer a peer's first packet.
     fn meet(
         &mut self,
@@ -362,7 +395,10 @@ impl Endpoint {
         let std_now = self.epoch.to_std(now);
         let tap = self.tap(&config, std_now);
         let mut server = (*self.server).clone();
-        server.transport_config(Arc::new(transport_config(&config, &tap)));
+        let transport = transport_config(&config, &tap);
+        #[cfg(feature = "qlog")]
+        let transport = self.traced(transport, (socket, remote), false);
+        server.transport_config(Arc::new(transport));
         match self
             .inner
             .accept(incoming, std_now, response, Some(Arc::new(server)))

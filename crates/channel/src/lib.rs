@@ -31,6 +31,7 @@
 //! | `contained` | calls into the QUIC library; a panic in one ends its channel only |
 //! | `tap` | the wrapper around the congestion controller that reports the outcomes |
 //! | `control` | congestion controllers by name |
+//! | `qlog`, a feature | traces in the qlog format |
 //! | `pacer` | the times at which space in the window becomes slots |
 //! | [`liveness`] | suspicion, probing and recovery of a silent channel |
 //! | `round_trip` | the round trip of one packet, without the delay of its acknowledgement |
@@ -47,6 +48,8 @@ pub mod gate;
 pub mod identity;
 pub mod liveness;
 mod pacer;
+#[cfg(feature = "qlog")]
+pub mod qlog;
 mod resets;
 mod retry;
 mod round_trip;

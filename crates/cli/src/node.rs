@@ -67,6 +67,9 @@ pub(crate) struct Arguments {
     /// Model of the paths, for policies that follow objectives: auto, generic, cellular, satellite.
     #[arg(long)]
     model: Option<String>,
+    /// Folder for traces of channels, in the qlog format [needs the feature `qlog` of the build].
+    #[arg(long, value_name = "DIR")]
+    qlog: Option<PathBuf>,
     #[command(flatten)]
     costs: costs::Costing,
     /// Check the configuration, open the files and addresses that it names, and exit; nothing is created.
@@ -82,6 +85,7 @@ fn flags(arguments: Arguments) -> Layer {
         control: arguments.control,
         local: arguments.local,
         receive: arguments.receive,
+        qlog: arguments.qlog,
         session: SessionLayer {
             policy: arguments.policy,
             objectives: arguments.objectives,

@@ -1,8 +1,7 @@
 //! `anabranch record`: the transcript of a session of a running node, in a file.
 
 use std::{
-    fs,
-    io::{self, Write as _},
+    io::{self, IsTerminal as _, Write as _},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -12,15 +11,18 @@ use anabranch::{
     control::Request,
 };
 use serde_json::json;
+use tempfile::NamedTempFile;
 use tokio::time;
 
 use crate::{
-    control,
+    bytes, control,
     exit::{Failure, Outcome, print_line, stopped},
 };
 
 /// Memory of a recording, unless it is given.
 const MEMORY_BYTES: u64 = 32 << 20;
+/// Interval between two looks at the size.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -63,6 +65,11 @@ fn parse_size(text: &str) -> Result<u64, String> {
 
 pub(crate) async fn run(arguments: &Arguments) -> Outcome {
     let place = arguments.node.place().await?;
+    let path = &arguments.file;
+    let of_file =
+        |error: io::Error| Failure::file(format!("cannot write {}: {error}", path.display()));
+    // Before the recording, which would be lost.
+    let draft = draft_of(path).map_err(of_file)?;
     let session = || arguments.session.clone();
     if !arguments.last {
         let begin = Request::Record {
@@ -72,12 +79,8 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
         let answer = control::ask_at(&place, &begin).await?;
         let row = control::rows(&answer).first();
         let begun = row.and_then(|row| row["session"].as_str());
-        wait(
-            arguments.time,
-            begun.unwrap_or("the session"),
-            arguments.json,
-        )
-        .await;
+        let begun = begun.unwrap_or("the session");
+        wait(&place, begun, arguments).await;
     }
     let request = Request::Transcript { session: session() };
     let answer = control::ask_at(&place, &request).await?;
@@ -93,8 +96,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
     let (Some(row), Some(file)) = (row, file) else {
         return Err(Failure::other("the node's answer is no transcript"));
     };
-    let path = &arguments.file;
-    write(path, &file).map_err(|error| Failure::file(format!("{}: {error}", path.display())))?;
+    write(draft, path, &file).map_err(of_file)?;
     if arguments.json {
         let line = json!({
             "session": row["session"],
@@ -113,61 +115,88 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
     ))
 }
 
-/// Waits until the time is over, or Ctrl-C.
-async fn wait(time: Option<Duration>, session: &str, is_quiet: bool) {
-    if !is_quiet {
-        let until = match time {
-            Some(time) => format!("for {}", duration::format(time)),
-            None => "until Ctrl-C".to_owned(),
-        };
+/// Waits until the time is over, or the session, or Ctrl-C; shows on a terminal how far it is.
+async fn wait(place: &Path, session: &str, arguments: &Arguments) {
+    let until = match arguments.time {
+        Some(time) => format!("for {}", duration::format(time)),
+        None => "until Ctrl-C".to_owned(),
+    };
+    if !arguments.json {
         eprintln!("recording {session} {until}");
     }
+    let is_shown = !arguments.json && io::stderr().is_terminal();
     let over = async {
-        match time {
+        match arguments.time {
             Some(time) => time::sleep(time).await,
             None => std::future::pending().await,
         }
     };
     tokio::select! {
         () = over => {}
+        () = follow(place, session, is_shown) => {}
         _ = stopped() => {}
+    }
+    if is_shown {
+        // Over the last progress, which has no end of line.
+        eprint!("\r\x1b[K");
     }
 }
 
-/// Writes a file in one step, readable by its owner only.
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut draft = path.as_os_str().to_owned();
-    draft.push(".new");
-    let draft = PathBuf::from(draft);
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(&draft)?;
-    let written = file
-        .write_all(bytes)
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&draft, path));
-    if written.is_err() {
-        // Its failure is the one that counts.
-        let _ = fs::remove_file(&draft);
+/// Follows the size of the transcript, until there is none.
+async fn follow(place: &Path, session: &str, is_shown: bool) {
+    let begun = time::Instant::now();
+    let size = Request::TranscriptSize {
+        session: Some(session.to_owned()),
+    };
+    loop {
+        time::sleep(PROGRESS_EVERY).await;
+        let Ok(answer) = control::ask_at(place, &size).await else {
+            return;
+        };
+        if is_shown && let Some(row) = control::rows(&answer).first() {
+            let (seconds, recorded) = (begun.elapsed().as_secs(), bytes::of(row, "bytes"));
+            eprint!("\r{seconds} s, {recorded}\x1b[K");
+        }
     }
-    written
+}
+
+/// A file beside `path` that becomes it, readable by its owner only.
+fn draft_of(path: &Path) -> io::Result<NamedTempFile> {
+    if path.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))
+}
+
+/// Writes a file in one step.
+fn write(mut draft: NamedTempFile, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    draft.write_all(bytes)?;
+    draft.as_file().sync_all()?;
+    draft.persist(path)?;
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
-    fn a_file_that_cannot_be_replaced_leaves_no_draft() {
+    fn a_file_that_cannot_be_written_is_refused_first_and_leaves_no_draft() {
         let folder = tempfile::tempdir().unwrap();
         let taken = folder.path().join("taken");
-        fs::create_dir_all(taken.join("inner")).unwrap();
-        assert!(write(&taken, b"x").is_err());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        fs::create_dir(&taken).unwrap();
+        assert!(draft_of(&taken).is_err());
+        assert!(draft_of(&folder.path().join("none/file")).is_err());
         let free = folder.path().join("free");
-        write(&free, b"x").unwrap();
-        assert_eq!(fs::read(free).unwrap(), b"x");
+        let draft = draft_of(&free).unwrap();
+        fs::create_dir_all(free.join("inner")).unwrap();
+        assert!(write(draft, &free, b"x").is_err());
+        fs::remove_dir_all(&free).unwrap();
+        write(draft_of(&free).unwrap(), &free, b"x").unwrap();
+        assert_eq!(fs::read(&free).unwrap(), b"x");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 }

@@ -75,6 +75,9 @@ pub struct HostConfig {
     pub mark: Option<u32>,
     /// Interfaces that it neither uses nor states as places where it can be reached, such as those of tunnels that it carries.
     pub unused: Vec<String>,
+    /// Folder of traces of its channels, in the qlog format ([`qlog`](crate::qlog)); `None`: there are none.
+    #[cfg(feature = "qlog")]
+    pub qlog: Option<std::path::PathBuf>,
 }
 
 impl HostConfig {
@@ -93,6 +96,8 @@ impl HostConfig {
             descriptions: Vec::new(),
             mark: None,
             unused: Vec::new(),
+            #[cfg(feature = "qlog")]
+            qlog: None,
         }
     }
 
@@ -163,13 +168,16 @@ impl Host {
         getrandom::fill(&mut entropy).map_err(|error| StartError::Entropy(error.to_string()))?;
         let clock = Clock::start();
         let node_id = config.key.node_id();
-        let engine = Engine::new(
+        #[cfg_attr(not(feature = "qlog"), allow(unused_mut, reason = "for traces"))]
+        let mut engine = Engine::new(
             clock.epoch(),
             config.key,
             config.allowed,
             config.engine,
             entropy,
         );
+        #[cfg(feature = "qlog")]
+        engine.set_traces(config.qlog.map(crate::qlog::Folder::shared));
         let shared = Arc::new(Shared::new(clock, Waker::new()?, engine));
         let driver = Driver::new(shared.clone(), config.coalesce);
         std::thread::Builder::new()
@@ -480,6 +488,12 @@ impl Host {
             let recorded = handle.map(|mut handle| handle.record(now, bytes_max.or(configured)));
             recorded.is_ok()
         })
+    }
+
+    /// Bytes of the transcript of a session so far; `None`: none is kept.
+    pub fn transcript_bytes(&self, session: SessionId) -> Option<usize> {
+        let shared = &self.inner.shared;
+        shared.read_session(session, |mut session| session.transcript_bytes())?
     }
 
     /// The [transcript](anabranch_session::transcript) of a session so far, as a file; `None`: none is kept. Data is held up while it

@@ -34,6 +34,7 @@
 //! | `links`, `remotes`, `detour`, `watch` | the links that a session tries; addresses and host names of peers, and what is tried beside them; changes of the interfaces |
 //! | [`log`] | the limit of log lines that peers can cause |
 //! | [`relay`] | forwarding between the ports of circuits |
+//! | `qlog`, a feature | traces of channels as files |
 //! | `tun` | TUN devices (Linux) |
 //! | [`emulate`] | the link model between loopback sockets and between network namespaces |
 
@@ -54,6 +55,8 @@ mod moderation;
 mod outgoing;
 mod pings;
 mod place;
+#[cfg(feature = "qlog")]
+pub mod qlog;
 pub mod relay;
 mod remotes;
 mod session_events;

@@ -101,6 +101,8 @@ pub struct Layer {
     pub promise_record: Option<PathBuf>,
     /// File of the evidence of interfaces; empty: none.
     pub evidence: Option<PathBuf>,
+    /// Folder of traces of channels; empty: none.
+    pub qlog: Option<PathBuf>,
     /// Relay at which this machine meets others: `ID@HOST:PORT`, a ticket, or the name of a peer; empty: none.
     pub via: Option<String>,
     /// Other nodes, and their rights here.
@@ -210,6 +212,8 @@ pub struct NodeConfig {
     pub promise_record: Option<PathBuf>,
     /// File of the evidence of interfaces; `None`: there is none.
     pub evidence: Option<PathBuf>,
+    /// Folder of traces of channels, in the qlog format; `None`: there are none.
+    pub qlog: Option<PathBuf>,
     /// Folder for transcripts of sessions that broke a promise; `None`: there is none.
     pub transcripts: Option<PathBuf>,
     /// Descriptions of interfaces.
@@ -252,6 +256,8 @@ impl NodeConfig {
         host.descriptions.clone_from(&self.descriptions);
         host.mark = self.tunnel.mark();
         host.unused = self.tunnel.devices();
+        #[cfg(feature = "qlog")]
+        host.qlog.clone_from(&self.qlog);
         host
     }
 }
@@ -306,7 +312,7 @@ impl Layer {
 
     /// Reads the variables `ANABRANCH_KEY`, `_LISTEN`, `_PORT`, `_INTERFACES` (lists with
     /// commas), `_CONTROL`, `_LOCAL` and `_VIA` (which may be empty), `_RECEIVE`, `_NAME`, `_COST` (short forms, with commas), `_CURRENCY`, `_LEDGER`, `_POLICY`,
-    /// `_OBJECTIVES`, `_CONTROLLER` and `_MODEL`.
+    /// `_OBJECTIVES`, `_CONTROLLER`, `_MODEL` and `_QLOG`.
     ///
     /// # Errors
     /// A port is not a number, a cost is not in the short form, or `ANABRANCH_ALLOW`, which is no longer a variable, is set.
@@ -362,6 +368,7 @@ impl Layer {
             ledger: get("LEDGER").map(Into::into),
             promise_record: None,
             evidence: None,
+            qlog: get("QLOG").map(Into::into),
             via: variable("ANABRANCH_VIA"),
             peer: None,
             rendezvous: None,
@@ -412,6 +419,7 @@ impl Layer {
             ledger: self.ledger.or(below.ledger),
             promise_record: self.promise_record.or(below.promise_record),
             evidence: self.evidence.or(below.evidence),
+            qlog: self.qlog.or(below.qlog),
             via: self.via.or(below.via),
             peer: self.peer.or(below.peer),
             overlay: self.overlay.over(below.overlay),
@@ -519,6 +527,7 @@ impl Layer {
             Some(path) => Some(path),
             None => default_state(&variable, "evidence"),
         };
+        let qlog = qlog(self.qlog)?;
         let transcripts = default_state(&variable, "transcripts");
         let tunnel = self.tunnel.with_leases(default_state(&variable, "leases"));
         Ok(NodeConfig {
@@ -541,6 +550,7 @@ impl Layer {
             costs,
             promise_record,
             evidence,
+            qlog,
             transcripts,
             descriptions,
             via,
@@ -747,6 +757,18 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         return Err("give at least 1 B and less than 1000 TB".to_owned());
     }
     Ok(bytes)
+}
+
+/// Folder of traces, which need a feature of the build.
+fn qlog(path: Option<PathBuf>) -> Result<Option<PathBuf>, ConfigError> {
+    match path.filter(|path| *path != PathBuf::new()) {
+        Some(path) if !cfg!(feature = "qlog") => Err(refused(
+            "qlog",
+            &path.display().to_string(),
+            "this program was built without traces; build it with `--features qlog`, or leave the key out",
+        )),
+        path => Ok(path),
+    }
 }
 
 fn transcript_memory(text: &str) -> Result<u64, String> {

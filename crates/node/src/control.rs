@@ -182,6 +182,7 @@ async fn answer_rows(context: &Context, request: &Request) -> Result<Vec<Value>,
         }
         Request::Record { session, bytes } => transcripts::begin(host, session.as_deref(), *bytes),
         Request::Transcript { session } => transcripts::take(host, session.as_deref()),
+        Request::TranscriptSize { session } => transcripts::size(host, session.as_deref()),
         Request::PathOut {
             channel,
             session,

@@ -56,6 +56,8 @@ pub use anabranch_admission::{
     Explanation, Grant, Offer, PROBABILITIES, Prior, Reason, Reduction, Refusal, Steadiness, Term,
     promise,
 };
+#[cfg(feature = "qlog")]
+pub use anabranch_channel::qlog;
 pub use anabranch_channel::{
     AllowList, CloseReason, Config as ChannelConfig, ConnectError, Controller, Ctcp, Liveness,
     Received, SecretKey, Stats, Transmit, Undeliverable, faults, is_contained, is_signed,

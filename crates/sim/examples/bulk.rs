@@ -1,5 +1,6 @@
-//! One bulk transfer in virtual time, for counting instructions (`tools/instructions`): `bulk [MB]`, 20 unless given.
-//! Two paths, no loss, one seed: the same packets every time. Prints the number that arrived.
+//! One bulk transfer in virtual time, for counting instructions (`tools/instructions`): `bulk [MB [MIB]]`, 20 unless given, with a
+//! transcript of the sender's session in memory of so many MiB, none unless given. Two paths, no loss, one seed: the same packets
+//! every time. Prints the number that arrived.
 
 #![allow(
     clippy::print_stdout,
@@ -29,16 +30,23 @@ fn link(mbps: u64, round_trip_ms: u64) -> Configs {
 }
 
 fn main() -> ExitCode {
-    let text = std::env::args().nth(1);
-    let Ok(megabytes) = text.as_deref().unwrap_or("20").parse::<u64>() else {
-        eprintln!("usage: bulk [MB]");
+    let number = |place, default: &str| {
+        let text = std::env::args().nth(place);
+        text.as_deref().unwrap_or(default).parse::<u32>()
+    };
+    let (Ok(megabytes), Ok(transcript_mib)) = (number(1, "20"), number(2, "0")) else {
+        eprintln!("usage: bulk [MB [MIB]]");
         return ExitCode::from(2);
     };
-    let load = Load::bulk(megabytes * 1_000_000);
+    let config = Config {
+        transcript_bytes: (transcript_mib as usize) << 20,
+        ..Config::default()
+    };
+    let load = Load::bulk(u64::from(megabytes) * 1_000_000);
     let adus = load.adus;
     let mut world = World::new(Seed(1));
     let sender = Sender::new(World::node_id(1), vec![load]);
-    let a = world.add_node(Config::default(), AllowList::default(), sender);
+    let a = world.add_node(config, AllowList::default(), sender);
     let allowed = AllowList::of([World::node_id(0)]);
     let b = world.add_node(Config::default(), allowed, Receiver::new());
     let links = [link(100, 20), link(50, 60)]

@@ -441,6 +441,15 @@ fn a_session_is_recorded() {
     assert!(differ == 0 && same + replayed.same > 0, "{replayed:?}");
     assert!(!file.windows(8).any(|window| window == b"contents"));
 
+    // A file that cannot be written is refused at once: the recording would be lost.
+    let output = record(&["none/a.transcript"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(6));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        errors.contains("none/a.transcript") && !errors.contains("recording"),
+        "{errors}"
+    );
+
     let output = record(&["--for", "1 ms", "--memory", "1 B", "c.transcript"])
         .output()
         .unwrap();

@@ -4,6 +4,8 @@
 mod emulator;
 mod loopback;
 mod promises;
+#[cfg(feature = "qlog")]
+mod qlog;
 mod relay;
 mod session_events;
 mod transcripts;

@@ -41,7 +41,9 @@ impl NodeConfig {
                 Finding::Fault(words)
             }));
         }
-        let kept = [&self.promise_record, &self.evidence].into_iter().flatten();
+        let kept = [&self.promise_record, &self.evidence, &self.qlog]
+            .into_iter()
+            .flatten();
         findings.extend(kept.filter_map(|path| place_of(path)));
         findings.extend(place_of(&self.control));
         if let Locals::Fixed(binds) = &self.locals {

@@ -384,6 +384,7 @@ fn defaults(all: &mut Vec<Setting>, config: &NodeConfig) {
         ("ledger", path(Some(&config.costs.ledger))),
         ("promise_record", path(config.promise_record.as_deref())),
         ("evidence", path(config.evidence.as_deref())),
+        ("qlog", path(config.qlog.as_deref())),
     ];
     let own = own
         .into_iter()

@@ -67,6 +67,7 @@ fn every_key_of_the_example_shows_its_default() {
         "ledger",
         "promise_record",
         "evidence",
+        "qlog",
         "on",
         "price",
         "day",

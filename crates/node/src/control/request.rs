@@ -109,6 +109,12 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<String>,
     },
+    /// Bytes of that transcript so far.
+    TranscriptSize {
+        /// See [`Request`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+    },
     /// Takes a path out of use: it carries no data of streams.
     PathOut {
         /// Its channel, such as `channel-2` or `2`.
@@ -235,6 +241,7 @@ impl Request {
             Self::ObjectiveRemove { .. } => "objective_remove",
             Self::Record { .. } => "record",
             Self::Transcript { .. } => "transcript",
+            Self::TranscriptSize { .. } => "transcript_size",
             Self::PathOut { .. } => "path_out",
             Self::PathIn { .. } => "path_in",
             Self::StreamSet { .. } => "stream_set",
@@ -293,6 +300,7 @@ mod tests {
                 bytes: 1 << 20,
             },
             Request::Transcript { session: None },
+            Request::TranscriptSize { session: None },
             Request::PathOut {
                 channel: "channel-2".to_owned(),
                 session: None,

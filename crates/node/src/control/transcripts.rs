@@ -1,6 +1,6 @@
 //! Transcripts of sessions: begun, and fetched.
 
-use anabranch_base::{SessionId, ids::encode_base32};
+use anabranch_base::{NodeId, SessionId, ids::encode_base32};
 use anabranch_net::Host;
 use serde_json::{Value, json};
 
@@ -37,27 +37,49 @@ fn several(what: &str, ids: impl Iterator<Item = SessionId>) -> String {
     format!("there are several {what}, {}; name one", ids.join(", "))
 }
 
-/// The transcript of a session.
-pub(super) fn take(host: &Host, named: Option<&str>) -> Result<Vec<Value>, String> {
-    let mut found = Vec::new();
-    for session in sessions(host, named)? {
+/// The session that has a transcript, with its peer and what `read` finds of it.
+fn only<T>(
+    host: &Host,
+    named: Option<&str>,
+    read: impl Fn(SessionId) -> Option<T>,
+) -> Result<(SessionId, NodeId, T), String> {
+    let found = sessions(host, named)?.into_iter().filter_map(|session| {
         let id = session.stats.session;
-        if let Some(file) = host.transcript(id) {
-            found.push((id, session.stats.peer, file));
-        }
-    }
-    match &found[..] {
-        [] => Err(
+        Some((id, session.stats.peer, read(id)?))
+    });
+    let mut found: Vec<_> = found.collect();
+    match (found.pop(), &found[..]) {
+        (Some(one), []) => Ok(one),
+        (None, _) => Err(
             "no transcript is kept; record one with `anabranch record --for 60s FILE`, or set `transcript = \"8 MiB\"` under [session] in the node's configuration"
                 .to_owned(),
         ),
-        [(id, peer, file)] => Ok(vec![json!({
-            "kind": "transcript",
-            "session": id.to_string(),
-            "peer": peer.to_string(),
-            "bytes": file.len(),
-            "base32": encode_base32(file),
-        })]),
-        many => Err(several("transcripts", many.iter().map(|(id, ..)| *id))),
+        (Some((last, ..)), others) => {
+            let ids = others.iter().map(|(id, ..)| *id);
+            Err(several("transcripts", ids.chain([last])))
+        }
     }
+}
+
+/// The transcript of a session.
+pub(super) fn take(host: &Host, named: Option<&str>) -> Result<Vec<Value>, String> {
+    let (id, peer, file) = only(host, named, |id| host.transcript(id))?;
+    Ok(vec![json!({
+        "kind": "transcript",
+        "session": id.to_string(),
+        "peer": peer.to_string(),
+        "bytes": file.len(),
+        "base32": encode_base32(&file),
+    })])
+}
+
+/// Size of the transcript of a session.
+pub(super) fn size(host: &Host, named: Option<&str>) -> Result<Vec<Value>, String> {
+    let (id, peer, bytes) = only(host, named, |id| host.transcript_bytes(id))?;
+    Ok(vec![json!({
+        "kind": "transcript_size",
+        "session": id.to_string(),
+        "peer": peer.to_string(),
+        "bytes": bytes,
+    })])
 }

@@ -262,6 +262,7 @@ impl Started {
                 text(&now.promise_record),
             ),
             ("evidence", text(&before.evidence), text(&now.evidence)),
+            ("qlog", text(&before.qlog), text(&now.qlog)),
             (
                 "interface",
                 text(&before.descriptions),

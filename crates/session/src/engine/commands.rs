@@ -142,6 +142,12 @@ impl Engine {
         self.config = config;
     }
 
+    /// Traces channels that begin from now on; `None`: no longer.
+    #[cfg(feature = "qlog")]
+    pub fn set_traces(&mut self, traces: Option<Arc<dyn anabranch_channel::qlog::Traces>>) {
+        self.endpoint.set_traces(traces);
+    }
+
     /// Sets what is known of local interfaces from earlier sessions; it applies to sessions that begin from now on.
     pub fn set_priors(&mut self, priors: Arc<BTreeMap<Arc<str>, Prior>>) {
         self.config.priors = priors;

@@ -258,6 +258,11 @@ impl<'e> SessionMut<'e> {
         self.state().record(now, bytes_max);
     }
 
+    /// Bytes of the transcript so far; `None`: none is kept.
+    pub fn transcript_bytes(&mut self) -> Option<usize> {
+        self.state().transcript_bytes()
+    }
+
     /// The transcript so far, as a file; `None`: none is kept.
     pub fn transcript(&mut self) -> Option<Vec<u8>> {
         self.state().transcript()

@@ -412,6 +412,11 @@ impl Session {
         self.on_scheduler_changed();
     }
 
+    /// Bytes of the transcript so far; `None`: none is kept.
+    pub(crate) fn transcript_bytes(&self) -> Option<usize> {
+        Some(self.scheduling.recorder.as_ref()?.bytes())
+    }
+
     /// The transcript so far; `None`: none is kept.
     pub(crate) fn transcript(&self) -> Option<Vec<u8>> {
         Some(self.scheduling.recorder.as_ref()?.file())

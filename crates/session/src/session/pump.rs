@@ -231,7 +231,7 @@ impl Session {
             // Control frames that result are sent in this run.
             self.pump.is_due = false;
             self.queue_finishes();
-            self.refresh_streams(&mut run.scratch.streams, &mut run.scratch.filled);
+            self.refresh_streams(&mut run.scratch.streams, &run.scratch.filled);
         }
     }
 
@@ -398,15 +398,11 @@ impl Session {
         self.dispatch(run, channels, builder, &mut pieces);
         run.scratch.pieces = pieces;
         run.scratch.filled.sort_unstable();
-        if self.scheduling.recorder.is_some() {
-            let filled = run.scratch.filled.clone();
-            self.refresh_streams(&mut run.scratch.streams, &mut run.scratch.filled);
-            let (views, streams) = (&run.scratch.channels, run.scratch.streams.all());
-            if let Some(recorder) = &mut self.scheduling.recorder {
-                recorder.filled((views, streams), &filled, Some(channels));
-            }
-        } else {
-            self.refresh_streams(&mut run.scratch.streams, &mut run.scratch.filled);
+        let scratch = &mut run.scratch;
+        self.refresh_streams(&mut scratch.streams, &scratch.filled);
+        if let Some(recorder) = &mut self.scheduling.recorder {
+            let views = (&scratch.channels[..], scratch.streams.all());
+            recorder.filled(views, &scratch.filled, Some(channels));
         }
         first_bytes
     }

@@ -124,9 +124,9 @@ impl Session {
             .eq(self.sendable(self.flow.credit_left(), paths))
     }
 
-    /// Updates the views of the streams that the last container carries, and empties `filled`.
-    pub(super) fn refresh_streams(&self, views: &mut Views, filled: &mut Vec<usize>) {
-        while let Some(index) = filled.pop() {
+    /// Updates the views of the streams with these indices, which the last container carries.
+    pub(super) fn refresh_streams(&self, views: &mut Views, filled: &[usize]) {
+        for &index in filled {
             self.refresh_stream(views, index);
         }
     }

@@ -70,9 +70,14 @@ impl Recorder {
         recorder
     }
 
+    /// Bytes of the records so far.
+    pub(crate) fn bytes(&self) -> usize {
+        self.older.len() + self.current.len()
+    }
+
     /// The transcript so far, as a file.
     pub fn file(&self) -> Vec<u8> {
-        let mut file = Vec::with_capacity(self.older.len() + self.current.len() + 32);
+        let mut file = Vec::with_capacity(self.bytes() + 32);
         file.extend_from_slice(MAGIC);
         put(&mut file, VERSION);
         file.extend_from_slice(&self.older);

@@ -71,6 +71,7 @@ pub struct Difference {
 struct Replay {
     scheduler: Option<AnyScheduler>,
     state: State,
+    phase: Phase,
     has_begun: bool,
     number: u64,
     /// End of the warm-up; `None`: there is none.
@@ -93,6 +94,7 @@ pub fn replay(file: &[u8]) -> Result<Replayed, Malformed> {
     let mut replay = Replay {
         scheduler: None,
         state: State::default(),
+        phase: Phase::Between,
         has_begun: false,
         number: 0,
         warm_until: None,
@@ -150,6 +152,17 @@ pub fn replay(file: &[u8]) -> Result<Replayed, Malformed> {
     Ok(replay.result)
 }
 
+/// Position between two records of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// No run has begun with the present scheduler.
+    Between,
+    /// The scheduler is to be asked.
+    Asking,
+    /// Its decision is carried out.
+    Sending,
+}
+
 impl Replay {
     fn step(&mut self, record: &Record) -> Result<(), Contradiction> {
         if self.restated > 0 {
@@ -162,7 +175,10 @@ impl Replay {
                 is_start,
                 restated,
             } => self.begin(*at, *is_start, *restated),
-            Record::Policy { policy, seed } => self.set_policy(policy, *seed),
+            Record::Policy { policy, seed } => {
+                self.phase = Phase::Between;
+                self.set_policy(policy, *seed);
+            }
             Record::Plan { at, plan } => {
                 if let Some(scheduler) = &mut self.scheduler {
                     scheduler.remap(*at, plan);
@@ -175,6 +191,7 @@ impl Replay {
             }
             Record::Run { is_planned, .. } => {
                 self.state.begin(record)?;
+                self.phase = Phase::Asking;
                 if *is_planned {
                     self.give_up(Unrepeatable::Objectives);
                 }
@@ -186,11 +203,16 @@ impl Replay {
             Record::Decision {
                 stream, channels, ..
             } => {
+                self.pass(Phase::Asking, Phase::Sending)?;
                 self.state.decide(*stream, *channels)?;
                 self.compare(Some((*stream, *channels)));
             }
-            Record::Wait => self.compare(None),
+            Record::Wait => {
+                self.pass(Phase::Asking, Phase::Asking)?;
+                self.compare(None);
+            }
             Record::Took { stream, bytes } => {
+                self.pass(Phase::Sending, Phase::Sending)?;
                 if *stream >= self.state.streams.len() {
                     return Err(Contradiction);
                 }
@@ -205,6 +227,7 @@ impl Replay {
                 }
             }
             Record::Filled { views, in_flight } => {
+                self.pass(Phase::Sending, Phase::Asking)?;
                 self.is_compared = false;
                 self.state.fill(views, in_flight)?;
             }
@@ -214,6 +237,15 @@ impl Replay {
             | Record::Channel { .. }
             | Record::Outcome { .. } => {}
         }
+        Ok(())
+    }
+
+    /// Schedulers are called in one order: a run begins, they are asked, and are told what was sent.
+    fn pass(&mut self, from: Phase, to: Phase) -> Result<(), Contradiction> {
+        if self.phase != from {
+            return Err(Contradiction);
+        }
+        self.phase = to;
         Ok(())
     }
 
@@ -231,6 +263,10 @@ impl Replay {
 
     fn set_policy(&mut self, policy: &str, seed: u64) {
         policy.clone_into(&mut self.result.policy);
+        if self.result.unrepeatable.is_some() {
+            // It is not asked either, and would be told what it did not decide.
+            return;
+        }
         match policy.parse::<Policy>() {
             Ok(policy) => self.scheduler = Some(policy.build(Seed(seed))),
             Err(_) => self.give_up(Unrepeatable::Foreign),

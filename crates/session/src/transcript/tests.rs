@@ -1,8 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, Seed, StreamId};
-use anabranch_sched::Policy;
-use anabranch_spec::{Assignment, Plan, StreamSpec};
+use anabranch_sched::{Changes, ChannelView, Decision, Policy, StreamView};
+use anabranch_spec::{Assignment, ChannelChoice, ChannelMask, Plan, Priority, StreamSpec};
 
 use super::{recorder::BYTES_MIN, *};
 
@@ -120,4 +120,59 @@ fn memory_is_bounded_and_the_latest_part_stays() {
         matches!(read.last(), Some(Record::Adu { sequence: 99_999, at, .. })
             if *at == Instant::from_millis(99_999))
     );
+}
+
+/// The policy changes between its decision and what came of it, which no session does: the new one indexed channels that it had not seen.
+#[test]
+fn a_scheduler_that_was_not_asked_is_told_nothing() {
+    let mut recorder = Recorder::new(Instant::from_secs(3), BYTES_MIN, true);
+    recorder.policy(Some(Policy::Wfq), Seed(9));
+    let channel = ChannelView {
+        id: ChannelId(0),
+        slots: 4,
+        packet_bytes: 1_400,
+        rtt_smoothed: Duration::from_millis(20),
+        rtt_min: Duration::from_millis(20),
+        rtt_variation: Duration::from_millis(1),
+        rate_bytes_per_s: 1e6,
+        window_bytes: 20_000,
+        in_flight_bytes: 0,
+        loss: 0.0,
+    };
+    let stream = StreamView {
+        id: StreamId(2),
+        priority: Priority::NORMAL,
+        weight: 100,
+        backlog_bytes: 9_000,
+        deadline: None,
+        pinned: None,
+        choice: ChannelChoice::default(),
+        redundant: false,
+        claim: None,
+    };
+    let views = (&[channel][..], &[stream][..]);
+    let decide = |recorder: &mut Recorder| {
+        recorder.run(Instant::from_secs(4), views, Changes::Any, (None, false));
+        recorder.decision(Decision::Send {
+            stream: 0,
+            channels: ChannelMask::only(0),
+        });
+        recorder.took(0, 1_400);
+    };
+    decide(&mut recorder);
+    let replayed = replay(&recorder.file()).unwrap();
+    assert_eq!((replayed.same, replayed.broken), (1, None));
+
+    recorder.policy(Some(Policy::Wfq), Seed(9));
+    recorder.took(0, 1_400);
+    let error = replay(&recorder.file()).unwrap().broken.unwrap().1;
+    assert!(matches!(error, Malformed::Value(text) if text.contains("contradicts")));
+
+    // After a scheduler without a name nothing is compared.
+    let mut recorder = Recorder::new(Instant::from_secs(3), BYTES_MIN, true);
+    recorder.policy(None, Seed(9));
+    recorder.policy(Some(Policy::Wfq), Seed(9));
+    decide(&mut recorder);
+    let replayed = replay(&recorder.file()).unwrap();
+    assert!(replayed.unrepeatable.is_some() && replayed.broken.is_none());
 }
