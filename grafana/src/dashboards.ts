@@ -2,5 +2,6 @@
 
 import type { Dashboard } from "@grafana/schema";
 import { node } from "./node.js";
+import { video } from "./video.js";
 
-export const dashboards: Record<string, Dashboard> = { node };
+export const dashboards: Record<string, Dashboard> = { node, video };

@@ -9,9 +9,11 @@ import * as streams from "./views/streams.js";
 import * as promises from "./views/promises.js";
 import * as overlay from "./views/overlay.js";
 import * as objectives from "./views/objectives.js";
+import * as video from "./views/video.js";
 
-const VIEWS = { paths, streams, promises, overlay, objectives };
 const root = document.documentElement;
+const VIEWS = root.dataset.shows === "video" ? { video } : { paths, streams, promises, overlay, objectives };
+const FIRST = Object.keys(VIEWS)[0];
 const alerts = document.getElementById("alert");
 const main = document.getElementById("view");
 const record = new History();
@@ -40,7 +42,7 @@ function fault(text) {
 }
 
 function show() {
-  const name = location.hash.slice(1) in VIEWS ? location.hash.slice(1) : "paths";
+  const name = location.hash.slice(1) in VIEWS ? location.hash.slice(1) : FIRST;
   shown?.drop?.();
   main.replaceChildren();
   shown = VIEWS[name].mount(main, { alert });
@@ -52,12 +54,18 @@ function show() {
   if (newest) shown.update(newest, record);
 }
 
-function receive(state) {
-  newest = state;
-  record.add(state);
+/** Who is shown, in words. */
+function named(state) {
+  if (state.video) return `${state.video.kind === "origin" ? "Origin" : "Proxy"} of stored video, version ${state.version}, up for ${age(state.video.uptime_s)}`;
   const node = state.status.find((row) => row.kind === "node");
   const sessions = state.status.filter((row) => row.kind === "session").length;
-  put(document.getElementById("node"), `Node ${node.node.slice(0, 12)}…, version ${state.version}, up for ${age(node.uptime_s)}, ${sessions} ${sessions === 1 ? "session" : "sessions"}`);
+  return `Node ${node.node.slice(0, 12)}…, version ${state.version}, up for ${age(node.uptime_s)}, ${sessions} ${sessions === 1 ? "session" : "sessions"}`;
+}
+
+function receive(state) {
+  newest = state;
+  if (!state.video) record.add(state);
+  put(document.getElementById("node"), named(state));
   if (!document.hidden) shown.update(state, record);
 }
 
@@ -74,6 +82,6 @@ document.getElementById("views").append(...Object.entries(VIEWS).map(([name, vie
 addEventListener("hashchange", () => { if (location.hash.slice(1) in VIEWS) show(); });
 
 let refused = null;
-try { await enter(); } catch (error) { refused = error.message; }
+try { await enter(FIRST); } catch (error) { refused = error.message; }
 show();
 follow(receive, (text) => fault(refused !== null && newest === null ? refused : text));

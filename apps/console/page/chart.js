@@ -1,4 +1,4 @@
-// Charts of a path's rate over time, with the band in which its bandwidth is expected.
+// Charts of rates over time; of a path with the band in which its bandwidth is expected.
 
 import { h } from "./dom.js";
 import { rate } from "./format.js";
@@ -6,17 +6,25 @@ import { SPAN } from "./history.js";
 
 const HEIGHT = 170;
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const NAMES = ["rate", "p10", "p50", "p90", "promised"];
 
-/** A chart; `update(series, at)` redraws it. It follows its width and the theme. */
-export function rateChart(label) {
+/** Lines of a path: the column, its name, its colour, and how it is drawn. */
+const PATH = [
+  ["rate", "delivered", "--text", { width: 2 }],
+  ["p10", "10 %", "--series", { width: 0.5 }],
+  ["p50", "median", "--series", { dash: [4, 4] }],
+  ["p90", "90 %", "--series", { width: 0.5 }],
+  ["promised", "promised", "--second", { width: 2, dash: [8, 3] }],
+];
+
+/** A chart of these lines; `update(series, at)` redraws it. It follows its width and the theme. */
+export function rateChart(label, lines = PATH) {
   const element = h("div", { role: "img", "aria-label": label });
   let plot = null;
   let theme = null;
   const make = () => {
     plot?.destroy();
     theme = document.documentElement.dataset.theme;
-    const line = (label, name, extra = {}) => ({ label, stroke: color(name), width: 1.5, points: { show: false }, value: (_, value) => rate(value), ...extra });
+    const line = ([, label, name, extra]) => ({ label, stroke: color(name), width: 1.5, points: { show: false }, value: (_, value) => rate(value), ...extra });
     const axis = { stroke: color("--soft"), grid: { stroke: color("--grid"), width: 1 }, ticks: { show: false } };
     plot = new uPlot({
       width: Math.max(200, element.clientWidth || 360), height: HEIGHT,
@@ -27,16 +35,12 @@ export function rateChart(label) {
         { ...axis, size: 28, space: 60, values: (_, ticks) => ticks.map((tick) => new Date(tick * 1000).toLocaleTimeString([], { hour12: false })) },
         { ...axis, size: 74, values: (_, ticks) => ticks.map((tick) => tick === 0 ? "0" : rate(tick)) },
       ],
-      bands: [{ series: [4, 2], fill: color("--band") }],
+      bands: lines === PATH ? [{ series: [4, 2], fill: color("--band") }] : [],
       series: [
         { value: (_, value) => value === null ? "–" : new Date(value * 1000).toLocaleTimeString([], { hour12: false }) },
-        line("delivered", "--text", { width: 2 }),
-        line("10 %", "--series", { width: 0.5 }),
-        line("median", "--series", { dash: [4, 4] }),
-        line("90 %", "--series", { width: 0.5 }),
-        line("promised", "--second", { width: 2, dash: [8, 3] }),
+        ...lines.map(line),
       ],
-    }, [[], [], [], [], [], []], element);
+    }, [[], ...lines.map(() => [])], element);
   };
   const resized = new ResizeObserver(() => plot?.setSize({ width: Math.max(200, element.clientWidth), height: HEIGHT }));
   resized.observe(element);
@@ -45,10 +49,10 @@ export function rateChart(label) {
     update(series, at) {
       if (plot === null || theme !== document.documentElement.dataset.theme) make();
       plot.batch(() => {
-        plot.setData([series.at, ...NAMES.map((name) => series[name])], false);
+        plot.setData([series.at, ...lines.map(([name]) => series[name])], false);
         // At first, so that the line is not a sliver at the edge.
         plot.setScale("x", { min: Math.min(at - 30, Math.max(at - SPAN, series.at[0])), max: at });
-        const all = NAMES.flatMap((name) => series[name].filter((value) => value !== null));
+        const all = lines.flatMap(([name]) => series[name].filter((value) => value !== null));
         plot.setScale("y", { min: 0, max: 1.15 * all.reduce((most, value) => Math.max(most, value), 1e4) });
       });
     },

@@ -1,7 +1,8 @@
-// The node, as its console passes it on.
+// The node, or the program with stored video, as its console passes it on.
 
-const LOST = "The console no longer answers. Is the node still running?";
-const OUTSIDE = "This page is not signed in. Run `anabranch console` for a new link.";
+const isVideo = document.documentElement.dataset.shows === "video";
+const LOST = `The console no longer answers. Is the ${isVideo ? "program" : "node"} still running?`;
+const OUTSIDE = `This page is not signed in. ${isVideo ? "Press Enter where the program runs" : "Run `anabranch console`"} for a new link.`;
 
 async function post(path, body) {
   const response = await fetch(path, {
@@ -13,11 +14,11 @@ async function post(path, body) {
   return answer;
 }
 
-/** Exchanges the token of the link, if the address has one, and removes it from the address. */
-export async function enter() {
+/** Exchanges the token of the link, if the address has one, and puts the first view in its place. */
+export async function enter(first) {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (token === null) return;
-  history.replaceState(null, "", "/#paths");
+  history.replaceState(null, "", `/#${first}`);
   await post("/api/enter", { token });
 }
 
@@ -26,7 +27,7 @@ export async function ask(request) {
   return (await post("/api/ask", request)).rows;
 }
 
-/** Calls `state` with each state of the node, and `fault` with a text, or null when all is well again. */
+/** Calls `state` with each state of the node or of the program with stored video, and `fault` with a text, or null when all is well again. */
 export function follow(state, fault) {
   const source = new EventSource("/api/events");
   let received = 0;
@@ -35,6 +36,7 @@ export function follow(state, fault) {
     const all = JSON.parse(event.data);
     if (all.error) { fault(all.error); return; }
     fault(null);
+    if (all.video) { state({ at: Date.now() / 1000, version: all.video.version, video: all.video }); return; }
     state({
       at: Date.now() / 1000,
       version: all.status.version,

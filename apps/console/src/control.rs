@@ -1,10 +1,6 @@
 //! Client of the control socket of a node: one request and one answer, each a line of JSON.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{io, path::PathBuf, time::Duration};
 
 /// Longest answer that is read. All rows of an answer with every field at its longest are no more.
 #[cfg(unix)]
@@ -25,15 +21,13 @@ pub(crate) enum AskError {
     Late,
     #[error("the answer of the node is longer than 64 MB")]
     Long,
+    #[error("this program answers no requests; its state comes by itself")]
+    Nothing,
 }
 
 impl Control {
     pub(crate) const fn new(path: PathBuf) -> Self {
         Self(path)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
     }
 
     /// The answer to a request without line breaks: a line of JSON, which may be an error of the node, without its end.

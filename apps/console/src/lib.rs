@@ -1,6 +1,8 @@
-//! The console: what a running node does, shown in a browser, and as metrics for monitoring.
+//! The console: what a running node, or a program that carries stored video, does, shown in a browser, and as metrics for
+//! monitoring.
 //!
-//! It is a client of the node's control socket, and computes nothing: it passes on what the node says.
+//! It is a client of the node's control socket, and computes nothing: it passes on what the node says. A program that carries
+//! stored video has one in its own process, and hands over its state by the trait [`Video`].
 //!
 //! | address | what |
 //! |---|---|
@@ -12,7 +14,7 @@
 //! | `GET /health`, `GET /ready` | whether this process serves, and whether the node answers |
 //!
 //! `listen` accepts and limits connections, `guard` decides which requests are answered, `access` holds tokens and cookies,
-//! `feed` asks the node, `page` has the files of the browser.
+//! `source` and `feed` ask the node, `page` has the files of the browser.
 
 mod access;
 mod control;
@@ -24,5 +26,9 @@ mod page;
 pub mod requests;
 mod routes;
 mod serve;
+mod source;
 
-pub use self::serve::{Console, Settings, StartError};
+pub use self::{
+    serve::{Console, Settings, StartError},
+    source::{Source, Video},
+};

@@ -35,19 +35,27 @@ const FILES: &[(&str, &str, &str)] = files![
     "/views/promises.js" SCRIPT "views/promises.js",
     "/views/overlay.js" SCRIPT "views/overlay.js",
     "/views/objectives.js" SCRIPT "views/objectives.js",
+    "/views/video.js" SCRIPT "views/video.js",
     "/vendor/uPlot.js" SCRIPT "vendor/uPlot.iife.min.js",
     "/vendor/uPlot.css" STYLE "vendor/uPlot.min.css",
     "/vendor/LICENSE" HTML "vendor/uPlot.LICENSE",
 ];
 
-/// The file at a path.
-pub(crate) fn file(path: &str) -> Option<Response<Body>> {
+/// Mark in the page of what it shows.
+const SHOWN: &str = "data-shows=\"node\"";
+
+/// The file at a path, for a console that shows `shown`: "node" or "video".
+pub(crate) fn file(path: &str, shown: &str) -> Option<Response<Body>> {
     let (_, mime, text) = FILES.iter().find(|(own, ..)| *own == path)?;
     let mime = if path.ends_with("LICENSE") {
         "text/plain"
     } else {
         mime
     };
+    if *mime == *HTML && shown != "node" {
+        let text = text.replacen(SHOWN, &format!("data-shows=\"{shown}\""), 1);
+        return Some(answer(StatusCode::OK, mime, text));
+    }
     Some(answer(StatusCode::OK, mime, *text))
 }
 

@@ -12,12 +12,12 @@ use tokio::sync::{Notify, watch};
 
 use crate::{
     access::{Access, COOKIE_AGE_MAX},
-    control::Control,
     feed::Newest,
     guard,
     metrics::{Form, Metrics},
     page,
     requests::{REQUEST_BYTES_MAX, permitted},
+    source::Asked,
 };
 
 const JSON: &str = "application/json";
@@ -26,7 +26,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 /// All that answers depend on.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) control: Control,
+    pub(crate) source: Asked,
     pub(crate) access: Access,
     pub(crate) metrics: Metrics,
     pub(crate) newest: watch::Sender<Bytes>,
@@ -50,7 +50,7 @@ pub(crate) async fn answer(shared: Arc<Shared>, request: Request<Body>) -> Respo
         "/api/enter" if method == Method::POST => enter(&shared, request).await,
         "/api/events" | "/api/ask" if !is_known(&shared, request.headers()) => refused(
             StatusCode::UNAUTHORIZED,
-            "open a new link of `anabranch console`",
+            "this page needs a new link; `anabranch console` prints one for a node",
         ),
         "/api/events" if method == Method::GET => {
             let newest = shared.newest.subscribe();
@@ -58,7 +58,7 @@ pub(crate) async fn answer(shared: Arc<Shared>, request: Request<Body>) -> Respo
             events(newest)
         }
         "/api/ask" if method == Method::POST => ask(&shared, request).await,
-        _ => match page::file(&path) {
+        _ => match page::file(&path, shared.source.word()) {
             Some(response) if is_read => response,
             Some(_) => refused(StatusCode::METHOD_NOT_ALLOWED, "this is read only"),
             None => refused(StatusCode::NOT_FOUND, "there is nothing at this address"),
@@ -122,7 +122,7 @@ async fn enter(shared: &Shared, request: Request<Body>) -> Response<Body> {
             );
             refused(
                 StatusCode::FORBIDDEN,
-                "this link was used before or has expired; get a new one by `anabranch console`",
+                "this link was used before or has expired; get a new one, for a node by `anabranch console`",
             )
         }
         Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
@@ -152,7 +152,7 @@ async fn ask(shared: &Shared, request: Request<Body>) -> Response<Body> {
         Ok(request) => request,
         Err(reason) => return refused(StatusCode::BAD_REQUEST, &reason),
     };
-    let answer = shared.control.ask(&request.line).await;
+    let answer = shared.source.ask(&request.line).await;
     if request.is_act {
         let outcome = match &answer {
             Ok(answer) if answer.starts_with("{\"error\"") => "refused",
@@ -172,9 +172,9 @@ async fn ask(shared: &Shared, request: Request<Body>) -> Response<Body> {
 }
 
 async fn ready(shared: &Shared) -> Response<Body> {
-    match shared.control.ask("{\"show\":\"status\"}").await {
-        Ok(_) => page::answer(StatusCode::OK, TEXT, "ready\n"),
-        Err(error) => page::answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{error}\n")),
+    match shared.source.is_ready().await {
+        Ok(()) => page::answer(StatusCode::OK, TEXT, "ready\n"),
+        Err(reason) => page::answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{reason}\n")),
     }
 }
 
@@ -183,7 +183,7 @@ async fn metrics(shared: &Shared, headers: &HeaderMap) -> Response<Body> {
         .get(header::ACCEPT)
         .and_then(|value| value.to_str().ok());
     let form = Form::accepted(accept.unwrap_or_default());
-    match shared.metrics.scrape(&shared.control, form).await {
+    match shared.metrics.scrape(&shared.source, form).await {
         Ok(text) => page::answer(StatusCode::OK, form.mime(), text),
         Err(error) => page::answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{error}\n")),
     }

@@ -3,7 +3,6 @@
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    path::{Path, PathBuf},
     sync::Arc,
     time::Instant,
 };
@@ -15,15 +14,21 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{access::Access, control::Control, feed, listen, metrics::Metrics, routes::Shared};
+use crate::{
+    access::Access,
+    feed, listen,
+    metrics::Metrics,
+    routes::Shared,
+    source::{Asked, Source},
+};
 
 /// Settings of a console.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// Address to listen on: one of loopback. With port 0, the system chooses one.
     pub listen: SocketAddr,
-    /// Control socket of the node.
-    pub control: PathBuf,
+    /// What it shows.
+    pub source: Source,
 }
 
 /// Reason for which a console does not start.
@@ -51,7 +56,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// Listens, and serves from now on. The node need not run yet.
+    /// Listens, and serves from now on.
     ///
     /// # Errors
     /// The address is not of this machine alone, or cannot be listened on.
@@ -59,7 +64,7 @@ impl Console {
     /// # Panics
     /// Outside a Tokio runtime.
     pub fn start(settings: Settings) -> Result<Self, StartError> {
-        let Settings { listen, control } = settings;
+        let Settings { listen, source } = settings;
         if !is_loopback(listen.ip()) {
             return Err(StartError::Remote(listen));
         }
@@ -69,7 +74,7 @@ impl Console {
         let listener = TcpListener::from_std(listener).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let shared = Arc::new(Shared {
-            control: Control::new(control),
+            source: Asked::new(source),
             access: Access::default(),
             metrics: Metrics::default(),
             newest: watch::Sender::new(Bytes::new()),
@@ -90,11 +95,6 @@ impl Console {
     /// Address that it listens on.
     pub const fn address(&self) -> SocketAddr {
         self.address
-    }
-
-    /// Control socket of the node that it shows.
-    pub fn control(&self) -> &Path {
-        self.shared.control.path()
     }
 
     /// A link that opens the page once, within ten minutes.

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use anabranch_console::{Console, Settings, StartError};
+use anabranch_console::{Console, Settings, Source, StartError};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -103,7 +103,7 @@ async fn setting() -> Setting {
 fn start(control: &Path) -> Console {
     let settings = Settings {
         listen: ([127, 0, 0, 1], 0).into(),
-        control: control.to_owned(),
+        source: Source::Node(control.to_owned()),
     };
     Console::start(settings).unwrap()
 }
@@ -255,8 +255,12 @@ async fn data_needs_a_link_which_is_good_once() {
 
 /// A response to a token, with the cookie as the browser keeps it.
 async fn cookie(setting: &Setting) -> String {
-    let body = json!({ "token": setting.token() }).to_string();
-    let mut connection = open(setting.console.address(), "POST /api/enter", &[JSON], &body).await;
+    entered_cookie(setting.console.address(), &setting.token()).await
+}
+
+async fn entered_cookie(to: SocketAddr, token: &str) -> String {
+    let body = json!({ "token": token }).to_string();
+    let mut connection = open(to, "POST /api/enter", &[JSON], &body).await;
     let mut text = String::new();
     connection.read_to_string(&mut text).await.unwrap();
     let line = text
@@ -514,9 +518,68 @@ async fn it_listens_on_this_machine_only() {
     for address in ["0.0.0.0:0", "192.0.2.1:80", "[::]:0", "[2001:db8::1]:80"] {
         let settings = Settings {
             listen: address.parse().unwrap(),
-            control: "/nowhere".into(),
+            source: Source::Node("/nowhere".into()),
         };
         let error = Console::start(settings).unwrap_err();
         assert!(matches!(error, StartError::Remote(_)), "{error}");
     }
+}
+
+/// A proxy that is in this state.
+#[derive(Debug)]
+struct Proxy(Mutex<Value>);
+
+impl anabranch_console::Video for Proxy {
+    fn state(&self) -> String {
+        self.0.lock().unwrap().to_string()
+    }
+}
+
+#[tokio::test]
+async fn a_program_with_stored_video_is_shown_from_its_own_process() {
+    let state = json!({ "kind": "proxy", "version": "7.0", "trouble": "the origin is away", "counters": { "plays": 3 } });
+    let proxy = Arc::new(Proxy(Mutex::new(state)));
+    let settings = Settings {
+        listen: ([127, 0, 0, 1], 0).into(),
+        source: Source::Video(proxy.clone()),
+    };
+    let console = Console::start(settings).unwrap();
+    let to = console.address();
+    let get = async |path: &str| send(to, &format!("GET {path}"), &[], "").await;
+    assert!(get("/").await.body.contains("data-shows=\"video\""));
+    let ready = get("/ready").await;
+    assert_eq!(
+        (ready.status, ready.body.as_str()),
+        (503, "the origin is away\n")
+    );
+    proxy.0.lock().unwrap()["trouble"] = Value::Null;
+    assert_eq!(get("/ready").await.status, 200);
+    let metrics = get("/metrics").await;
+    assert_eq!(metrics.status, 200);
+    assert!(metrics.body.contains("anabranch_video_plays_begun_total 3"));
+
+    // A page is signed in as one of a node, and may ask for nothing.
+    let link = console.link().unwrap();
+    let token = link.split_once("#token=").unwrap().1;
+    let body = json!({ "token": token }).to_string();
+    let entered = send(to, "POST /api/enter", &[JSON], &body).await;
+    assert_eq!(entered.status, 204);
+    assert_eq!(send(to, "GET /api/events", &[], "").await.status, 401);
+    let token = console.link().unwrap();
+    let token = token.split_once("#token=").unwrap().1;
+    let cookie = entered_cookie(to, token).await;
+    let body = json!({ "show": "status" }).to_string();
+    let asked = send(to, "POST /api/ask", &[JSON, &cookie], &body).await;
+    assert_eq!(asked.status, 502);
+    assert!(asked.body.contains("answers no requests"), "{}", asked.body);
+    let mut events = open(to, "GET /api/events", &[&cookie], "").await;
+    let mut text = String::new();
+    while !text.contains("\"video\":{") {
+        let mut bytes = [0; 1_024];
+        let read = tokio::time::timeout(LIMIT, events.read(&mut bytes)).await;
+        let read = read.unwrap().unwrap();
+        assert!(read > 0, "{text}");
+        text.push_str(&String::from_utf8_lossy(&bytes[..read]));
+    }
+    assert!(text.contains("\"plays\":3"), "{text}");
 }

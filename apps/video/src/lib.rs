@@ -11,11 +11,12 @@
 //! | [`proxy`] | the cache near the viewers, and HTTP |
 //! | [`store`] | the proxy's cache on disk |
 //! | [`wire`] | the protocol between proxy and origin |
-//! | `clock` | the only place where time is read |
+//! | `clock`, `counter` | the only place where time is read; counters that tasks share |
 
 pub use anabranch_media as media;
 
 mod clock;
+mod counter;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;

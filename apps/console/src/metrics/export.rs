@@ -13,9 +13,9 @@ use super::{
     rows::{Path, Status, Stream},
 };
 
-type Labels = Vec<(&'static str, String)>;
-type Gauges = Family<Labels, Gauge<f64, std::sync::atomic::AtomicU64>>;
-type Counters = Family<Labels, Counter>;
+pub(super) type Labels = Vec<(&'static str, String)>;
+pub(super) type Gauges = Family<Labels, Gauge<f64, std::sync::atomic::AtomicU64>>;
+pub(super) type Counters = Family<Labels, Counter>;
 
 /// Kinds of events, so that each has a series before it has happened.
 const EVENTS: [&str; 6] = [
@@ -42,16 +42,26 @@ pub(super) fn text(sample: &Sample, form: Form) -> String {
     streams(&mut registry, &sample.streams);
     events(&mut registry, sample);
     drops(&mut registry, sample);
+    encoded(&registry, form)
+}
+
+/// The text of all metrics.
+pub(super) fn encoded(registry: &Registry, form: Form) -> String {
     let mut text = String::new();
     // Writing into a string does not fail.
     let _ = match form {
-        Form::OpenMetrics => text::encode(&mut text, &registry),
-        Form::Prometheus => prometheus_text::encode(&mut text, &registry),
+        Form::OpenMetrics => text::encode(&mut text, registry),
+        Form::Prometheus => prometheus_text::encode(&mut text, registry),
     };
     text
 }
 
-fn gauges(registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>) -> Gauges {
+pub(super) fn gauges(
+    registry: &mut Registry,
+    name: &str,
+    help: &str,
+    unit: Option<Unit>,
+) -> Gauges {
     let family = Gauges::default();
     match unit {
         Some(unit) => registry.register_with_unit(name, help, unit, family.clone()),
@@ -60,7 +70,12 @@ fn gauges(registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>) -
     family
 }
 
-fn counters(registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>) -> Counters {
+pub(super) fn counters(
+    registry: &mut Registry,
+    name: &str,
+    help: &str,
+    unit: Option<Unit>,
+) -> Counters {
     let family = Counters::default();
     match unit {
         Some(unit) => registry.register_with_unit(name, help, unit, family.clone()),
@@ -69,11 +84,11 @@ fn counters(registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>)
     family
 }
 
-fn rate() -> Option<Unit> {
+pub(super) fn rate() -> Option<Unit> {
     Some(Unit::Other("bytes_per_second".to_owned()))
 }
 
-fn set(gauges: &Gauges, labels: &Labels, value: f64) {
+pub(super) fn set(gauges: &Gauges, labels: &Labels, value: f64) {
     gauges.get_or_create(labels).set(value);
 }
 
@@ -200,7 +215,7 @@ fn status(registry: &mut Registry, rows: &[Status]) {
     }
 }
 
-fn with(labels: &Labels, name: &'static str, value: &str) -> Labels {
+pub(super) fn with(labels: &Labels, name: &'static str, value: &str) -> Labels {
     let mut labels = labels.clone();
     labels.push((name, value.to_owned()));
     labels

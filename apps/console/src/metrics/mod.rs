@@ -1,4 +1,4 @@
-//! Metrics: the rows of the control socket as they are at the time of the scrape.
+//! Metrics: the rows of the control socket, or the state of a program with stored video, as they are at the time of the scrape.
 //!
 //! Labels are names of peers, interfaces, and kinds of events: as many as the configuration has. There is none by stream or
 //! by channel, which come and go without end. Counters are those of sockets, and of the node's record of promises.
@@ -6,6 +6,7 @@
 mod drops;
 mod export;
 mod rows;
+mod video;
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,10 @@ use self::{
     drops::Drops,
     rows::{Answer, Event, Path, Rule, Status, Stream},
 };
-use crate::control::{AskError, Control};
+use crate::{
+    control::{AskError, Control},
+    source::Asked,
+};
 
 /// Reason for which there are no metrics.
 #[derive(Debug, thiserror::Error)]
@@ -91,11 +95,17 @@ impl Metrics {
     ///
     /// # Errors
     /// The node does not answer.
-    pub(crate) async fn scrape(
-        &self,
-        control: &Control,
-        form: Form,
-    ) -> Result<String, ScrapeError> {
+    pub(crate) async fn scrape(&self, source: &Asked, form: Form) -> Result<String, ScrapeError> {
+        match source {
+            Asked::Node(control) => self.of_node(control, form).await,
+            Asked::Video(video) => {
+                let state = serde_json::from_str(&video.state())?;
+                Ok(video::text(&state, form))
+            }
+        }
+    }
+
+    async fn of_node(&self, control: &Control, form: Form) -> Result<String, ScrapeError> {
         let status: Answer<Status> = ask(control, r#"{"show":"status"}"#).await?;
         let paths: Answer<Path> = ask(control, r#"{"show":"paths"}"#).await?;
         let streams: Answer<Stream> = ask(control, r#"{"show":"streams"}"#).await?;

@@ -10,6 +10,7 @@
 //! | `plays`, `play` | all plays of a session behind one timer; the schedule of one play |
 //! | `walk`, `group` | position of the enhanced flow; frames between key frames, and which are left out |
 //! | `governor`, `counters`, `paths` | rate of the pipe and its division; statistics of the plays; rate of each path |
+//! | `monitor` | the state for people and monitoring |
 //! | `promise` | guarantees that essential flows request over several paths |
 
 mod counters;
@@ -18,6 +19,7 @@ mod governor;
 mod group;
 pub mod library;
 mod memory;
+mod monitor;
 mod paths;
 mod play;
 mod plays;
@@ -53,6 +55,7 @@ use self::{
 };
 pub use self::{
     library::{Library, LibraryError},
+    monitor::Monitor,
     tickets::TicketsError,
 };
 use crate::clock::Clock;
@@ -73,6 +76,7 @@ pub struct Origin {
     secret: Secret,
     tickets: Arc<Tickets>,
     capacity: Option<Rate>,
+    monitor: Monitor,
 }
 
 /// State shared by all sessions.
@@ -84,6 +88,7 @@ pub(crate) struct Shared {
     memory: Memory,
     door: Arc<Door>,
     capacity: Option<Rate>,
+    monitor: Monitor,
 }
 
 impl Origin {
@@ -100,6 +105,7 @@ impl Origin {
             tickets: Arc::new(Tickets::only(&secret)),
             secret,
             capacity: None,
+            monitor: Monitor::new(Clock::system()),
         }
     }
 
@@ -166,6 +172,11 @@ impl Origin {
         config
     }
 
+    /// A view of this origin, which stays when it serves.
+    pub fn monitor(&self) -> Monitor {
+        self.monitor.clone()
+    }
+
     /// The library.
     pub fn library(&self) -> &Library {
         &self.library
@@ -198,6 +209,7 @@ impl Origin {
             memory: Memory::default(),
             door: Arc::default(),
             capacity: self.capacity,
+            monitor: self.monitor.clone(),
         });
         let mut running = JoinSet::new();
         let mut look = tokio::time::interval(TICKETS_LOOK);

@@ -21,10 +21,11 @@ use tokio::{
 };
 
 use super::{
-    counters::FlowCounters,
+    counters::{FlowCounters, FlowStats},
     governor::{Besides, Governor, most_of_path},
     library::Opened,
     memory::MemoryShare,
+    monitor::{Reporter, SessionState},
     paths,
     play::{Due, Need},
     plays::{PLAYS_MAX, Plays, Wanted},
@@ -100,6 +101,9 @@ pub(super) struct Pump<'a> {
     /// Number of requests for data besides plays that are in progress; and whether their data may still wait.
     fetching: watch::Receiver<usize>,
     is_fetching: bool,
+    reporter: Reporter,
+    /// Statistics of the last interval.
+    seen: FlowStats,
 }
 
 impl<'a> Pump<'a> {
@@ -110,6 +114,7 @@ impl<'a> Pump<'a> {
         (clock, capacity): (Clock, Option<Rate>),
         fetching: watch::Receiver<usize>,
         memory_share: MemoryShare,
+        reporter: Reporter,
     ) -> Self {
         let begun = clock.now();
         Self {
@@ -129,6 +134,8 @@ impl<'a> Pump<'a> {
             held: BTreeMap::new(),
             fetching,
             is_fetching: false,
+            reporter,
+            seen: FlowStats::default(),
         }
     }
 
@@ -151,6 +158,7 @@ impl<'a> Pump<'a> {
                     let Some(command) = command else { return Ok(()) };
                     self.obey(command).await?;
                     self.govern();
+                    self.report();
                 }
                 Some(loaded) = loaded.recv() => {
                     self.reading -= 1;
@@ -215,7 +223,7 @@ impl<'a> Pump<'a> {
                 }
             };
             match sent {
-                Ok(_) => {}
+                Ok(_) => self.reporter.sent(&running.opened.video, &release.item),
                 // Full: later. Stopped: the proxy has let go of the play, and its request to stop it follows.
                 Err(StreamFailure::Send(_) | StreamFailure::Stopped(_)) => {
                     self.plays.put_back(now, release);
@@ -240,6 +248,7 @@ impl<'a> Pump<'a> {
                 from,
             } => {
                 let reply = if self.plays.len() >= PLAYS_MAX {
+                    self.reporter.played(false);
                     let words = format!("this proxy has {PLAYS_MAX} plays already");
                     let refusal = Refusal {
                         retry_after_s: Some(10),
@@ -250,6 +259,7 @@ impl<'a> Pump<'a> {
                     let running = Running::start(self.session, play, opened.clone())?;
                     self.running.insert(play, running);
                     self.plays.start(now, play, opened.video.clone(), from);
+                    self.reporter.played(true);
                     Reply::Playing { id }
                 };
                 self.control.send(reply.encode()).await?;
@@ -278,9 +288,11 @@ impl<'a> Pump<'a> {
                 limited!(warn, error = %printable(&refusal.to_string(), REASON_CHARS), "a play ends early");
                 self.plays.stop(play);
                 self.running.remove(&play);
+                self.reporter.failed();
                 let ended = Reply::Ended { play, refusal };
                 self.control.send(ended.encode()).await?;
                 self.govern();
+                self.report();
             }
         }
         Ok(())
@@ -298,6 +310,8 @@ impl<'a> Pump<'a> {
         let before = self.governor.part();
         let plain: Vec<Need> = needs.iter().map(|(_, need)| *need).collect();
         self.governor.observe(now, &plain, &flow_stats);
+        self.reporter.saw(&flow_stats);
+        self.seen = flow_stats;
         let part = self.governor.part();
         tracing::debug!(part, ?flow_stats, "play statistics");
         if (part < 1.0) != (before < 1.0) {
@@ -315,6 +329,27 @@ impl<'a> Pump<'a> {
                 promised.look(&running.essential, need.essential_usual, paths);
             }
         }
+        self.report();
+    }
+
+    /// Shows the state of the session to those who look at the origin.
+    fn report(&self) {
+        let needs = self.plays.needs(self.now()).into_iter();
+        let plays = needs.filter_map(|(play, need)| {
+            let running = self.running.get(&play)?;
+            Some((running.opened.video.name.clone(), need))
+        });
+        self.reporter.report(SessionState {
+            ticket: String::new(),
+            plays: plays.collect(),
+            held: self.total,
+            part: self.governor.part(),
+            seen: if self.running.is_empty() {
+                FlowStats::default()
+            } else {
+                self.seen
+            },
+        });
     }
 
     /// Divides the pipe between the active plays, and holds it to the rate that they need.

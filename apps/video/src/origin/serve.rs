@@ -193,6 +193,7 @@ async fn converse(session: &Session, proxy: &Proxy, shared: &Shared) -> Result<(
         (shared.clock, shared.capacity),
         watching,
         proxy.memory_share.clone(),
+        shared.monitor.session(&proxy.ticket.name),
     );
     tokio::select! {
         result = handler.listen() => result,

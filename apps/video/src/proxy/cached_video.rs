@@ -84,9 +84,13 @@ impl CachedVideo {
         let mut state = self.lock();
         let chunk = content.chunk;
         let start = self.video.start(chunk);
-        state.flows.finished(now, number, chunk, start);
+        let stalled = state.flows.finished(now, number, chunk, start);
         self.remember(&mut state, Arc::new(content));
         drop(state);
+        if !stalled.is_zero() {
+            self.shared.stats.stalls.add(1);
+            self.shared.stats.stalled_ms.add(stalled.as_millis() as u64);
+        }
         self.notify();
     }
 

@@ -99,6 +99,18 @@ impl AdmissionController {
         self.inside().gate.is_empty()
     }
 
+    /// The plays that are measured: their number, the sums of their target rates and of their rates, and the highest loss.
+    pub(super) fn measured(&self) -> (usize, Measured) {
+        let inside = self.inside();
+        let plays = || inside.measured.values();
+        let sum = Measured {
+            target: plays().map(|play| play.target).sum(),
+            rate: plays().map(|play| play.rate).sum(),
+            loss: plays().map(|play| play.loss).fold(0.0, f64::max),
+        };
+        (inside.measured.len(), sum)
+    }
+
     fn inside(&self) -> MutexGuard<'_, Inside> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }

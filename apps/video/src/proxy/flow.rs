@@ -395,6 +395,9 @@ impl Collector {
             }
         }
         frames.lost(&content.missing);
+        let thinned = self.sent.get(&chunk).map_or(0, |sent| sent.left_out);
+        let lost = content.missing.total().saturating_sub(thinned);
+        shared.stats.lost_on_the_way.add(lost.into());
         self.sent.retain(|&sent, _| sent > chunk);
         self.next = chunk + 1;
         self.repair = Repair::Open;

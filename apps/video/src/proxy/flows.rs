@@ -10,6 +10,8 @@ const FLOWS_MAX: usize = 8;
 const INTEREST: Duration = Duration::from_secs(20);
 /// Maximum distance ahead of a flow at which a viewer waits for it, rather than for another flow.
 pub(super) const REACH: Duration = Duration::from_secs(12);
+/// Least time by which data is late for a player that has run dry: less is in its decoder.
+const STALL_MIN: Duration = Duration::from_millis(100);
 /// Maximum number of viewers remembered at one position: the most recent are enough.
 const VIEWERS_MAX: usize = 64;
 
@@ -26,13 +28,15 @@ struct Flow {
     number: u64,
     /// The chunk that it works on.
     next: u32,
-    /// Chunks for which requests wait.
-    waiting: Vec<u32>,
+    /// Chunks for which requests wait, and the times of the requests.
+    waiting: Vec<(u32, Instant)>,
     /// Viewers that requested a chunk near it, with the times of their last requests.
     viewers: Vec<(u64, Instant)>,
     /// Time at which data was first handed to the viewer for whom the flow began, and its position in the video: the viewer
     /// plays from then on.
     clock: Option<(Instant, Duration)>,
+    /// Time for which that viewer had nothing to play since.
+    stalled: Duration,
     is_to_end: bool,
 }
 
@@ -99,34 +103,61 @@ impl Flows {
             waiting: Vec::new(),
             viewers: vec![(viewer, now)],
             clock: playing.map(|playing| (now, video.start(playing))),
+            stalled: Duration::ZERO,
             is_to_end: false,
         });
         (number, true)
     }
 
     /// Adds a request that waits for a chunk of a flow.
-    pub(super) fn wait(&mut self, number: u64, chunk: u32) {
+    pub(super) fn wait(&mut self, now: Instant, number: u64, chunk: u32) {
         if let Some(flow) = self.of(number) {
-            flow.waiting.push(chunk);
+            flow.waiting.push((chunk, now));
         }
     }
 
     /// Removes a request that waited.
     pub(super) fn leave(&mut self, number: u64, chunk: u32) {
         if let Some(flow) = self.of(number)
-            && let Some(at) = flow.waiting.iter().position(|&waiting| waiting == chunk)
+            && let Some(at) = flow
+                .waiting
+                .iter()
+                .position(|(waiting, _)| *waiting == chunk)
         {
             flow.waiting.swap_remove(at);
         }
     }
 
-    /// Notes that a flow has finished a chunk, which begins at `start`.
-    pub(super) fn finished(&mut self, now: Instant, number: u64, chunk: u32, start: Duration) {
-        if let Some(flow) = self.of(number) {
-            flow.next = chunk + 1;
+    /// Notes that a flow has finished a chunk, which begins at `start`. The result: the time for which the viewer for whom the
+    /// flow began had nothing to play and waited for it; zero if the chunk came in time.
+    pub(super) fn finished(
+        &mut self,
+        now: Instant,
+        number: u64,
+        chunk: u32,
+        start: Duration,
+    ) -> Duration {
+        let Some(flow) = self.of(number) else {
+            return Duration::ZERO;
+        };
+        flow.next = chunk + 1;
+        let Some((at, begun)) = flow.clock else {
             // The viewer that waited for the first chunk plays from now on.
-            flow.clock.get_or_insert((now, start));
+            flow.clock = Some((now, start));
+            return Duration::ZERO;
+        };
+        let waiting = flow.waiting.iter().filter(|(waiting, _)| *waiting == chunk);
+        let Some(asked) = waiting.map(|(_, asked)| *asked).min() else {
+            return Duration::ZERO;
+        };
+        let due = at + start.saturating_sub(begun) + flow.stalled;
+        // A viewer that paused asks late, and is not held up before.
+        let stalled = now.saturating_duration_since(due.max(asked));
+        if stalled < STALL_MIN {
+            return Duration::ZERO;
         }
+        flow.stalled += stalled;
+        stalled
     }
 
     /// Removes a flow that is over.
@@ -157,7 +188,9 @@ impl Flows {
         };
         let recent = |(_, at): &(u64, Instant)| now.duration_since(*at) < INTEREST;
         let is_wanted = !flow.waiting.is_empty() || flow.viewers.iter().any(recent);
-        let deadline = flow.clock.filter(|_| flow.waiting.contains(&chunk));
+        let deadline = flow
+            .clock
+            .filter(|_| flow.waiting.iter().any(|(waiting, _)| *waiting == chunk));
         let deadline = deadline.map(|(at, begun)| at + start.saturating_sub(begun) + delay);
         Demand {
             is_to_end: flow.is_to_end || !is_wanted,
@@ -222,6 +255,10 @@ mod tests {
             self.flows.join(self.at(secs), &self.video, asked)
         }
 
+        fn wait(&mut self, number: u64, chunk: u32) {
+            self.flows.wait(self.begun, number, chunk);
+        }
+
         fn demand(&self, secs: u64, number: u64, chunk: u32) -> Demand {
             let start = self.video.start(chunk);
             self.flows
@@ -262,7 +299,7 @@ mod tests {
         let (number, _) = world.join(0, 1, 0);
         assert!(!world.demand(19, number, 0).is_to_end);
         assert!(world.demand(20, number, 0).is_to_end);
-        world.flows.wait(number, 3);
+        world.wait(number, 3);
         assert!(!world.demand(500, number, 0).is_to_end, "a request waits");
         world.flows.leave(number, 3);
         assert!(world.demand(500, number, 0).is_to_end);
@@ -273,7 +310,7 @@ mod tests {
     fn a_player_is_held_up_for_no_longer_than_he_was_promised() {
         let mut world = World::new();
         let (number, _) = world.join(0, 1, 0);
-        world.flows.wait(number, 0);
+        world.wait(number, 0);
         assert_eq!(
             world.demand(3, number, 0).deadline,
             None,
@@ -287,8 +324,8 @@ mod tests {
             None,
             "no request waits"
         );
-        world.flows.wait(number, 1);
-        world.flows.wait(number, 1);
+        world.wait(number, 1);
+        world.wait(number, 1);
         // The viewer plays from the fourth second on: the second chunk two seconds later, and two more at most.
         assert_eq!(world.demand(5, number, 1).deadline, Some(world.at(8)));
         world.flows.leave(number, 1);
@@ -300,8 +337,42 @@ mod tests {
             playing: Some(38),
         };
         let (other, _) = world.flows.join(world.at(10), &world.video, asked);
-        world.flows.wait(other, 40);
+        world.wait(other, 40);
         assert_eq!(world.demand(10, other, 40).deadline, Some(world.at(16)));
+    }
+
+    #[test]
+    fn a_player_that_has_run_dry_stalls() {
+        let mut world = World::new();
+        let (number, _) = world.join(0, 1, 0);
+        let finished = |world: &mut World, ms: u64, chunk| {
+            let start = world.video.start(chunk);
+            let at = world.begun + Duration::from_millis(ms);
+            let stalled = world.flows.finished(at, number, chunk, start);
+            world.flows.leave(number, chunk);
+            stalled
+        };
+        world.wait(number, 0);
+        let none = Duration::ZERO;
+        assert_eq!(finished(&mut world, 3_000, 0), none, "it has not begun");
+        // It plays from the third second on: the second chunk is due at the fifth.
+        world.wait(number, 1);
+        assert_eq!(finished(&mut world, 4_900, 1), none, "in time");
+        world.wait(number, 2);
+        world.wait(number, 2);
+        assert_eq!(finished(&mut world, 7_050, 2), none, "nobody sees that");
+        world.wait(number, 3);
+        let stalled = Duration::from_millis(1_500);
+        assert_eq!(finished(&mut world, 10_500, 3), stalled, "due at 9 s");
+        // It plays on from there: the next one is due at 12.5 s.
+        world.wait(number, 4);
+        assert_eq!(finished(&mut world, 12_400, 4), none);
+        assert_eq!(finished(&mut world, 30_000, 5), none, "nobody waits");
+        // It paused, and asked again at 60 s.
+        let asked = world.at(60);
+        world.flows.wait(asked, number, 6);
+        assert_eq!(finished(&mut world, 61_000, 6), Duration::from_secs(1));
+        assert_eq!(world.flows.finished(asked, 99, 0, none), none, "no flow");
     }
 
     #[test]
@@ -309,7 +380,7 @@ mod tests {
         let mut world = World::new();
         for viewer in 0..8 {
             world.join(viewer, viewer, 7 * viewer as u32);
-            world.flows.wait(viewer, 7 * viewer as u32);
+            world.wait(viewer, 7 * viewer as u32);
         }
         world.flows.leave(3, 21);
         world.flows.leave(5, 35);

@@ -14,7 +14,7 @@
 //! | `prefixes` | prefixes that are stored already |
 //! | `http` | the interface for players and people |
 //! | `capacity` | admission of plays by the capacity of the pipe |
-//! | `stats` | statistics |
+//! | `stats`, `monitor` | statistics; the state for people and monitoring |
 
 mod cached_video;
 mod capacity;
@@ -24,6 +24,7 @@ mod due;
 mod flow;
 mod flows;
 mod http;
+mod monitor;
 mod pieces;
 mod pipe;
 mod prefix;
@@ -50,7 +51,7 @@ use self::{
     cached_video::CachedVideo, capacity::AdmissionController, catalogue::Catalogue, pipe::Pipe,
     stats::Stats,
 };
-pub use self::{capacity::Admission, http::Settings as Http, prefix::Prefix};
+pub use self::{capacity::Admission, http::Settings as Http, monitor::Monitor, prefix::Prefix};
 use crate::{
     clock::Clock,
     store::{Class, Part, Store, StoreError, VideoKey},

@@ -1,23 +1,9 @@
 //! Statistics of the proxy.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use anabranch_media::{FrameType, write::Counts};
 use serde_json::{Value, json};
 
-/// A monotonic counter.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(crate) fn add(&self, count: u64) {
-        self.0.fetch_add(count, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
+use crate::counter::Counter;
 
 /// Frames by type.
 #[derive(Debug, Default)]
@@ -25,6 +11,7 @@ pub(crate) struct FrameCounters {
     sent: [Counter; FrameType::ALL.len()],
     lost: [Counter; FrameType::ALL.len()],
     late: [Counter; FrameType::ALL.len()],
+    left_out: [Counter; FrameType::ALL.len()],
 }
 
 impl FrameCounters {
@@ -43,11 +30,23 @@ impl FrameCounters {
         self.late[frame as usize].add(1);
     }
 
+    /// Counts frames that a viewer did not get, whether lost or useless without a lost one.
+    pub(crate) fn left_out(&self, counts: &Counts) {
+        for frame in FrameType::ALL {
+            self.left_out[frame as usize].add(counts.of(frame).into());
+        }
+    }
+
+    fn all_left_out(&self) -> u64 {
+        self.left_out.iter().map(Counter::get).sum()
+    }
+
     fn json(&self) -> Value {
         let of = |frame: FrameType| {
             let of = |counters: &[Counter]| counters[frame as usize].get();
             let (sent, lost, late) = (of(&self.sent), of(&self.lost), of(&self.late));
-            let counts = json!({ "sent": sent, "lost": lost, "late": late });
+            let left_out = of(&self.left_out);
+            let counts = json!({ "sent": sent, "lost": lost, "late": late, "left_out": left_out });
             (frame.letter().to_string(), counts)
         };
         FrameType::ALL
@@ -76,8 +75,16 @@ pub(crate) struct Stats {
     pub(crate) thinned: Counter,
     /// Frames that were lost and came in time after a repeated request.
     pub(crate) repaired: Counter,
-    /// Frames that viewers did not get, whether lost or useless without a lost one.
-    pub(crate) left_out: Counter,
+    /// Frames that the origin sent and that were lost.
+    pub(crate) lost_on_the_way: Counter,
+    /// Requests for chunks that were answered at once, from memory or the cache.
+    pub(crate) at_once: Counter,
+    /// Requests for chunks that had to wait for the origin and were answered, and the sum of their times in ms.
+    pub(crate) waits: Counter,
+    pub(crate) waited_ms: Counter,
+    /// Stalls of players as far as the proxy can tell, and the sum of their times in ms.
+    pub(crate) stalls: Counter,
+    pub(crate) stalled_ms: Counter,
     pub(crate) responses: Counter,
     pub(crate) response_bytes: Counter,
 }
@@ -95,7 +102,13 @@ impl Stats {
             "frames": self.frames.json(),
             "thinned_frames": self.thinned.get(),
             "repaired_frames": self.repaired.get(),
-            "left_out_frames": self.left_out.get(),
+            "lost_on_the_way_frames": self.lost_on_the_way.get(),
+            "left_out_frames": self.frames.all_left_out(),
+            "at_once": self.at_once.get(),
+            "waits": self.waits.get(),
+            "waited_ms": self.waited_ms.get(),
+            "stalls": self.stalls.get(),
+            "stalled_ms": self.stalled_ms.get(),
             "responses": self.responses.get(),
             "response_bytes": self.response_bytes.get(),
         })

@@ -33,10 +33,18 @@ impl CachedVideo {
         let clock = self.shared.clock;
         let asked = clock.now();
         let mut changed = self.changed.subscribe();
+        let mut has_waited = false;
         loop {
             changed.mark_unchanged();
             if let Some(content) = self.at_hand(chunk).await {
                 self.look_ahead(chunk, viewer);
+                let stats = &self.shared.stats;
+                if !has_waited {
+                    stats.at_once.add(1);
+                } else {
+                    stats.waits.add(1);
+                    stats.waited_ms.add(clock.since(asked).as_millis() as u64);
+                }
                 return Ok(content);
             }
             let _waiting = {
@@ -54,6 +62,7 @@ impl CachedVideo {
                 let number = self.flow_for(&mut state, chunk, viewer, None);
                 Waiting::new(self, &mut state, number, chunk)
             };
+            has_waited = true;
             let left = TIMEOUT.saturating_sub(clock.since(asked));
             if tokio::time::timeout(left, changed.changed()).await.is_err() {
                 let refused = self.lock().refused.clone();
@@ -145,7 +154,8 @@ struct Waiting<'a> {
 
 impl<'a> Waiting<'a> {
     fn new(cached_video: &'a CachedVideo, state: &mut State, number: u64, chunk: u32) -> Self {
-        state.flows.wait(number, chunk);
+        let now = cached_video.shared.clock.now();
+        state.flows.wait(now, number, chunk);
         Self {
             cached_video,
             number,

@@ -5,7 +5,7 @@ pub(crate) mod part;
 use std::{io::IsTerminal, net::SocketAddr, path::Path};
 
 use anabranch::control::{self as node_control, ControlError, Request, is_open};
-use anabranch_console::{Console, Settings, StartError};
+use anabranch_console::{Console, Settings, Source, StartError};
 use tokio::sync::mpsc;
 
 use crate::{
@@ -42,17 +42,22 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     }
     let console = Console::start(Settings {
         listen: arguments.listen.unwrap_or(([127, 0, 0, 1], 0).into()),
-        control,
+        source: Source::Node(control),
     })
-    .map_err(|error| match error {
-        StartError::Remote(_) => Failure::usage(error),
-        _ => Failure::other(error),
-    })?;
+    .map_err(failed)?;
     offer(&link(&console)?)?;
     print_line(&format!("Metrics: http://{}/metrics", console.address()))?;
     tokio::select! {
         stopped = stopped => stopped,
         outcome = more_links(&console) => outcome,
+    }
+}
+
+/// The failure of a console that does not start.
+pub(crate) fn failed(error: StartError) -> Failure {
+    match error {
+        StartError::Remote(_) => Failure::usage(error),
+        _ => Failure::other(error),
     }
 }
 
@@ -78,7 +83,7 @@ fn link(console: &Console) -> Result<String, Failure> {
 }
 
 /// A link for each line of input from a person; does not return otherwise.
-async fn more_links(console: &Console) -> Outcome {
+pub(crate) async fn more_links(console: &Console) -> Outcome {
     if std::io::stdin().is_terminal() {
         print_line("Enter: another link. Ctrl-C: the end.")?;
         let mut lines = lines_of_input();

@@ -9,7 +9,7 @@ use anabranch::{
     config::NodeConfig,
     daemon::{Commit, Daemon, Part},
 };
-use anabranch_console::{Console, Settings};
+use anabranch_console::{Console, Settings, Source};
 
 use crate::exit::Failure;
 
@@ -36,8 +36,8 @@ impl Part for OfNode {
             return Ok(Box::new(|| ()));
         }
         let start = |listen| {
-            let control = config.control.clone();
-            Console::start(Settings { listen, control }).map_err(|error| error.to_string())
+            let source = Source::Node(config.control.clone());
+            Console::start(Settings { listen, source }).map_err(|error| error.to_string())
         };
         let address = config.console;
         let console = address.map(start).transpose()?;

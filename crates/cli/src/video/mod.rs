@@ -1,5 +1,10 @@
 //! `anabranch video`: stored video, from origin to players.
 
+#[cfg(feature = "console")]
+mod console;
+#[cfg(not(feature = "console"))]
+#[path = "no_console.rs"]
+mod console;
 mod index;
 mod library;
 mod ls;

@@ -6,7 +6,11 @@ use anabranch::{AllowList, HostConfig, StartError, base::Rate, keys};
 use anabranch_video::origin::{Library, Origin};
 use serde_json::json;
 
-use super::{Dividing, library, ticket};
+use super::{
+    Dividing,
+    console::{self, Shown},
+    library, ticket,
+};
 use crate::{
     exit::{Failure, Outcome, print_line, stopped},
     keygen::key_path,
@@ -37,7 +41,9 @@ pub(crate) struct Arguments {
     /// queue overflows, and spare capacity is used to send ahead [default: measured].
     #[arg(long, value_name = "RATE")]
     capacity: Option<Rate>,
-    /// Print only the ticket.
+    #[command(flatten)]
+    console: console::Flag,
+    /// Print only the ticket, and the link of the console on a second line.
     #[arg(short, long)]
     quiet: bool,
     /// Print a line of JSON when it serves.
@@ -74,12 +80,13 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
     if let Err(error) = origin.announce(&state, &host) {
         return Err(Failure::file(format!("{}: {error}", state.display())));
     }
+    let console = arguments.console.start(Shown::Origin(origin.monitor()))?;
     let ticket = origin.has_first_ticket().then(|| origin.ticket(&host));
     let count = || tokio::task::block_in_place(|| origin.library().list().len());
     if arguments.json {
         let addresses = host.addresses();
         let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        let event = json!({
+        let mut event = json!({
             "kind": "serving",
             "library": place.to_string(),
             "videos": count(),
@@ -87,11 +94,13 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
             "addresses": addresses,
             "ticket": ticket.map(|ticket| ticket.to_string()),
         });
+        console.add_to(&mut event)?;
         print_line(&event.to_string())?;
     } else if arguments.quiet {
         if let Some(ticket) = ticket {
             print_line(&ticket.to_string())?;
         }
+        console.print(true)?;
     } else {
         let videos = match count() {
             0 => "no video yet (.mp4, .m4v, .mov)".to_owned(),
@@ -108,9 +117,11 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
             None => "The first ticket was revoked; `anabranch video ticket new` creates others."
                 .to_owned(),
         })?;
+        console.print(false)?;
     }
     let outcome = tokio::select! {
         () = origin.serve(&host) => Ok(()),
+        () = console.more_links() => Ok(()),
         stopped = stopped() => stopped,
     };
     host.shutdown().await;

@@ -6,7 +6,10 @@ use anabranch::{AllowList, HostConfig, Ticket, keys};
 use anabranch_video::proxy::{Admission, Config, Http, Prefix, Proxy};
 use serde_json::json;
 
-use super::{parse_bytes, parse_duration, reach};
+use super::{
+    console::{self, Shown},
+    parse_bytes, parse_duration, reach,
+};
 use crate::{
     exit::{Failure, Outcome, print_line, stopped},
     keygen::key_path,
@@ -63,7 +66,9 @@ pub(crate) struct Arguments {
     /// Key file [default: ~/.config/anabranch/key, created if missing].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
     key: Option<PathBuf>,
-    /// Print only the address.
+    #[command(flatten)]
+    console: console::Flag,
+    /// Print only the address, and the link of the console on a second line.
     #[arg(short, long)]
     quiet: bool,
     /// Print a line of JSON when it serves.
@@ -109,18 +114,22 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         ..Config::new(arguments.cache)
     };
     let proxy = Proxy::open(config, arguments.http, &ticket).await?;
+    let console = arguments.console.start(Shown::Proxy(proxy.monitor()))?;
     let address = proxy.address();
     if arguments.json {
-        let event = json!({
+        let mut event = json!({
             "kind": "serving",
             "http": format!("http://{address}/"),
             "origin": ticket.node.to_string(),
         });
+        console.add_to(&mut event)?;
         print_line(&event.to_string())?;
     } else if arguments.quiet {
         print_line(&format!("http://{address}/"))?;
+        console.print(true)?;
     } else {
         print_line(&format!("Players find the videos at http://{address}/"))?;
+        console.print(false)?;
     }
     let stop = async {
         // If signals cannot be received, it runs until it is killed.
@@ -128,7 +137,10 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
             std::future::pending::<()>().await;
         }
     };
-    proxy.run(&host, &ticket, stop).await;
+    tokio::select! {
+        () = proxy.run(&host, &ticket, stop) => {}
+        () = console.more_links() => {}
+    }
     host.shutdown().await;
     Ok(())
 }

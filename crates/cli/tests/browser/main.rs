@@ -1,4 +1,5 @@
-//! The console in a browser, and its metrics in Prometheus: every view of a node that sends over three paths, one of which is cut.
+//! The console in a browser, and its metrics in Prometheus: every view of a node that sends over three paths, one of which is cut;
+//! stored video while it plays.
 //! Skipped where the programs are not installed.
 //!
 //! With CONSOLE_PICTURES, the folder for pictures of every view, light and dark: those of `docs/console.md`.
@@ -10,6 +11,8 @@ mod chromium;
 mod harness;
 mod prometheus;
 mod setting;
+#[cfg(feature = "video")]
+mod video;
 
 use std::{path::PathBuf, time::Duration};
 

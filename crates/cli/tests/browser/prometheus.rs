@@ -19,7 +19,7 @@ use crate::{
 const LIMIT: u32 = 600;
 
 /// Names of the dashboards.
-const DASHBOARDS: [&str; 1] = ["node"];
+const DASHBOARDS: [&str; 2] = ["node", "video"];
 
 fn has(program: &str) -> bool {
     let run = Command::new(program)
@@ -41,17 +41,8 @@ fn metrics_pass_promtool_and_are_scraped() {
     }
     let setting = Setting::start();
     setting.ready(3);
-    let metrics = fetch(setting.console, "/metrics");
-    let file = setting.folder.path().join("metrics");
-    std::fs::write(&file, &metrics).unwrap();
-    let check = Command::new("promtool")
-        .args(["check", "metrics"])
-        .stdin(std::fs::File::open(&file).unwrap())
-        .output()
-        .unwrap();
-    let words = String::from_utf8_lossy(&check.stderr).into_owned();
-    assert!(check.status.success(), "{words}\n{metrics}");
-    let (_prometheus, own) = prometheus(&setting);
+    check_metrics(setting.console, setting.folder.path());
+    let (_prometheus, own) = prometheus(setting.folder.path(), &[setting.console]);
     for query in [
         "anabranch_paths",
         "rate(anabranch_interface_bytes_total[10s])",
@@ -61,13 +52,28 @@ fn metrics_pass_promtool_and_are_scraped() {
     }
 }
 
-/// Prometheus that scrapes the console of a setting every second, and its address.
-fn prometheus(setting: &Setting) -> (Terminated, SocketAddr) {
-    let folder = setting.folder.path();
+/// Has promtool check the metrics of a console.
+fn check_metrics(console: SocketAddr, folder: &Path) {
+    let metrics = fetch(console, "/metrics");
+    assert!(metrics.contains("_build_info{"), "{metrics}");
+    let file = folder.join("metrics");
+    fs::write(&file, &metrics).unwrap();
+    let check = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(fs::File::open(&file).unwrap())
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&check.stderr).into_owned();
+    assert!(check.status.success(), "{words}\n{metrics}");
+}
+
+/// Prometheus that scrapes these consoles every second, and its address.
+fn prometheus(folder: &Path, consoles: &[SocketAddr]) -> (Terminated, SocketAddr) {
+    let targets: Vec<String> = consoles.iter().map(|at| format!("\"{at}\"")).collect();
     let (own, config) = (free_port(), folder.join("prometheus.yml"));
     let text = format!(
-        "global: {{ scrape_interval: 1s }}\nscrape_configs:\n  - job_name: anabranch\n    static_configs: [{{ targets: [\"{}\"] }}]\n",
-        setting.console
+        "global: {{ scrape_interval: 1s }}\nscrape_configs:\n  - job_name: anabranch\n    static_configs: [{{ targets: [{}] }}]\n",
+        targets.join(", ")
     );
     fs::write(&config, text).unwrap();
     let mut command = Command::new("prometheus");
@@ -97,13 +103,23 @@ fn has_series(at: SocketAddr, query: &str) -> bool {
     (0..LIMIT).find_map(series).is_some()
 }
 
-/// The dashboards and their names.
-fn dashboards() -> Vec<(String, Value)> {
-    let read = |name: &str| {
-        let text = fs::read_to_string(grafana().join(format!("{name}.json"))).unwrap();
-        (name.to_owned(), serde_json::from_str(&text).unwrap())
-    };
-    DASHBOARDS.map(read).to_vec()
+/// A dashboard by its name.
+fn dashboard(name: &str) -> Value {
+    let text = fs::read_to_string(grafana().join(format!("{name}.json"))).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Asks Prometheus every query of a dashboard.
+fn check_queries(own: SocketAddr, name: &str) {
+    let queries = queries(&dashboard(name));
+    assert!(queries.len() > 20, "{name}: {queries:?}");
+    for query in queries {
+        assert!(
+            !query.contains('$'),
+            "{query} has a variable that is not known here"
+        );
+        assert!(has_series(own, &query), "{name}: no series for {query}");
+    }
 }
 
 fn grafana() -> PathBuf {
@@ -132,12 +148,12 @@ fn queries(dashboard: &Value) -> Vec<String> {
 }
 
 #[test]
-fn every_query_of_every_dashboard_returns_series() {
+fn every_query_about_nodes_returns_series() {
     if !has("prometheus") {
         return;
     }
     let mut setting = Setting::with_quota();
-    let (_prometheus, own) = prometheus(&setting);
+    let (_prometheus, own) = prometheus(setting.folder.path(), &[setting.console]);
     setting.ready(3);
     for label in ["bulk", "telemetry"] {
         setting.accept(label);
@@ -146,17 +162,34 @@ fn every_query_of_every_dashboard_returns_series() {
     setting.send("bulk", &bulk, 10_000, Duration::from_millis(10));
     let telemetry = ["--rate", "500 kbit/s", "--probability", "90 %", "--wait"];
     setting.send("telemetry", &telemetry, 1_250, Duration::from_millis(10));
-    for (name, dashboard) in dashboards() {
-        let queries = queries(&dashboard);
-        assert!(queries.len() > 20, "{name}: {queries:?}");
-        for query in queries {
-            assert!(
-                !query.contains('$'),
-                "{query} has a variable that is not known here"
-            );
-            assert!(has_series(own, &query), "{name}: no series for {query}");
-        }
+    check_queries(own, "node");
+}
+
+#[cfg(feature = "video")]
+#[test]
+fn metrics_of_stored_video_pass_promtool_and_every_query_returns_series() {
+    if !has("promtool") || !has("prometheus") {
+        return;
     }
+    let Some(setting) = crate::video::VideoSetting::start() else {
+        return;
+    };
+    let folder = setting.folder.path();
+    let (_prometheus, own) = prometheus(folder, &setting.consoles());
+    setting.play();
+    for frames in [
+        "anabranch_video_frames_total{type=\"predicted\"} > 0",
+        "anabranch_video_frames_lost_total{type=\"intra\"} == 0",
+        "anabranch_video_plays{peer=\"origin\"} > 0",
+        "anabranch_video_plays{peer=\"default\"} > 0",
+        "anabranch_video_frames_dropped_total{cause=\"lost\"} > 0",
+    ] {
+        assert!(has_series(own, frames), "no series for {frames}");
+    }
+    for console in setting.consoles() {
+        check_metrics(console, folder);
+    }
+    check_queries(own, "video");
 }
 
 #[test]
@@ -206,7 +239,8 @@ fn the_dashboards_are_those_of_their_source() {
     let built = npm(&["run", "build"]);
     let words = String::from_utf8_lossy(&built.stdout).into_owned();
     assert!(built.status.success(), "{words}");
-    for (name, committed) in dashboards() {
+    for name in DASHBOARDS {
+        let committed = dashboard(name);
         let text = fs::read_to_string(copy.join(format!("{name}.json"))).unwrap();
         let made: Value = serde_json::from_str(&text).unwrap();
         assert!(

@@ -229,7 +229,7 @@ pub(crate) fn fetch(at: SocketAddr, path: &str) -> String {
 }
 
 /// A process that has printed its first line.
-fn started(command: &mut Command) -> (Terminated, String) {
+pub(crate) fn started(command: &mut Command) -> (Terminated, String) {
     let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

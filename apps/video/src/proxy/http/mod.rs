@@ -38,7 +38,7 @@ use self::{
     answer::{Answer, refused},
     rules::Rules,
 };
-use super::{Shared, cached_video::CachedVideo};
+use super::{Shared, cached_video::CachedVideo, monitor};
 use crate::wire::{NAME_BYTES_MAX, Refusal, RefusalKind};
 
 /// Default maximum number of connections of players.
@@ -234,7 +234,10 @@ async fn respond(
 ) -> Result<Response<Body>, Refusal> {
     match target {
         Target::Page => Ok(answer.whole("text/html; charset=utf-8", &page::page(shared).into())),
-        Target::Stats => Ok(answer.whole("application/json", &page::stats(shared).into())),
+        Target::Stats => Ok(answer.whole(
+            "application/json",
+            &monitor::state(shared).to_string().into(),
+        )),
         Target::Progressive(name) => {
             let cached_video = shared.cached_video(&name).await?;
             progressive::respond(answer, cached_video, viewer).await
@@ -290,7 +293,7 @@ async fn segment(
     };
     let place = &video.chunks[chunk as usize];
     let fragment = fragment(&video.index, &[track], place, &*content, options);
-    shared.stats.left_out.add(fragment.left_out.total().into());
+    shared.stats.frames.left_out(&fragment.left_out);
     shared.stats.response_bytes.add(fragment.bytes.len() as u64);
     let mut response = answer.whole(mime, &fragment.bytes);
     let is_video = video.index.tracks[track].is_video();

@@ -1,6 +1,4 @@
-//! The page with the catalogue, and the statistics.
-
-use serde_json::json;
+//! The page with the catalogue.
 
 use super::encode;
 use crate::proxy::Shared;
@@ -26,49 +24,6 @@ pub(super) fn page(shared: &Shared) -> String {
         rows.push_str(&format!("<li>… and {} more</li>\n", count - LISTED));
     }
     include_str!("page.html").replace("<!--rows-->", &rows)
-}
-
-/// The statistics. They contain nothing of the origin's address, key or network: pages in viewers' browsers can read them.
-pub(super) fn stats(shared: &Shared) -> String {
-    let store = shared.store.stats();
-    let line = shared.pipe.line_now();
-    let channels = line.as_ref().map(|line| line.session().channels());
-    let channels: Vec<_> = channels
-        .unwrap_or_default()
-        .iter()
-        .map(|channel| {
-            json!({
-                "rtt_ms": channel.stats.rtt_smoothed.as_secs_f64() * 1e3,
-            })
-        })
-        .collect();
-    let videos: Vec<_> = shared
-        .watched()
-        .into_iter()
-        .map(|(name, flows)| json!({ "name": name, "flows": flows }))
-        .collect();
-    let all = json!({
-        "origin": {
-            "is_connected": line.is_some(),
-            "sessions": shared.pipe.connected(),
-            "trouble": shared.pipe.trouble(),
-            "channels": channels,
-        },
-        "videos": videos,
-        "counters": shared.stats.json(),
-        "cache": {
-            "bytes": store.bytes,
-            "prefix_bytes": store.prefix_bytes,
-            "limit_bytes": store.limit_bytes,
-            "videos": store.videos,
-            "hits": store.hits,
-            "misses": store.misses,
-            "evicted": store.evicted,
-            "damaged": store.damaged,
-            "is_disk_usable": shared.is_disk_usable(),
-        },
-    });
-    all.to_string()
 }
 
 /// Escapes text for HTML.

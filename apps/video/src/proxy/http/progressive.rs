@@ -111,7 +111,7 @@ impl Reader {
                 let stats = &self.cached_video.shared.stats;
                 let begins = layout.place(chunk).start;
                 if begins == self.range.start {
-                    stats.left_out.add(fragment.left_out.total().into());
+                    stats.frames.left_out(&fragment.left_out);
                 }
                 (fragment.bytes, begins)
             }
