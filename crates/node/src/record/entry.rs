@@ -220,11 +220,14 @@ mod tests {
         ];
         assert_eq!(seen, expected);
         assert_eq!(look(2_000, &[report(4, &notes, 1)]), []);
-        notes.push((2_500, "warned: channel-1 provides less"));
+        let cause = "channel-0 was taken out of use by user 7; channel-1 provides less";
+        let warned = format!("warned: {cause}");
+        notes.push((2_500, warned.as_str()));
         notes.push((2_600, "demands another guarantee, which waits: why"));
         let seen = look(3_000, &[report(4, &notes, 2), report(8, &[], 0)]);
         let kinds: Vec<Kind> = seen.iter().map(|(_, kind, _)| *kind).collect();
         assert_eq!(kinds, [Kind::Warned, Kind::Changed]);
+        assert_eq!(seen[0].2, cause, "the whole reason");
         let end = (4_000, Kind::Closed, String::new());
         assert_eq!(look(4_000, &[report(8, &[], 0)]), [end]);
         let ends = follower.close_all(9);
