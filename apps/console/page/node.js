@@ -26,7 +26,7 @@ export async function ask(request) {
   return (await post("/api/ask", request)).rows;
 }
 
-/** Calls `state` with each state of the node, and `fault` with a text, or null when all is well again. */
+/** Calls `state` with each state of the node, `at` its own time in seconds, which no clock that is set changes, and `fault` with a text, or null when all is well again. */
 export function follow(state, fault) {
   const source = new EventSource("/api/events");
   let received = 0;
@@ -35,8 +35,9 @@ export function follow(state, fault) {
     const all = JSON.parse(event.data);
     if (all.error) { fault(all.error); return; }
     fault(null);
+    const node = all.status.rows.find((row) => row.kind === "node");
     state({
-      at: Date.now() / 1000,
+      at: (node.uptime_ms ?? node.uptime_s * 1000) / 1000,
       version: all.status.version,
       status: all.status.rows,
       paths: all.paths.rows,
