@@ -234,4 +234,22 @@ mod tests {
         assert_eq!(ends.len(), 1);
         assert_eq!((&*ends[0].peer, ends[0].unix_ms), ("far", 9));
     }
+
+    /// What is recorded follows from the node's own time; the clock of the machine only dates it.
+    #[test]
+    fn a_clock_that_is_set_loses_and_repeats_no_decision() {
+        let mut follower = Follower::default();
+        let mut notes = Vec::new();
+        // A year back, and a day ahead.
+        let clocks = [1_000_000_000_000, 968_000_000_000, 1_000_086_400_000, 5];
+        for (step, unix_ms) in clocks.into_iter().enumerate() {
+            let now_ms = 1_000 * (step as u64 + 1);
+            notes.push((now_ms - 100, "promised: renewable"));
+            let now = Instant::from_millis(now_ms);
+            let peers = BTreeMap::new();
+            let entries = follower.follow(unix_ms, now, &[report(4, &notes, 0)], &peers);
+            let dates: Vec<u64> = entries.iter().map(|entry| entry.unix_ms).collect();
+            assert_eq!(dates, [unix_ms.saturating_sub(100)]);
+        }
+    }
 }
