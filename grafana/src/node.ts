@@ -63,6 +63,12 @@ export const node: Dashboard = {
       chart("Messages dropped", "Lost on the way; too late; beyond the share of their stream; not read by their application", "short", [
         [`sum by (peer, cause) (rate(anabranch_messages_dropped_total{${PEER}}[$__rate_interval]))`, "{{peer}} {{cause}}"],
       ]),
+      chart("Requests refused", "Channels of peers, rights and circuits, by cause", "short", [
+        [`sum by (of, cause) (rate(anabranch_refused_total{${OF}}[$__rate_interval]))`, "{{of}} {{cause}}"],
+      ]),
+      chart("Packets dropped", "By the relay and the tunnel, by cause", "short", [
+        [`sum by (of, cause) (rate(anabranch_packets_dropped_total{${OF}}[$__rate_interval]))`, "{{of}} {{cause}}"],
+      ]),
       chart("Flows denied", "By rules for flows", "short", [[`rate(anabranch_flows_denied_total{${OF}}[$__rate_interval])`, "{{instance}} {{rule}}"]]),
     ]],
     ["Quotas", [

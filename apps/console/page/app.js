@@ -31,13 +31,13 @@ function showAlert(text) {
 
 /** Shows why something that a view asked for failed. */
 function alert(text) {
-  heldUntil = Date.now() + HELD_MS;
+  heldUntil = performance.now() + HELD_MS;
   showAlert(text);
 }
 
 /** Shows why there are no states, or with null that they come. */
 function fault(text) {
-  if (text === null && Date.now() < heldUntil) return;
+  if (text === null && performance.now() < heldUntil) return;
   showAlert(text);
 }
 

@@ -6,6 +6,11 @@ import { SPAN } from "./history.js";
 
 const HEIGHT = 170;
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/** The clock of this machine less the time of the node, in ms; another one after the clock was set. */
+let offset = Infinity;
+const CLOCK_SET_MS = 1000;
+/** The local time of day at a time of the node. */
+const clock = (at) => new Date(offset + at * 1000).toLocaleTimeString([], { hour12: false });
 
 /** Lines of a path: the column, its name, its colour, and how it is drawn. */
 const PATH = [
@@ -29,15 +34,15 @@ export function rateChart(label, lines = PATH) {
     plot = new uPlot({
       width: Math.max(200, element.clientWidth || 360), height: HEIGHT,
       cursor: { drag: { setScale: false, x: false, y: false } },
-      scales: { x: { time: true }, y: {} },
+      scales: { x: { time: false }, y: {} },
       legend: { live: false },
       axes: [
-        { ...axis, size: 28, space: 60, values: (_, ticks) => ticks.map((tick) => new Date(tick * 1000).toLocaleTimeString([], { hour12: false })) },
+        { ...axis, size: 28, space: 60, incrs: [5, 15, 30, 60], values: (_, ticks) => ticks.map((tick) => clock(tick)) },
         { ...axis, size: 74, values: (_, ticks) => ticks.map((tick) => tick === 0 ? "0" : rate(tick)) },
       ],
       bands: lines === PATH ? [{ series: [4, 2], fill: color("--band") }] : [],
       series: [
-        { value: (_, value) => value === null ? "–" : new Date(value * 1000).toLocaleTimeString([], { hour12: false }) },
+        { value: (_, value) => value === null ? "–" : clock(value) },
         ...lines.map(line),
       ],
     }, [[], ...lines.map(() => [])], element);
@@ -47,6 +52,8 @@ export function rateChart(label, lines = PATH) {
   return {
     element,
     update(series, at) {
+      const apart = Date.now() - at * 1000;
+      if (Math.abs(apart - offset) > CLOCK_SET_MS) offset = apart;
       if (plot === null || theme !== document.documentElement.dataset.theme) make();
       plot.batch(() => {
         plot.setData([series.at, ...lines.map(([name]) => series[name])], false);

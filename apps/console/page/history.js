@@ -16,9 +16,12 @@ export const keyOf = (path) => `${path.session} ${path.channel}`;
 
 export class History {
   #paths = new Map();
+  #at = 0;
 
-  /** Adds a state. Paths that are gone are forgotten. */
+  /** Adds a state. Paths that are gone are forgotten, and all of them when the node was started again. */
   add(state) {
+    if (state.at < this.#at) this.#paths.clear();
+    this.#at = state.at;
     const seen = new Set();
     for (const path of state.paths) {
       const key = keyOf(path);

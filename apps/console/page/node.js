@@ -27,7 +27,10 @@ export async function ask(request) {
   return (await post("/api/ask", request)).rows;
 }
 
-/** Calls `state` with each state of the node or of the program with stored video, and `fault` with a text, or null when all is well again. */
+/**
+ * Calls `state` with each state of the node or of the program with stored video, `at` the node's own time in seconds, which no clock that is set
+ * changes, and `fault` with a text, or null when all is well again.
+ */
 export function follow(state, fault) {
   const source = new EventSource("/api/events");
   let received = 0;
@@ -37,8 +40,9 @@ export function follow(state, fault) {
     if (all.error) { fault(all.error); return; }
     fault(null);
     if (all.video) { state({ at: Date.now() / 1000, version: all.video.version, video: all.video }); return; }
+    const node = all.status.rows.find((row) => row.kind === "node");
     state({
-      at: Date.now() / 1000,
+      at: (node.uptime_ms ?? node.uptime_s * 1000) / 1000,
       version: all.status.version,
       status: all.status.rows,
       paths: all.paths.rows,

@@ -130,7 +130,11 @@ impl Server {
     }
 
     fn terms(&self, peer: &NodeId) -> Result<Terms, Refusal> {
-        self.rights.terms(peer, Right::Forward).ok_or_else(no_right)
+        let terms = self.rights.terms(peer, Right::Forward);
+        terms.ok_or_else(|| {
+            self.rights.note_refused(Right::Forward);
+            no_right()
+        })
     }
 
     /// Waits until the peer's right no longer allows what it has.

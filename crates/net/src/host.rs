@@ -12,8 +12,8 @@ use std::{
 use anabranch_base::{NodeId, SessionId, SocketId};
 use anabranch_session::{
     AllowList, Attempts, ChannelReport, Config, Engine, Explanation, Grant, Link, LocalDescription,
-    ObjectiveError, ObjectiveId, Prior, SecretKey, SessionStats, Share, Shares, Steadiness,
-    StreamError, StreamSpec, StreamStats, Tenant,
+    ObjectiveError, ObjectiveId, Prior, Refusals, SecretKey, SessionStats, Share, Shares,
+    Steadiness, StreamError, StreamSpec, StreamStats, Tenant,
     hose::Provided,
     metering::Period,
     objective::{self, Injected, Tally},
@@ -238,6 +238,11 @@ impl Host {
             stats: entry.stats,
         };
         state.sockets.iter().map(report).collect()
+    }
+
+    /// Channels of peers that were refused, by cause.
+    pub fn refusals(&self) -> Refusals {
+        self.inner.shared.lock().engine.refusals()
     }
 
     /// Addresses at which peers can reach this node. A wildcard socket stands for those of all

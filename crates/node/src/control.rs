@@ -8,7 +8,7 @@
 //!
 //! | request | rows |
 //! |---|---|
-//! | `status` | `node`, `socket`, `budget` (of a place where sending costs something), `session` |
+//! | `status` | `node`, `socket`, `budget` (of a place where sending costs something), `session`, `refused` (requests) and `dropped` (packets) by cause |
 //! | `paths` | one per channel |
 //! | `streams` | one per stream |
 //! | `rights` | `right`, one per right that a node has here |
@@ -44,6 +44,7 @@ mod objectives;
 mod overlay;
 mod ping;
 mod promises;
+mod refused;
 mod request;
 mod rights;
 mod rows;
@@ -127,10 +128,10 @@ async fn answer(context: &Context, line: &str) -> Value {
     if request.is_act() {
         let request = printable(line.trim(), ERROR_CHARS);
         let by = context.by();
-        match &answered {
-            Ok(_) => tracing::info!(request, by, "changed by request"),
-            Err(error) => {
-                let reason = printable(error, ERROR_CHARS);
+        match refusal(&answered) {
+            None => tracing::info!(request, by, "changed by request"),
+            Some(reason) => {
+                let reason = printable(reason, ERROR_CHARS);
                 tracing::info!(request, by, reason, "a change was refused");
             }
         }
@@ -149,6 +150,18 @@ async fn answer(context: &Context, line: &str) -> Value {
     })
 }
 
+/// Reason for which a change was refused, of the request or by a row; `None`: it was made.
+fn refusal(answered: &Result<Vec<Value>, String>) -> Option<&str> {
+    match answered {
+        Err(error) => Some(error),
+        Ok(rows) => {
+            let mut rows = rows.iter();
+            let row = rows.find(|row| row["is_changed"] == false)?;
+            Some(row["why"].as_str().unwrap_or_default())
+        }
+    }
+}
+
 async fn answer_rows(context: &Context, request: &Request) -> Result<Vec<Value>, String> {
     let host = &context.host;
     let names = |id: &NodeId| match &context.node {
@@ -156,7 +169,11 @@ async fn answer_rows(context: &Context, request: &Request) -> Result<Vec<Value>,
         None => id.to_string(),
     };
     match request {
-        Request::Status {} => Ok(rows::status(host, &names)),
+        Request::Status {} => {
+            let mut rows = rows::status(host, &names);
+            rows.extend(refused::rows(context).await);
+            Ok(rows)
+        }
         Request::Paths {} => Ok(rows::paths(host, &names)),
         Request::Streams {} => Ok(rows::streams(host, &names)),
         Request::Rights {} => rights::list(context.node.as_deref()),

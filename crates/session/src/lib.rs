@@ -73,7 +73,7 @@ pub use anabranch_spec::{
 };
 pub use attempt::{Attempt, Attempts};
 pub use config::{Config, Coupling, Probing};
-pub use engine::{Engine, SessionMut, StreamMut};
+pub use engine::{Engine, Refusals, Refused, SessionMut, StreamMut};
 pub use event::{
     Adu, Event, Missing, PromiseEvent, SendError, SessionCloseReason, SessionEvent, StreamError,
     StreamEvent,

@@ -138,6 +138,12 @@ impl Totals {
         self.dropped[reason as usize]
     }
 
+    /// Packets that were dropped, by the name of the reason.
+    pub fn dropped_by_name(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let all = Dropped::ALL.into_iter();
+        all.map(|reason| (reason.name(), self.dropped(reason)))
+    }
+
     /// Those that were dropped since `before`; `None` if none was.
     pub fn dropped_since(&self, before: &Self) -> Option<DroppedSince> {
         let of = |reason: Dropped| self.dropped(reason) - before.dropped(reason);

@@ -71,7 +71,7 @@ const ACT = {
 const SHOWN_MAX = 200;
 
 export function mount(root) {
-  const streams = table("Streams", [...COLUMNS, ACT], "No stream is open.");
+  const streams = table("Streams", [COLUMNS[0], ACT, ...COLUMNS.slice(1)], "No stream is open.");
   const left = h("p", { class: "soft", "aria-live": "polite" });
   const search = h("input", { type: "search", id: "search", autocomplete: "off", input: () => { if (newest) update(newest); } });
   let newest = null;

@@ -38,6 +38,7 @@ pub(super) fn text(sample: &Sample, form: Form) -> String {
     );
     set(&build, &vec![("version", sample.version.clone())], 1.0);
     status(&mut registry, &sample.status);
+    refused(&mut registry, &sample.status);
     paths(&mut registry, &sample.paths);
     streams(&mut registry, &sample.streams);
     events(&mut registry, sample);
@@ -210,8 +211,36 @@ fn status(registry: &mut Registry, rows: &[Status]) {
                 }
                 set(&spent, &place, f64::from(u8::from(*is_spent)));
             }
-            Status::Other => {}
+            Status::Refused { .. } | Status::Dropped { .. } | Status::Other => {}
         }
+    }
+}
+
+fn refused(registry: &mut Registry, rows: &[Status]) {
+    let requests = counters(
+        registry,
+        "refused",
+        "Requests of peers that were refused since the node was started, by what they were for and cause",
+        None,
+    );
+    let packets = counters(
+        registry,
+        "packets_dropped",
+        "Packets that the relay or the tunnel of the node dropped since it was started, by place and cause",
+        None,
+    );
+    for row in rows {
+        let (family, of, cause, count) = match row {
+            Status::Refused { of, cause, count } => (&requests, of, cause, count),
+            Status::Dropped {
+                of,
+                cause,
+                packets: count,
+            } => (&packets, of, cause, count),
+            _ => continue,
+        };
+        let labels = vec![("of", of.clone()), ("cause", cause.clone())];
+        family.get_or_create(&labels).inc_by(*count);
     }
 }
 

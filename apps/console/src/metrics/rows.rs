@@ -57,6 +57,18 @@ pub(super) enum Status {
         #[serde(default)]
         dropped_adus: BTreeMap<String, u64>,
     },
+    Refused {
+        of: String,
+        cause: String,
+        #[serde(default)]
+        count: u64,
+    },
+    Dropped {
+        of: String,
+        cause: String,
+        #[serde(default)]
+        packets: u64,
+    },
     #[serde(other)]
     Other,
 }

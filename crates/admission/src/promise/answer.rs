@@ -42,6 +42,15 @@ impl Grant {
                 .collect(),
         }
     }
+
+    /// The paths in words, with the rate on each; empty if there are none.
+    pub(super) fn places(&self) -> String {
+        let shares = self.shares.iter();
+        let words: Vec<String> = shares
+            .map(|(channel, rate)| format!("{channel} with {rate}"))
+            .collect();
+        words.join(" and ")
+    }
 }
 
 impl fmt::Display for Grant {
@@ -52,11 +61,10 @@ impl fmt::Display for Grant {
                 write!(f, "renewable, {} at a time", seconds(self.guarantee.term))?;
             }
         }
-        for (index, (channel, rate)) in self.shares.iter().enumerate() {
-            let joint = if index == 0 { ", on" } else { " and" };
-            write!(f, "{joint} {channel} with {rate}")?;
+        match self.places() {
+            places if places.is_empty() => Ok(()),
+            places => write!(f, ", on {places}"),
         }
-        Ok(())
     }
 }
 

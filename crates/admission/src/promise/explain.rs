@@ -6,7 +6,8 @@ use anabranch_spec::Guarantee;
 
 use super::{
     Channels,
-    stream::{Account, Note, Promised},
+    notes::Note,
+    stream::{Account, Promised},
 };
 
 /// The state of one stream's promise, and the decisions that led to it.

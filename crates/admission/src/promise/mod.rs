@@ -9,6 +9,7 @@
 //! | `history` | the capacity of sets of paths in one scheduling window: the evidence |
 //! | `answer` | [`Grant`] and [`Refusal`]: the answers for applications |
 //! | `explain` | [`Explanation`]: the reasons for a stream's promise or refusal |
+//! | `notes` | the last decisions about a stream's promise |
 //! | `own` | the caution with which a stream's promise is judged, from its own windows |
 //! | `stream` | the state of one promised stream, and the statistics of its windows |
 //! | `share` | the most that the streams of a user, or of a rule, may have promised together |
@@ -35,6 +36,7 @@ mod explain;
 mod history;
 mod left;
 mod levels;
+mod notes;
 mod others;
 mod own;
 mod partial;
@@ -69,9 +71,10 @@ pub use self::{
     controller::{AdmissionController, Candidate},
     early::Measured,
     explain::Explanation,
+    notes::Note,
     prior::{Prior, Steadiness},
     probabilities::PROBABILITIES,
-    stream::{Account, Note},
+    stream::Account,
 };
 
 /// Streams of a session that have a promise or wait for one, at most: each window maps them all again.
@@ -296,12 +299,25 @@ impl Promises {
         }
     }
 
-    /// Adds a note to the streams whose promises use a path.
-    pub fn note_on(&mut self, now: Instant, path: usize, text: &str) {
-        for entry in self.streams.values_mut() {
-            if entry.placement.set.contains(path) {
-                entry.note(now, text.to_owned());
+    /// Notes that a path was taken out of use, with the reason in words: the decisions that follow from it name it. It changes
+    /// no promise; [`Self::permit`] does.
+    pub fn path_out(&mut self, now: Instant, path: usize, text: &str) {
+        let text = Arc::from(text);
+        for entry in self.streams.values_mut().filter(|one| one.is_in_force()) {
+            let is_own = entry.placement.set.contains(path);
+            // There were other reasons for a warning that there is already.
+            match entry.is_warned() {
+                false => entry.notes.path_out(now, (path, is_own), &text),
+                true if is_own => entry.notes.add(now, text.to_string()),
+                true => {}
             }
+        }
+    }
+
+    /// Notes that a path that was taken out is used again.
+    pub fn path_in(&mut self, path: usize) {
+        for entry in self.streams.values_mut() {
+            entry.notes.path_in(path);
         }
     }
 
@@ -346,7 +362,7 @@ impl Promises {
                 Some(Notice::Promised(stream, grant))
             }
             Err(refusal) if guarantee.waits && refusal.reason.may_pass() => {
-                entry.note(now, format!("waits: {refusal}"));
+                entry.notes.add(now, format!("waits: {refusal}"));
                 self.streams.insert(stream, entry);
                 None
             }
@@ -384,7 +400,7 @@ impl Promises {
                 self.is_changed = true;
                 let durable = self.streams.get_mut(&stream);
                 if let Some(entry) = durable.filter(|entry| entry.is_in_force()) {
-                    entry.note(
+                    entry.notes.add(
                         now,
                         format!("demands another guarantee, which waits: {refusal}"),
                     );
@@ -393,7 +409,7 @@ impl Promises {
                     return Ok(None);
                 }
                 let mut entry = Promised::new(first(&guarantee), spec, permitted);
-                entry.note(now, format!("waits: {refusal}"));
+                entry.notes.add(now, format!("waits: {refusal}"));
                 self.replace(stream, entry);
                 Ok(None)
             }

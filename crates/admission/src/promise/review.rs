@@ -270,11 +270,17 @@ impl Promises {
         let Some(entry) = self.streams.get_mut(&stream) else {
             return;
         };
+        let was_in_force = entry.is_in_force();
         if let Some(term) = risen.or_else(|| entry.holds(now)) {
             let grant = Grant::new(now, &entry.guarantee, term, &entry.placement, channels);
             entry.grant(now, term, &grant);
             self.is_changed = true;
             notices.push(Notice::Promised(stream, grant));
+        }
+        if was_in_force {
+            let (guarantee, placement, term) = (&entry.guarantee, &entry.placement, entry.term());
+            let places = || Grant::new(now, guarantee, term, placement, channels).places();
+            entry.notes.placed(now, places);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! State of one stream that demanded a promise.
 
-use std::{collections::VecDeque, time::Duration};
+use std::time::Duration;
 
 use crate::mapping::{Hold, Placement, Request, Term};
 use anabranch_base::{ChannelId, Instant, SessionId, StreamId};
@@ -11,13 +11,12 @@ use super::{
     answer::{Grant, Refusal},
     beside::{Kind, Standing},
     levels::Pace,
+    notes::Notes,
     own::Own,
 };
 
 /// Time for which a durable promise stays in force that cannot be kept any more, as far as can be foreseen.
 const DURABLE_NOTICE: Duration = Duration::from_secs(60);
-/// Notes kept for an explanation.
-const NOTES_MAX: usize = 16;
 /// A window is kept when this share of the bytes it needs has arrived: the missing part is less than a packet
 /// that crosses its end.
 const KEPT_FRACTION: f64 = 0.999;
@@ -53,15 +52,6 @@ pub struct Account {
     pub broken: u64,
     /// Promises withdrawn.
     pub withdrawn: u64,
-}
-
-/// A decision about a promise, and its reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
-    /// Time.
-    pub at: Instant,
-    /// The decision.
-    pub text: String,
 }
 
 /// Progress of a stream's current window.
@@ -139,7 +129,7 @@ pub(crate) struct Promised {
     pub(super) wanted: Option<Box<StreamSpec>>,
     pub(super) reduced: Reduced,
     pub(crate) account: Account,
-    pub(crate) notes: VecDeque<Note>,
+    pub(crate) notes: Notes,
 }
 
 impl Promised {
@@ -164,7 +154,7 @@ impl Promised {
             wanted: None,
             reduced: Reduced::default(),
             account: Account::default(),
-            notes: VecDeque::new(),
+            notes: Notes::default(),
         }
     }
 
@@ -263,7 +253,7 @@ impl Promised {
             self.acked_bytes = 0;
             self.elapsed = Duration::ZERO;
         }
-        self.note(now, format!("promised: {grant}"));
+        self.notes.add_grant(now, grant);
     }
 
     /// Changes the guarantee of the promise, whose placement is settled apart from this.
@@ -275,15 +265,11 @@ impl Promised {
     }
 
     /// Inherits the statistics of the stream's earlier demand.
-    pub(super) fn inherit(&mut self, mut before: Self) {
+    pub(super) fn inherit(&mut self, before: Self) {
         if before.is_in_force() {
             self.since = before.since;
         }
-        before.notes.append(&mut self.notes);
-        self.notes = before.notes;
-        while self.notes.len() > NOTES_MAX {
-            self.notes.pop_front();
-        }
+        self.notes.inherit(before.notes);
         self.account = before.account;
         self.pace = before.pace;
         if self.guarantee.demand == before.guarantee.demand {
@@ -299,7 +285,7 @@ impl Promised {
             }
             State::Renewable { is_warned, .. } => *is_warned = true,
         }
-        self.note(now, format!("warned: {refusal}"));
+        self.notes.add_refusal(now, "warned", refusal);
     }
 
     pub(super) fn withdraw(&mut self, now: Instant, refusal: &Refusal) {
@@ -307,7 +293,8 @@ impl Promised {
         // It is mapped to no path now, and uses any, before elastic streams.
         self.placement = Placement::default();
         self.account.withdrawn += 1;
-        self.note(now, format!("withdrawn: {refusal}"));
+        self.notes.add_refusal(now, "withdrawn", refusal);
+        self.notes.lapsed();
     }
 
     /// Notes that a placement was found; returns the term to grant, if the owner has to be notified.
@@ -421,12 +408,5 @@ impl Promised {
         let permitted = || self.permitted.iter().filter_map(of).max();
         let slowest = placed.filter_map(of).max().or_else(permitted);
         slowest.unwrap_or(LATE)
-    }
-
-    pub(super) fn note(&mut self, at: Instant, text: String) {
-        if self.notes.len() == NOTES_MAX {
-            self.notes.pop_front();
-        }
-        self.notes.push_back(Note { at, text });
     }
 }

@@ -6,9 +6,11 @@
 #![cfg(all(target_os = "linux", feature = "console"))]
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
+mod bad_input;
 mod chromium;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod pretender;
 mod prometheus;
 mod setting;
 #[cfg(feature = "video")]

@@ -11,11 +11,12 @@ use super::{NAME_CHARS, ROWS_MAX, budgets, ms, promises};
 pub(super) type Names<'a> = dyn Fn(&NodeId) -> String + 'a;
 
 pub(super) fn status(host: &Host, names: &Names<'_>) -> Vec<Value> {
-    let own = host.node_id().to_string();
+    let (own, now) = (host.node_id().to_string(), host.clock().now());
     let mut rows = vec![json!({
         "kind": "node",
         "node": own,
-        "uptime_s": host.clock().now().as_secs_f64().round(),
+        "uptime_s": now.as_secs_f64().round(),
+        "uptime_ms": now.as_nanos() / 1_000_000,
         "addresses": host.addresses().iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
         "sessions": host.sessions().len(),
     })];

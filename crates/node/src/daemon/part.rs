@@ -36,6 +36,11 @@ pub trait Part: Send + Sync + fmt::Debug {
         Vec::new()
     }
 
+    /// Packets that it dropped, by the name of the reason, for the control socket.
+    fn dropped(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// A new link to the console, if it is one.
     ///
     /// # Errors
@@ -190,6 +195,12 @@ impl Core {
     pub(crate) fn flows(&self) -> Vec<FlowReport> {
         let parts = self.parts();
         parts.iter().flat_map(|part| part.flows()).collect()
+    }
+
+    /// Packets that all parts dropped, by the name of the reason.
+    pub(crate) fn dropped(&self) -> Vec<(&'static str, u64)> {
+        let parts = self.parts();
+        parts.iter().flat_map(|part| part.dropped()).collect()
     }
 
     /// A new link to the console, if there is one.

@@ -63,6 +63,7 @@ impl Core {
             let before = Access::of(&self.rights.table(), &peer);
             if !before.may_call && !before.is_member {
                 // It was open before the right was withdrawn, or its handshake was under way at that time.
+                self.rights.note_refused(Right::Call);
                 session.close(CODE_NO_RIGHT, "this node is not listed any more");
                 return;
             }
@@ -73,13 +74,15 @@ impl Core {
                 if before.may_call {
                     self.serve(&session).await;
                 } else {
-                    refuse_streams(&session, |label| !label.starts_with(LABELS)).await;
+                    let is_refused = |label: &str| !label.starts_with(LABELS);
+                    self.refuse_streams(&session, is_refused, Right::Call).await;
                 }
             };
             tokio::select! {
                 () = serving => return,
                 () = changed => {
                     if before.has_lost(Access::of(&self.rights.table(), &peer)) {
+                        self.rights.note_refused(Right::Call);
                         session.close(CODE_NO_RIGHT, "the right to this session was taken away");
                         return;
                     }
@@ -99,13 +102,30 @@ impl Core {
         self.note_disconnected(session, began);
     }
 
+    /// Stops every stream with such a label, for want of a right, until the session is over.
+    async fn refuse_streams(
+        &self,
+        session: &Session,
+        is_refused: impl Fn(&str) -> bool,
+        right: Right,
+    ) {
+        while let Ok(stream) = session
+            .accept_stream_where(|spec| is_refused(&spec.label))
+            .await
+        {
+            self.rights.note_refused(right);
+            refuse(&stream, CODE_NO_RIGHT);
+        }
+    }
+
     /// Receives files, one transfer after the other, for as long as the peer may send them.
     async fn receive_files(&self, session: &Session) {
         let peer = session.peer();
         while session.close_reason().is_none() {
             let terms = self.rights.terms(&peer, Right::SendFiles);
             let Some(receiver) = self.receiver(terms.as_ref()) else {
-                refuse_streams(session, is_transfer).await;
+                self.refuse_streams(session, is_transfer, Right::SendFiles)
+                    .await;
                 break;
             };
             let progress = Progress::default();
@@ -119,6 +139,7 @@ impl Core {
                     Begun::Nothing => continue,
                     Begun::ByTicket => receiving.await,
                     Begun::ByRight => {
+                        self.rights.note_refused(Right::SendFiles);
                         session.close(CODE_NO_RIGHT, "the right to send files here was taken away");
                         break;
                     }
@@ -242,16 +263,6 @@ fn begun(progress: &Progress, terms: Option<&Terms>) -> Begun {
         (true, _) => Begun::Nothing,
         (false, None) => Begun::ByTicket,
         (false, Some(_)) => Begun::ByRight,
-    }
-}
-
-/// Stops every stream with such a label, until the session is over.
-async fn refuse_streams(session: &Session, is_refused: impl Fn(&str) -> bool) {
-    while let Ok(stream) = session
-        .accept_stream_where(|spec| is_refused(&spec.label))
-        .await
-    {
-        refuse(&stream, CODE_NO_RIGHT);
     }
 }
 

@@ -126,6 +126,7 @@ impl Server {
     async fn serve_stream(self: Arc<Self>, session: Session, stream: Stream) {
         let peer = session.peer();
         if self.exports_of(&peer).is_empty() {
+            self.rights.note_refused(Right::ReadExport);
             return refuse(&stream, CODE_NO_RIGHT);
         }
         let Some(place) = self.enter(peer) else {

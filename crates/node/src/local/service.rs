@@ -143,6 +143,7 @@ impl Service for LocalService {
             };
             let rights = connection.node.rights().clone();
             if !may(&rights.table()) {
+                rights.note_refused(Right::UseService);
                 return refused(&stream, CODE_NO_RIGHT);
             }
             let local = match connection.adopt(&self, &session, &stream) {

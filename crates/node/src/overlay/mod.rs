@@ -35,7 +35,7 @@ use std::{
 };
 
 use anabranch_base::{NodeId, Seed};
-pub use anabranch_net::relay::{RelayError, RelayReport};
+pub use anabranch_net::relay::{RelayError, RelayReport, Totals};
 use anabranch_net::{Host, Session, relay::Quota};
 use anabranch_overlay::{Agent, Member};
 pub use anabranch_overlay::{
@@ -239,6 +239,12 @@ impl Overlay {
     pub async fn relayed(&self) -> Option<RelayReport> {
         let report = self.ask(|runner, _| runner.serving.as_ref().map(Serving::report));
         report.await.flatten()
+    }
+
+    /// Statistics of what is relayed for others; `None`: nothing is relayed.
+    pub async fn relay_totals(&self) -> Option<Totals> {
+        let totals = self.ask(|runner, _| runner.serving.as_ref().map(Serving::totals));
+        totals.await.flatten()
     }
 
     /// The paths in use to each destination.

@@ -213,7 +213,8 @@ impl Runner {
     /// and the stream does not come, the session is closed.
     fn attend(&mut self, session: Session) {
         let sender = self.sender.clone();
-        let is_for_overlay = !self.rights.may(&session.peer(), Right::Call);
+        let rights = self.rights.clone();
+        let is_for_overlay = !rights.may(&session.peer(), Right::Call);
         self.tasks.spawn(async move {
             let timeout = if is_for_overlay {
                 GREETING_MAX
@@ -226,6 +227,7 @@ impl Runner {
                 }
                 Ok(None) => {}
                 Err(_) => {
+                    rights.note_refused(Right::Call);
                     session.close(CODE_NO_RIGHT, "a member's session is for the overlay only");
                 }
             }

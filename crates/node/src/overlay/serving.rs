@@ -9,7 +9,7 @@ use std::{
 use anabranch_base::{NodeId, Rate};
 use anabranch_net::{
     Session, Stream,
-    relay::{Answer, Members, Quota, Refusal, Relay, RelayReport, Request, Role},
+    relay::{Answer, Members, Quota, Refusal, Relay, RelayReport, Request, Role, Totals},
 };
 use bytes::Bytes;
 
@@ -106,6 +106,10 @@ impl Serving {
         self.relay.headroom()
     }
 
+    pub(super) fn totals(&self) -> Totals {
+        self.relay.totals()
+    }
+
     pub(super) fn report(&self) -> RelayReport {
         self.relay.report()
     }
@@ -163,6 +167,7 @@ impl Serving {
             let answer = if known.may_use(peer) {
                 self.relay.request(peer, &seen(&session), &request, known)
             } else {
+                known.rights.note_refused(Right::UseRelay);
                 Answer::Refused {
                     circuit: request.circuit(),
                     refusal: Refusal::NotMember,

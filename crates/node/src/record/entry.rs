@@ -220,15 +220,36 @@ mod tests {
         ];
         assert_eq!(seen, expected);
         assert_eq!(look(2_000, &[report(4, &notes, 1)]), []);
-        notes.push((2_500, "warned: channel-1 provides less"));
+        let cause = "channel-0 was taken out of use by user 7; channel-1 provides less";
+        let warned = format!("warned: {cause}");
+        notes.push((2_500, warned.as_str()));
         notes.push((2_600, "demands another guarantee, which waits: why"));
         let seen = look(3_000, &[report(4, &notes, 2), report(8, &[], 0)]);
         let kinds: Vec<Kind> = seen.iter().map(|(_, kind, _)| *kind).collect();
         assert_eq!(kinds, [Kind::Warned, Kind::Changed]);
+        assert_eq!(seen[0].2, cause, "the whole reason");
         let end = (4_000, Kind::Closed, String::new());
         assert_eq!(look(4_000, &[report(8, &[], 0)]), [end]);
         let ends = follower.close_all(9);
         assert_eq!(ends.len(), 1);
         assert_eq!((&*ends[0].peer, ends[0].unix_ms), ("far", 9));
+    }
+
+    /// What is recorded follows from the node's own time; the clock of the machine only dates it.
+    #[test]
+    fn a_clock_that_is_set_loses_and_repeats_no_decision() {
+        let mut follower = Follower::default();
+        let mut notes = Vec::new();
+        // A year back, and a day ahead.
+        let clocks = [1_000_000_000_000, 968_000_000_000, 1_000_086_400_000, 5];
+        for (step, unix_ms) in clocks.into_iter().enumerate() {
+            let now_ms = 1_000 * (step as u64 + 1);
+            notes.push((now_ms - 100, "promised: renewable"));
+            let now = Instant::from_millis(now_ms);
+            let peers = BTreeMap::new();
+            let entries = follower.follow(unix_ms, now, &[report(4, &notes, 0)], &peers);
+            let dates: Vec<u64> = entries.iter().map(|entry| entry.unix_ms).collect();
+            assert_eq!(dates, [unix_ms.saturating_sub(100)]);
+        }
     }
 }

@@ -189,6 +189,7 @@ impl Server {
     fn admit(&self, session: &Session) -> Result<(Stay<'_>, mpsc::Receiver<Notice>), Refusal> {
         let node = session.peer();
         if !self.serves(&node) {
+            self.rights.note_refused(Right::UseRendezvous);
             return Err(Refusal::NoRight);
         }
         let is_listed = self.rights.may(&node, Right::UseRendezvous);

@@ -72,6 +72,7 @@ impl Receiver {
         let peer = session.peer();
         if secret.is_empty() {
             if !self.rights.may(&peer, Right::SendFiles) {
+                self.rights.note_refused(Right::SendFiles);
                 return Err(TransferError::Ticket(
                     "this node takes transfers from nodes with the right send-files and from holders of a ticket only",
                 ));

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use anabranch_base::{ChannelId, Instant, NodeId, SocketId};
 use anabranch_channel::{CloseReason, Undeliverable};
 
-use super::{CODE_CHANNEL_ONLY, Engine};
+use super::{CODE_CHANNEL_ONLY, Engine, Refused};
 use crate::{attempt::Attempts, event::Event};
 
 impl Engine {
@@ -63,6 +63,7 @@ impl Engine {
         if let CloseReason::Stranger(peer) = *reason
             && let Some(channel) = self.endpoint.peek(id)
         {
+            self.guests.refusals.add(Refused::NotListed);
             self.events.push_back(Event::Stranger {
                 peer,
                 socket: channel.socket(),

@@ -10,7 +10,10 @@ use std::{collections::BTreeMap, time::Duration};
 use anabranch_base::{ChannelId, Instant, NodeId, SessionId};
 use anabranch_channel::{Access, CloseReason, Subnet, endpoint::CHANNELS_MAX, gate};
 
-use super::{CODE_BUSY, CODE_LATE, CODE_NOT_ALLOWED, Engine, find};
+use super::{
+    CODE_BUSY, CODE_LATE, CODE_NOT_ALLOWED, Engine, find,
+    refusals::{Refusals, Refused},
+};
 use crate::{
     event::{SessionCloseReason, StreamError},
     links::HANDSHAKE_MAX,
@@ -57,9 +60,13 @@ struct Guest {
     access: Access,
 }
 
-/// Key: channel.
 #[derive(Debug, Default)]
-pub(super) struct Guests(BTreeMap<ChannelId, Guest>);
+pub(super) struct Guests {
+    /// Key: channel.
+    waiting: BTreeMap<ChannelId, Guest>,
+    /// Those that were refused.
+    pub(super) refusals: Refusals,
+}
 
 impl Guests {
     /// One more; who has to leave for it. O(guests), once for each handshake.
@@ -69,7 +76,7 @@ impl Guests {
             Access::Listed => LISTED,
         };
         let alike = self
-            .0
+            .waiting
             .iter()
             .filter(|(_, other)| other.access == guest.access);
         let (mut all, mut of_subnet, mut of_peer) = (0, 0, 0);
@@ -86,7 +93,7 @@ impl Guests {
                 oldest_of_peer = oldest_of_peer.or(Some(id));
             }
         }
-        self.0.insert(id, guest);
+        self.waiting.insert(id, guest);
         if of_peer >= limits.of_peer {
             oldest_of_peer
         } else if of_subnet >= limits.of_subnet {
@@ -99,11 +106,11 @@ impl Guests {
     }
 
     pub(super) fn leave(&mut self, id: ChannelId) {
-        self.0.remove(&id);
+        self.waiting.remove(&id);
     }
 
     pub(super) fn contains(&self, id: ChannelId) -> bool {
-        self.0.contains_key(&id)
+        self.waiting.contains_key(&id)
     }
 }
 
@@ -142,6 +149,9 @@ impl Engine {
 
     /// Closes a channel for which nothing is kept once its peer has been notified.
     pub(super) fn close_unknown(&mut self, now: Instant, id: ChannelId, code: u32, words: &str) {
+        if let Some(cause) = Refused::by_code(code) {
+            self.guests.refusals.add(cause);
+        }
         if let Some(channel) = self.endpoint.channel(id) {
             channel.close(now, code, words);
         }
@@ -166,6 +176,7 @@ impl Engine {
             self.close_unknown(now, id, CODE_LATE, "not introduced in time");
         } else if is_accepted {
             // Its address may be anybody's: not a word.
+            self.guests.refusals.add(Refused::Late);
             self.endpoint.abandon(id);
             self.forget_owner(id);
         } else {
@@ -266,8 +277,12 @@ impl Engine {
                 Some(_) => {}
             }
         }
-        let waiting: Vec<(ChannelId, NodeId)> =
-            self.guests.0.iter().map(|(&id, g)| (id, g.peer)).collect();
+        let waiting: Vec<(ChannelId, NodeId)> = self
+            .guests
+            .waiting
+            .iter()
+            .map(|(&id, g)| (id, g.peer))
+            .collect();
         for (id, peer) in waiting {
             if self.allowed.access(&peer).is_none() && self.guests.contains(id) {
                 self.close_unknown(now, id, CODE_NOT_ALLOWED, NOT_ALLOWED);
@@ -328,7 +343,7 @@ mod tests {
                 id += 1;
             }
         }
-        assert_eq!(guests.0.len(), STRANGERS.all);
+        assert_eq!(guests.waiting.len(), STRANGERS.all);
         let listed = guest(99, 99, Access::Listed);
         assert_eq!(guests.enter(ChannelId(id), listed), None);
     }

@@ -113,8 +113,7 @@ impl Engine {
             self.rename(chosen, token, introduction.former);
             chosen
         } else {
-            channel.close(now, CODE_FORGOTTEN, "no such session here");
-            self.advance_closed(now, id);
+            self.close_unknown(now, id, CODE_FORGOTTEN, "no such session here");
             return Ok(None);
         };
         if let Some(owner) = self.owners.get_mut(&id) {

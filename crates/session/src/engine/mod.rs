@@ -34,18 +34,22 @@ mod level;
 mod levels;
 mod meters;
 mod probes;
+mod refusals;
 mod responses;
 mod routing;
 mod timers;
 mod traffic;
 mod uplinks;
 
-pub use self::handles::{SessionMut, StreamMut};
 use self::{
     guests::{ACCEPT_MAX, Guests},
     responses::Responses,
     timers::Timers,
     uplinks::Uplinks,
+};
+pub use self::{
+    handles::{SessionMut, StreamMut},
+    refusals::{Refusals, Refused},
 };
 
 /// Application codes of QUIC's CONNECTION_CLOSE. Codes of applications are shifted by

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{
     CODE_APPLICATION, CODE_BUSY, CODE_CHANNEL_ONLY, CODE_FORGOTTEN, CODE_LATE, CODE_NOT_ADMITTED,
-    CODE_NOT_ALLOWED, CODE_PROTOCOL, CODE_VERSION, Engine, Owner,
+    CODE_NOT_ALLOWED, CODE_PROTOCOL, CODE_VERSION, Engine, Owner, Refused,
 };
 use crate::{
     event::{Event, SessionCloseReason, SessionEvent},
@@ -198,6 +198,9 @@ impl Engine {
                 self.forget_session(now, &session, error.into_reason());
             }
             None => {
+                if self.guests.contains(id) {
+                    self.guests.refusals.add(Refused::Protocol);
+                }
                 if let Some(channel) = self.endpoint.channel(id) {
                     channel.close(now, code, &words);
                 }

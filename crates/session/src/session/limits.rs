@@ -36,9 +36,14 @@ impl Session {
                 socket: channel.socket(),
                 remote: channel.remote(),
             };
+            let is_out = orders.about(state.id, &link).is_some();
+            if state.barred.is_out && !is_out {
+                let place = self.channels.estimator.place(state.id);
+                place.into_iter().for_each(|at| self.promises.path_in(at));
+            }
             state.barred = Barred {
                 is_used_up: channel.is_out_of_allowance(),
-                is_out: orders.about(state.id, &link).is_some(),
+                is_out,
             };
             let is_held = self.neighbours.held_until(run.now, state.id);
             let is_held = is_held.is_some() && !self.promises.is_on(state.id);

@@ -105,7 +105,7 @@ impl Session {
         }
         if let Some(place) = self.channels.estimator.place(channel) {
             let text = format!("{channel} was taken out of use by {}", order.by);
-            self.promises.note_on(now, place, &text);
+            self.promises.path_out(now, place, &text);
         }
         self.channels.orders.put(channel, link, order);
         self.apply_orders(endpoint);
@@ -121,6 +121,9 @@ impl Session {
         let link = link_of(endpoint, channel).ok_or(PathError::Unknown(channel))?;
         if !self.channels.orders.remove(channel, &link) {
             return Err(PathError::NotOut(channel));
+        }
+        if let Some(place) = self.channels.estimator.place(channel) {
+            self.promises.path_in(place);
         }
         self.apply_orders(endpoint);
         Ok(())

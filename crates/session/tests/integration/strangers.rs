@@ -8,7 +8,7 @@ use std::time::Duration;
 use anabranch_base::{Instant, StreamId};
 use anabranch_channel::{AllowList as List, Config as ChannelConfig, Endpoint, gate};
 use anabranch_session::{
-    AllowList, Config, Engine, Event, Link, SessionCloseReason, StreamSpec, wire::Control,
+    AllowList, Config, Engine, Event, Link, Refused, SessionCloseReason, StreamSpec, wire::Control,
 };
 use bytes::Bytes;
 use world::{DELAY, Peer, SOCKET, World, address, epoch, key, received, victim_address};
@@ -148,6 +148,8 @@ fn a_channel_that_never_joins_holds_64_kb_for_5_s() {
         world.wait(PEER_TIME_MAX);
         let left = world.victim.held - before;
         assert!(left <= 1_000, "{left} bytes are left");
+        let late = world.victim.engine.refusals().by(Refused::Late);
+        assert_eq!(late, 2, "both are counted, with the cause");
     }
 }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anabranch_base::{Instant, NodeId};
 use anabranch_session::{
-    AllowList, Attempts, CloseReason, Config, Event, Link, SessionCloseReason, Undeliverable,
+    AllowList, Attempts, CloseReason, Config, Event, Link, Refused, SessionCloseReason,
+    Undeliverable,
 };
 use anabranch_sim::{
     App, Context, World,
@@ -144,6 +145,10 @@ fn a_stranger_is_refused_at_once_and_reported_where_it_knocked() {
     assert!(at < Instant::from_secs(1), "{at}");
     assert_eq!(reason, SessionCloseReason::NotListed(World::node_id(0)));
     assert_eq!(world.app::<Guard>(1).strangers, [World::node_id(0)]);
+    let refusals = world.engine(1).refusals();
+    let counts = Refused::ALL.map(|cause| refusals.by(cause));
+    assert_eq!(refusals.by(Refused::NotListed), 1);
+    assert_eq!(counts.iter().sum::<u64>(), 1, "for no other cause");
 }
 
 /// Reports of the network are not authenticated.

@@ -190,14 +190,18 @@ fn promises_are_placed_on_the_paths_that_are_left() {
     let small = explain(&mut world, 1);
     assert!(small.term.is_some(), "{small:#?}");
     assert_eq!(small.account.withdrawn, 0);
+    let cause = format!("{fast} was taken out of use by a test");
+    let is_named = small.notes.iter().any(|note| note.text.contains(&cause));
+    assert!(!is_named, "it was on the other path: {small:#?}");
     let large = explain(&mut world, 2);
     assert_eq!(large.term, None, "{large:#?}");
-    let cause = format!("{fast} was taken out of use by a test");
     let place = |word: &str| {
         let mut notes = large.notes.iter();
         notes.position(|note| note.text.starts_with(word))
     };
-    let [out, warned, withdrawn] = [cause.as_str(), "warned", "withdrawn"].map(place);
+    let [out, warned, withdrawn] = ["", "warned: ", "withdrawn: "]
+        .map(|word| format!("{word}{cause}"))
+        .map(|words| place(&words));
     assert!(
         out.is_some() && out < warned && warned < withdrawn,
         "{large:#?}"

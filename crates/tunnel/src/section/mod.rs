@@ -105,6 +105,15 @@ impl Part for Reloading {
         let both = of_client.into_iter().chain(of_server);
         both.flatten().collect()
     }
+
+    fn dropped(&self) -> Vec<(&'static str, u64)> {
+        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_server = server.upgrade().map(|server| server.totals());
+        let of_client = self.client.upgrade().map(|client| client.totals());
+        let both = of_client.into_iter().chain(of_server);
+        let all = both.flat_map(|totals| totals.dropped_by_name().collect::<Vec<_>>());
+        all.collect()
+    }
 }
 
 impl Tunnel {

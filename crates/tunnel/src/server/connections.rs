@@ -51,6 +51,7 @@ impl Making {
     pub(super) async fn serve(&self, session: &Session, stream: &Stream) {
         let peer = session.peer();
         if !self.rights.may(&peer, Right::Tunnel) {
+            self.rights.note_refused(Right::Tunnel);
             super::service::abort(stream, anabranch::rights::CODE_NO_RIGHT);
             return;
         }

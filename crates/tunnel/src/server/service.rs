@@ -67,6 +67,7 @@ impl Server {
                         Err(error) => (Code::NoAddress, error),
                     },
                     false => {
+                        self.rights.note_refused(Right::Tunnel);
                         let node = session.peer();
                         let text = format!(
                             "the server gives the node {node} no right to its tunnel: there, it needs may = [\"call\", \"tunnel\"] in \

@@ -4,6 +4,7 @@ use anabranch::{
     Failure, StreamSpec,
     config::NodeConfig,
     daemon::{CODE_BUSY, CODE_NO_RIGHT},
+    rights::Right,
 };
 
 use super::{ALL_SERVICES, Node, Pair, config, duplex, id};
@@ -35,6 +36,9 @@ async fn a_peer_reaches_the_services_that_its_right_names() {
         for label in ["telemetry/1", "video", "x"] {
             assert_eq!(refusal(&pair, label).await, Some(CODE_NO_RIGHT), "{label}");
         }
+        let rights = pair.far.daemon.rights().refused();
+        let counted: Vec<_> = rights.filter(|(_, count)| *count > 0).collect();
+        assert_eq!(counted, [(Right::UseService, 3)]);
         // Nobody takes it any more.
         drop(service);
         assert_eq!(refusal(&pair, "telemetry").await, Some(CODE_NO_RIGHT));
