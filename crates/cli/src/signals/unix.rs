@@ -1,14 +1,16 @@
 //! Signals of Unix.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    io,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     flag::register,
-    low_level::unregister,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -63,36 +65,45 @@ pub(crate) fn suspend() -> std::io::Result<()> {
 }
 
 /// Completes on SIGINT (Ctrl-C) or on SIGTERM, which service managers send. This is the only place where these signals are
-/// handled; every command that runs until it is stopped waits for this future. Signals count from the call on, not only
-/// from the first poll.
+/// handled; every command that runs until it is stopped waits for this future. Signals count from the first call of the process on: one
+/// that comes while nothing waits completes the next call.
 ///
-/// Tokio alone would lose a signal: it installs its handler before it subscribes, and a signal between the two has no
-/// subscriber. Therefore a handler of our own, which is installed first, sets a flag.
+/// Tokio alone would lose such a signal, because it passes on only those that come after it was asked. Therefore a handler of our own,
+/// which is installed first and stays, sets a flag.
 ///
 /// # Errors
 /// The system does not install the handler.
 pub(crate) fn stopped() -> impl Future<Output = Outcome> {
-    stopped_after(|| ())
+    static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    let mut registered = Ok(());
+    let flag = FLAG.get_or_init(|| {
+        let flag = Arc::default();
+        registered = set_on_signals(&flag);
+        flag
+    });
+    let waiting = wait(Arc::clone(flag));
+    async move {
+        registered.map_err(Failure::other)?;
+        waiting.await
+    }
 }
 
-/// As [`stopped`], with `between` called after our handler is installed and before tokio's.
-fn stopped_after(between: impl FnOnce()) -> impl Future<Output = Outcome> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let flagged = [SIGINT, SIGTERM].map(|number| register(number, Arc::clone(&flag)));
-    between();
+fn set_on_signals(flag: &Arc<AtomicBool>) -> io::Result<()> {
+    for number in [SIGINT, SIGTERM] {
+        register(number, Arc::clone(flag))?;
+    }
+    Ok(())
+}
+
+/// Waits until the flag is set, or a signal comes that sets it.
+fn wait(flag: Arc<AtomicBool>) -> impl Future<Output = Outcome> {
     let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
     async move {
-        let ids = flagged.into_iter().collect::<Result<Vec<_>, _>>();
-        let ids = ids.map_err(Failure::other)?;
         let [interrupt, terminate] = signals;
         let mut interrupt = interrupt.map_err(Failure::other)?;
         let mut terminate = terminate.map_err(Failure::other)?;
         // From here on, tokio passes on every signal.
-        let is_stopped = flag.load(Ordering::SeqCst);
-        for id in ids {
-            unregister(id);
-        }
-        if is_stopped {
+        if flag.load(Ordering::SeqCst) {
             return Ok(());
         }
         tokio::select! {
@@ -107,11 +118,17 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_signal_before_tokio_listens_is_not_lost() {
+    async fn a_signal_while_nothing_waits_is_not_lost() {
         let raise = || signal_hook::low_level::raise(SIGTERM).unwrap();
-        let stopped = stopped_after(raise);
         let limit = std::time::Duration::from_secs(10);
-        let ended = tokio::time::timeout(limit, stopped).await;
-        assert!(matches!(ended, Ok(Ok(()))), "{ended:?}");
+        let flag = Arc::default();
+        set_on_signals(&flag).unwrap();
+        // Tokio's handler stays behind.
+        drop(wait(Arc::clone(&flag)));
+        raise();
+        for _ in 0..2 {
+            let ended = tokio::time::timeout(limit, wait(Arc::clone(&flag))).await;
+            assert!(matches!(ended, Ok(Ok(()))), "{ended:?}");
+        }
     }
 }

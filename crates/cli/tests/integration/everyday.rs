@@ -245,7 +245,9 @@ fn up_in_the_background_returns_when_it_answers() {
 fn ping_measures_each_path() {
     let folder = private_folder();
     let (near, far) = pair(folder.path());
-    let out = near.done(&["ping", "far", "-c", "3", "-i", "100 ms", "--json"]);
+    let out = near.done(&[
+        "ping", "far", "-c", "3", "-i", "100 ms", "--within", "10 s", "--json",
+    ]);
     let events: Vec<Value> = out
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -265,7 +267,8 @@ fn ping_measures_each_path() {
     // A node of the command's own, with a key that the other one lists.
     let peer = format!("{}@localhost:{}", far.id(), far.port());
     let key = near.home().join("key");
-    let out = near.done(&["ping", &peer, "-c", "1", "--key", key.to_str().unwrap()]);
+    let key = key.to_str().unwrap();
+    let out = near.done(&["ping", &peer, "-c", "1", "--within", "10 s", "--key", key]);
     assert!(
         out.contains("lo → 127.0.0.1:") && out.contains("REPLIES"),
         "{out}"

@@ -2,9 +2,9 @@
 
 use std::{
     env, fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader, Lines, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
     thread,
     time::Duration,
 };
@@ -145,6 +145,8 @@ const KEEPER: &str = "ANABRANCH_TEST_KEEPER";
 struct Keeper {
     process: Child,
     at: SocketAddr,
+    /// Open while it runs: after a minute it prints that it has been running for long, and would end if nobody could read that.
+    _lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Keeper {
@@ -155,10 +157,16 @@ impl Keeper {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let mut addresses = lines.filter_map(|line| line.ok()?.strip_prefix("at ")?.parse().ok());
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut addresses = lines
+            .by_ref()
+            .filter_map(|line| line.ok()?.strip_prefix("at ")?.parse().ok());
         let at = addresses.next().unwrap();
-        Self { process, at }
+        Self {
+            process,
+            at,
+            _lines: lines,
+        }
     }
 }
 

@@ -373,7 +373,9 @@ fn events_of_promises_are_watched() {
             // The node looks at its promises once a second.
             std::thread::sleep(std::time::Duration::from_millis(1_500));
             drop(open.stdin.take());
-            assert!(open.wait().unwrap().success());
+            let ended = open.wait_with_output().unwrap();
+            let errors = String::from_utf8_lossy(&ended.stderr);
+            assert!(ended.status.success(), "{}: {errors}", ended.status);
         }
         shown = first.join().unwrap();
     });

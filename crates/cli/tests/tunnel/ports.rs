@@ -139,9 +139,12 @@ fn data_in_an_opening_arrives_once() {
     };
     for _ in 0..10 {
         let (mut stream, sent) = open(PORT);
-        assert_eq!(sent.unwrap(), 3);
+        // The target has read one byte of three, and resets the rest; on a busy machine before the connection is returned here.
+        match sent {
+            Ok(count) => assert_eq!(count, 3),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}"),
+        }
         let mut back = Vec::new();
-        // The target has read one byte of three, and resets the rest.
         let _ = stream.read_to_end(&mut back);
         assert!(matches!(back[..], [] | [9]), "{back:?}");
     }

@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{net::TcpListener, task::AbortHandle};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::AbortHandle,
+};
 
 use super::{Split, table::Number};
 use crate::{
@@ -108,13 +111,27 @@ impl Split {
                     continue;
                 }
             };
-            let number = Number::new(from.port()).filter(|_| from.ip() == server);
+            if from.ip() != server {
+                // Another program, which connects to the listener, is answered by the end of the connection.
+                continue;
+            }
+            let number = Number::new(from.port());
             let waiting = number.and_then(|number| self.table().accept(number));
-            // Another program, which connects to the listener, is answered by the end of the connection.
-            if let Some(waiting) = waiting {
-                let _ = waiting.send(stream);
+            let late = match waiting {
+                Some(waiting) => waiting.send(stream).err(),
+                None => Some(stream),
+            };
+            if let Some(late) = late {
+                turn_away(late);
             }
         }
+    }
+}
+
+/// Resets the second half of a connection that is given up: to its program, an end would be that of the target.
+fn turn_away(late: TcpStream) {
+    if let Err(error) = late.set_zero_linger() {
+        tracing::debug!(%error, "a connection is ended instead of reset");
     }
 }
 
@@ -123,4 +140,23 @@ fn pairs(terms: &Terms) -> impl Iterator<Item = (IpAddr, IpAddr)> + use<> {
     let v4 = terms.v4.map(|v4| (v4.address.into(), v4.server.into()));
     let v6 = terms.v6.map(|v6| (v6.address.into(), v6.server.into()));
     v4.into_iter().chain(v6)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_half_that_is_accepted_too_late_is_reset() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let to = listener.local_addr().unwrap();
+        let (program, accepted) = tokio::join!(TcpStream::connect(to), listener.accept());
+        turn_away(accepted.unwrap().0);
+        let read = program.unwrap().read(&mut [0]).await;
+        assert_eq!(read.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    }
 }

@@ -10,10 +10,7 @@ use anabranch_gateway::{
 };
 use tokio::{sync::oneshot, time::timeout};
 
-use super::{
-    Split,
-    table::{Number, Stage},
-};
+use super::{Split, table::Number};
 use crate::{
     client::dispatch::Assigned,
     fq_codel::Packet,
@@ -21,8 +18,11 @@ use crate::{
     packet::{Cause, Ends, Header, Segment, answer, clamp},
 };
 
-/// Time in which the second half of a connection must be accepted: it stays on this machine, or in the network behind it.
-const ACCEPT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time in which the listener must answer the opening of a second half: both are on this machine.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time in which a second half must be accepted once the listener has answered: the program is on this machine, or in the network behind
+/// it, but the machine may be very busy.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Split {
     /// Begins a connection; false if it is to pass as packets.
@@ -79,7 +79,7 @@ impl Split {
     }
 
     async fn carry(&self, number: Number, segment: Segment, opening: Box<[u8]>, made: Made) {
-        let (sender, accepted) = oneshot::channel();
+        let (sender, mut accepted) = oneshot::channel();
         let second = {
             let halves = self.halves();
             let is_v4 = segment.ends.source.is_ipv4();
@@ -94,15 +94,15 @@ impl Split {
         segment.readdress(&mut changed, false, second);
         self.put(&changed);
         drop(changed);
-        let Ok(Ok(accepted)) = timeout(ACCEPT_TIMEOUT, accepted).await else {
-            let mut table = self.table();
-            let before = table.end(self.0.clock.now(), number);
-            if before == Some(Stage::Offered { is_answered: false }) {
-                table.remove(number);
-                drop(table);
+        let accepted = match timeout(ANSWER_TIMEOUT, &mut accepted).await {
+            Ok(accepted) => Ok(accepted),
+            Err(_) if self.table().take_back(number) => {
                 self.blocked(segment.ends.destination);
-                self.pass(&opening);
+                return self.pass(&opening);
             }
+            Err(_) => timeout(ACCEPT_TIMEOUT, accepted).await,
+        };
+        let Ok(Ok(accepted)) = accepted else {
             return;
         };
         self.0.made.fetch_add(1, Ordering::Relaxed);

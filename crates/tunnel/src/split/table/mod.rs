@@ -199,6 +199,17 @@ impl<W> Table<W> {
         }
     }
 
+    /// Forgets a connection that was offered to the listener, unless the listener has answered; true if it is forgotten.
+    pub(crate) fn take_back(&mut self, number: Number) -> bool {
+        let flow = self.flows.get(&number);
+        let is_unanswered =
+            flow.is_some_and(|flow| flow.stage == Stage::Offered { is_answered: false });
+        if is_unanswered {
+            self.remove(number);
+        }
+        is_unanswered
+    }
+
     /// Notes that the listener has accepted a connection; returns what waits for it, `None` if nothing does.
     pub(crate) fn accept(&mut self, number: Number) -> Option<W> {
         let flow = self.flows.get_mut(&number)?;
@@ -220,15 +231,16 @@ impl<W> Table<W> {
         }
     }
 
-    /// Notes that a connection is over; returns its stage before.
-    pub(crate) fn end(&mut self, now: Instant, number: Number) -> Option<Stage> {
-        let flow = self.flows.get_mut(&number)?;
+    /// Notes that a connection is over.
+    pub(crate) fn end(&mut self, now: Instant, number: Number) {
+        let Some(flow) = self.flows.get_mut(&number) else {
+            return;
+        };
         flow.waiting = None;
-        let before = std::mem::replace(&mut flow.stage, Stage::Ended);
-        if before != Stage::Ended {
+        if flow.stage != Stage::Ended {
+            flow.stage = Stage::Ended;
             self.ended.push_back((now, number));
         }
-        Some(before)
     }
 
     /// Forgets all connections of a family, and returns those that have halves.

@@ -48,7 +48,8 @@ fn a_connection_from_its_opening_to_its_end() {
     );
     assert_eq!(table.accept(number), Some("task"));
     assert_eq!(table.accept(number), None);
-    assert_eq!(table.end(at(9), number), Some(Stage::Accepted));
+    assert!(!table.take_back(number));
+    table.end(at(9), number);
     // Its last segments still pass.
     assert_eq!(table.answered(at(9), number, &SEGMENT), Some(ends(5)));
     assert_eq!(
@@ -76,7 +77,7 @@ fn a_connection_that_both_halves_have_ended_is_over() {
         );
         let second = table.begin(at(1), ends(5)).unwrap();
         // The relay of the first takes nothing from the second.
-        assert_eq!(table.end(at(2), first), None);
+        table.end(at(2), first);
         assert_eq!(
             table.sent(at(2), &ends(5), &SEGMENT),
             Some((second, Stage::Asked))
@@ -149,6 +150,19 @@ fn a_connection_that_is_not_made_leaves_nothing() {
     table.offer(number, ());
     table.withdraw(number);
     assert_eq!(table.flows.len(), 1, "its second half may have begun");
+    assert!(table.take_back(number));
+    assert_eq!((table.flows.len(), table.numbers.len()), (0, 0));
+}
+
+/// The machine is too busy to accept it soon: the program is connected already, so it is no connection that passes as packets.
+#[test]
+fn a_connection_that_the_listener_has_answered_is_not_taken_back() {
+    let mut table = Table::<()>::new();
+    let number = table.begin(at(0), ends(1)).unwrap();
+    table.offer(number, ());
+    table.answered(at(1), number, &SEGMENT);
+    assert!(!table.take_back(number));
+    assert_eq!(table.accept(number), Some(()));
 }
 
 #[test]
@@ -180,7 +194,7 @@ proptest! {
                 (3, Some(number)) => drop(table.accept(number)),
                 (4, Some(number)) => table.withdraw(number),
                 (5, Some(number)) => drop(table.answered(at(now), number, &RESET)),
-                (_, Some(number)) => drop(table.end(at(now), number)),
+                (_, Some(number)) => table.end(at(now), number),
                 _ => {}
             }
             prop_assert_eq!(table.flows.len(), table.numbers.len());
