@@ -299,7 +299,8 @@ fn data(families: &mut Families<'_>, counts: &Counts, kind: &str) {
 
 /// Frames by type, and those that were dropped by cause.
 fn frames(families: &mut Families<'_>, counts: &Counts) {
-    let columns: [(&str, &str, fn(&Frames) -> Option<u64>); 4] = [
+    type Count = fn(&Frames) -> Option<u64>;
+    let columns: [(&str, &str, Count); 4] = [
         (
             "frames",
             "Frames of chunks that were sent, by type",

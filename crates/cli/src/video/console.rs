@@ -93,6 +93,6 @@ impl Running {
         {
             tracing::debug!(?error, "no more links of the console are printed");
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }

@@ -133,6 +133,7 @@ fn turn_away(late: TcpStream) {
     if let Err(error) = late.set_zero_linger() {
         tracing::debug!(%error, "a connection is ended instead of reset");
     }
+    drop(late);
 }
 
 /// Addresses of this machine, each with that of the server in the same network.
