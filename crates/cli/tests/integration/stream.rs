@@ -355,7 +355,6 @@ fn events_of_promises_are_watched() {
     let folder = folder.path();
     let (_far, start_near) = near_of_a_log(folder);
     let near = start_near(&[]);
-    let _log = accept(folder, &["log"]);
     let watch = |more: &[&str]| {
         let asked = [&["watch", "--control", "1.sock"], more].concat();
         let mut watch = anabranch(folder, &asked).spawn().unwrap();
@@ -369,6 +368,8 @@ fn events_of_promises_are_watched() {
     std::thread::scope(|scope| {
         let first = scope.spawn(|| of_all.next());
         while !first.is_finished() {
+            // It accepts one stream.
+            let _log = accept(folder, &["log"]);
             let mut open = anabranch(folder, &OPEN_PROMISED).spawn().unwrap();
             // The node looks at its promises once a second.
             std::thread::sleep(std::time::Duration::from_millis(1_500));
