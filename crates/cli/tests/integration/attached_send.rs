@@ -85,10 +85,18 @@ impl<'f> Nodes<'f> {
             fs::read(self.folder.join("to/tree").join(file)).unwrap() == sent
         };
         assert!(same("film") && same("words"));
-        // Nothing else is left there.
-        let entries = fs::read_dir(self.folder.join("to")).unwrap().flatten();
-        let names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
-        assert_eq!(names, ["tree"]);
+        // Nothing else is left there, once the receiver knows that its confirmation has arrived.
+        let names = || {
+            let entries = fs::read_dir(self.folder.join("to")).unwrap().flatten();
+            entries.map(|entry| entry.file_name()).collect::<Vec<_>>()
+        };
+        for _ in 0..600 {
+            if names() == ["tree"] {
+                return;
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        panic!("left: {:?}", names());
     }
 }
 

@@ -225,11 +225,10 @@ impl Mesh {
     fn arrives(self, transfer: Process, bytes: &[u8]) {
         transfer.ended().is(0, &[]);
         assert!(fs::read(self.setting.path("in/reel")).unwrap() == bytes);
-        assert_eq!(
-            fs::read_dir(self.setting.path("in")).unwrap().count(),
-            1,
-            "nothing else is left"
-        );
+        // Its note stays until the receiver knows that the confirmation has arrived.
+        until("nothing else is left", || {
+            fs::read_dir(self.setting.path("in")).unwrap().count() == 1
+        });
         self.emulator.signal("INT");
         self.emulator.ended().is(0, &[]);
     }
