@@ -27,7 +27,7 @@ use crate::{
 pub struct Settings {
     /// Address to listen on: one of loopback. With port 0, the system chooses one.
     pub listen: SocketAddr,
-    /// What it shows.
+    /// Subject of the console.
     pub source: Source,
 }
 

@@ -13,7 +13,7 @@ pub trait Video: std::fmt::Debug + Send + Sync {
     fn state(&self) -> String;
 }
 
-/// What a console shows.
+/// Subject of a console.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A node, by its control socket. It need not run yet.

@@ -14,7 +14,7 @@ use anabranch_session::qlog::{Traced, Traces};
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Files in the folder; of more, the oldest are removed.
 pub const FILES_MAX: usize = 64;
-/// What is gathered before it is written: this much of a trace is lost if the program is killed.
+/// Bytes of a trace that are gathered before they are written, and lost if the program is killed.
 const BUFFER_BYTES: usize = 8 << 10;
 /// End of the names of files, by which programs know the format.
 const SUFFIX: &str = ".sqlog";

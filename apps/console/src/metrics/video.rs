@@ -418,7 +418,7 @@ fn cached(families: &mut Families<'_>, cache: &Cache) {
     );
 }
 
-/// What a proxy did for players.
+/// Services of a proxy for players.
 fn responses(families: &mut Families<'_>, counts: &Counts) {
     families.one("responses", "Responses to players", None, counts.responses);
     families.one(

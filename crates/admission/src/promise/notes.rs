@@ -1,6 +1,6 @@
 //! Last decisions about a promise, with their reasons.
 //!
-//! When a path is taken out of use, the decisions that follow from it name that as their cause.
+//! The decisions that follow from a path that is taken out of use name that as their cause.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 

@@ -33,7 +33,7 @@ fn spec(target: SocketAddr, number: u8) -> PathSpec {
     }
 }
 
-/// What a trace says.
+/// Contents of a trace.
 #[derive(Debug, Default)]
 struct Summary {
     path: Option<Value>,
