@@ -1,12 +1,13 @@
 //! The file with a node's secret key.
 
 use std::{
-    fs,
-    io::{self, Write},
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use anabranch_session::SecretKey;
+
+use crate::whole_file;
 
 /// The key file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -87,14 +88,7 @@ pub fn create(path: &Path) -> Result<SecretKey, KeyError> {
             source,
         })?;
     }
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path).map_err(failed)?;
-    writeln!(file, "{}", key.to_text())
-        .and_then(|()| file.sync_all())
-        .map_err(failed)?;
+    whole_file::create(path, &format!("{}\n", key.to_text())).map_err(failed)?;
     Ok(key)
 }
 

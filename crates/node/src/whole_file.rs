@@ -43,6 +43,50 @@ pub(crate) fn replace_bytes(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync_folder(folder(path))
 }
 
+/// Creates a file with this text in one step, and syncs it to the disk: whoever opens it finds the whole text, even if this process is
+/// killed meanwhile. It can be read by its owner only.
+///
+/// # Errors
+/// There is a file of this name, or it cannot be written; then there is none.
+pub(crate) fn create(path: &Path, text: &str) -> io::Result<()> {
+    let draft = beside(path, &format!(".new-{}", std::process::id()));
+    let written = (|| {
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        let mut file = private(&mut options).open(&draft)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::hard_link(&draft, path)
+    })();
+    // It is of no use either way.
+    let _ = fs::remove_file(&draft);
+    match written {
+        Err(error) if has_no_links(&error) => create_at_once(path, text)?,
+        written => written?,
+    }
+    sync_folder(folder(path))
+}
+
+/// True if the file system has no second names for a file, as those of memory cards.
+fn has_no_links(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, Unsupported};
+    matches!(error.kind(), PermissionDenied | Unsupported)
+}
+
+/// Creates a file in place; a process that is killed meanwhile leaves an empty one.
+fn create_at_once(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    let mut file = private(&mut options).open(path)?;
+    let written = file
+        .write_all(text.as_bytes())
+        .and_then(|()| file.sync_all());
+    if written.is_err() {
+        let _ = fs::remove_file(path);
+    }
+    written
+}
+
 /// Makes names in a folder durable. Windows does that itself.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     match cfg!(unix) {
@@ -104,4 +148,44 @@ pub(crate) fn edit(path: &Path, change: impl FnOnce(&str) -> Option<String>) -> 
     file.sync_all()?;
     fs::rename(&draft, &path)?;
     fs::File::open(folder(&path))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_file_is_whole_and_replaces_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        for create in [create, create_at_once] {
+            create(&path, "text").unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), "text");
+            let error = create(&path, "other").unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!(fs::read_to_string(&path).unwrap(), "text");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft");
+            fs::remove_file(&path).unwrap();
+        }
+    }
+
+    /// Whoever waits for the file never finds a part of it: a node that was killed while it made its key found an empty one at every
+    /// later start.
+    #[test]
+    fn a_new_file_is_never_seen_in_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                loop {
+                    if let Ok(text) = fs::read_to_string(&path) {
+                        return text.len();
+                    }
+                }
+            });
+            let text = "x".repeat(1 << 20);
+            create(&path, &text).unwrap();
+            assert_eq!(reader.join().unwrap(), text.len());
+        });
+    }
 }
