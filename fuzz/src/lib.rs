@@ -27,6 +27,7 @@
 //! | [`overlay`] | the overlay's agent, from members that send arbitrary messages |
 //! | [`parts`] | the heads of parts of enhanced frames, and the count of missing parts |
 //! | [`media`] | stored video: files, stored indexes, and their use |
+//! | [`record_set`] | manifests of record sets, and layouts |
 //! | [`stored_video`] | storage and display of stored video: object stores, HTTP, the cache, indexes |
 //! | [`configuration`] | the reader of configurations, and engines with accepted configurations |
 //! | [`tariffs`] | price lists and meters, billing periods, the ledger |
@@ -52,6 +53,7 @@ mod packet;
 mod parsers;
 mod parts;
 mod peer;
+mod record_set;
 mod relay;
 mod settings;
 mod stored;
@@ -71,6 +73,7 @@ pub use overlay::overlay;
 pub use packet::packet;
 pub use parsers::{link, ticket, trace, transcript, wire};
 pub use parts::parts;
+pub use record_set::record_set;
 pub use relay::relay;
 pub use settings::{configuration, control, tariffs};
 pub use stored::stored_video;
@@ -97,6 +100,7 @@ pub const PROPERTIES: &[(&str, Property)] = &[
     ("overlay", overlay),
     ("packet", packet),
     ("parts", parts),
+    ("record_set", record_set),
     ("relay", relay),
     ("stored_video", stored_video),
     ("tariffs", tariffs),

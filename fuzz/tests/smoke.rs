@@ -304,6 +304,28 @@ fn exports() {
 }
 
 #[test]
+fn record_set() {
+    let pieces: &[&[u8]] = &[
+        &[0],
+        &[1],
+        b"name = \"climate\"\nrate = \"25/s\"\n",
+        b"[[component]]\nname = \"a\"\nfile = \"{n:04}-{name}\"\n",
+        b"[[component]]\nname = \"b\"\nfile = \"all\"\nsize = \"1 kB\"\nstride = 2_000\noffset = 7\n",
+        b"optional = true\npromise = 0.95\nrate = \"1 Mbit/s\"\ndeadline = \"2 s\"\n",
+        b"[records]\ncount = 100\nname = \"x{n:03}9\"\n",
+        b"[[record]]\nname = \"r\"\nparts = { a = \"f\", b = { file = \"g\", extents = [[1, 2], [0, 1]] } }\n",
+        br#"{"component": [{"name": "a", "file": "{n}{n}"}], "records": {"count": 12}}"#,
+        br#"{"component": [{"name": "a"}], "record": [{"name": "b", "parts": {"a": "f"}}]}"#,
+        b"partitioned",
+        b"blocked:64KiB",
+        b"../",
+        b"{name}",
+        b"18446744073709551615",
+    ];
+    feed("record_set", pieces, anabranch_fuzz::record_set);
+}
+
+#[test]
 fn objectives() {
     let pieces: &[&[u8]] = &[
         b"objective { context { adu:a { stream_id == 1 } } goal { true } utility { a { 1 } } }",
