@@ -10,6 +10,7 @@ pub mod coupling;
 pub mod daemons;
 pub mod fgs;
 pub mod first_admission;
+pub mod gridftp;
 pub mod horde;
 pub mod live_media;
 pub mod overlay_failures;
@@ -42,6 +43,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     regression::EXPERIMENT,
     path_choice::EXPERIMENT,
     smartpointer::EXPERIMENT,
+    gridftp::EXPERIMENT,
     fgs::EXPERIMENT,
     path_sets::EXPERIMENT,
     admission::EXPERIMENT,

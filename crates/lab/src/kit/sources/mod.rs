@@ -8,10 +8,12 @@
 //! | [`visualisation`] | atoms, bonds in view, bonds out of view, as SmartPointer's server sends them |
 //! | [`xyz`], [`bonds`], [`view`] | a molecular-dynamics trajectory, its bonds, the view of an observer |
 //! | [`video`] | base and enhancement layer, as MPEG-4 FGS |
+//! | [`records`] | records of a climate database in three components, as GridFTP moves them |
 //! | [`frames`] | traces of the sizes of video frames |
 
 pub mod bonds;
 pub mod frames;
+pub mod records;
 pub mod video;
 pub mod view;
 pub mod visualisation;
@@ -23,6 +25,7 @@ use anabranch_base::Rate;
 use anabranch_session::{Guarantee, StreamSpec};
 use bytes::Bytes;
 
+pub use records::Records;
 pub use video::LayeredVideo;
 pub use visualisation::Visualisation;
 
@@ -58,6 +61,12 @@ pub trait Source: Send {
 
     /// Time between two frames.
     fn period(&self) -> Duration;
+
+    /// True if frames of elastic streams wait in the application when the session's buffer is full, as those of a transfer do; by
+    /// default they are left out.
+    fn keeps_elastic(&self) -> bool {
+        false
+    }
 
     /// The next frame. O(streams), without copying the data.
     fn next_frame(&mut self) -> Frame;

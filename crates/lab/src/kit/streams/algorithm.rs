@@ -5,7 +5,7 @@ use anabranch_session::Policy;
 /// Algorithms of [IQ-Paths §VI] and of the literature. `default` is not among them: it is `pgos` for streams with a promise.
 const NAMES: [&str; 9] = [
     OPT,
-    "pgos",
+    PGOS,
     "priority_mean",
     "msfq",
     "wfq",
@@ -20,10 +20,16 @@ const NAMES: [&str; 9] = [
 pub enum Algorithm {
     /// A policy of the session.
     Policy(Policy),
+    /// PGOS as it was published.
+    PublishedPgos,
     /// The optimum that knows the future of every path.
     Opt,
 }
 
+/// Name of [`Policy::Default`] here.
+const PGOS: &str = "pgos";
+/// Name of [`Algorithm::PublishedPgos`].
+const PUBLISHED_PGOS: &str = "published_pgos";
 /// Name of [`Algorithm::Opt`].
 pub const OPT: &str = "opt";
 
@@ -40,8 +46,10 @@ impl Algorithm {
 
     /// The algorithm of this name.
     pub fn find(name: &str) -> Option<Self> {
-        if name == OPT {
-            return Some(Self::Opt);
+        match name {
+            OPT => return Some(Self::Opt),
+            PUBLISHED_PGOS => return Some(Self::PublishedPgos),
+            _ => {}
         }
         name.parse().ok().map(Self::Policy)
     }
@@ -49,7 +57,10 @@ impl Algorithm {
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
+            // What `default` does for promised streams, under the name of its source.
+            Self::Policy(Policy::Default) => PGOS,
             Self::Policy(policy) => policy.name(),
+            Self::PublishedPgos => PUBLISHED_PGOS,
             Self::Opt => OPT,
         }
     }
@@ -58,7 +69,7 @@ impl Algorithm {
     pub fn policy(self) -> Policy {
         match self {
             Self::Policy(policy) => policy,
-            Self::Opt => Policy::Default,
+            Self::PublishedPgos | Self::Opt => Policy::Default,
         }
     }
 }
@@ -71,6 +82,8 @@ mod tests {
     fn every_name_is_found_once() {
         let all = Algorithm::all();
         assert_eq!(all.len(), NAMES.len());
+        let names: Vec<&str> = all.iter().map(|one| one.name()).collect();
+        assert_eq!(names, NAMES, "rows have the names that select them");
         for (index, one) in all.iter().enumerate() {
             assert!(!all[index + 1..].contains(one));
         }

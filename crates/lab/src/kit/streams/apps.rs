@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::kit::sources::{Frame, Offer, Source, share_sum};
 
-/// Frames of a critical stream that wait in the application, 10 s of 25 frames a second; any more are dropped.
+/// Frames of a stream that wait in the application, 10 s of 25 frames a second; any more are dropped.
 pub const BACKLOG_FRAMES: usize = 250;
 /// ADU size of the stream that probes the capacity of the paths if the source has no elastic stream of its own.
 const SCOUT_BYTES: usize = 16 << 10;
@@ -47,7 +47,7 @@ pub struct Feed {
 /// Offers the frames of a source at their times, whatever their outcomes.
 ///
 /// A critical stream's frames wait in order until the session accepts them. An elastic stream offers a frame if the session's
-/// buffer accepts it, and leaves it out otherwise.
+/// buffer accepts it, and leaves it out otherwise, unless its source keeps all ([`Source::keeps_elastic`]).
 pub struct Feeder {
     peer: NodeId,
     links: Vec<Link>,
@@ -143,6 +143,7 @@ impl Feeder {
     }
 
     fn take(&mut self, context: &mut Context<'_>, session: SessionId, frame: Frame) {
+        let keeps_elastic = self.source.keeps_elastic();
         for feed in &mut self.feeds {
             feed.made_bytes.push(0);
         }
@@ -156,7 +157,7 @@ impl Feeder {
                 .engine()
                 .session(session)
                 .map_or(0, |session| session.stream(stream).send_capacity());
-            let is_welcome = if feed.offer.is_critical() {
+            let is_welcome = if keeps_elastic || feed.offer.is_critical() {
                 feed.waiting.len() < BACKLOG_FRAMES
             } else {
                 space >= data.len()

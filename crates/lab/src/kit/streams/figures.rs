@@ -92,7 +92,8 @@ pub struct Rates {
 }
 
 impl Rates {
-    fn new(series_bps: Vec<f64>, target_bps: f64, due_bps: &[f64]) -> Self {
+    /// Figures of a series of windows, of which each needs `target_bps`, or `due_bps` if that is less.
+    pub fn new(series_bps: Vec<f64>, target_bps: f64, due_bps: &[f64]) -> Self {
         let mut sorted = series_bps.clone();
         sorted.sort_by(f64::total_cmp);
         let (mean_bps, std_bps) = mean_and_deviation(&series_bps);

@@ -9,17 +9,18 @@ use anabranch_sim::{World, topology::TopologyError};
 
 use super::{
     algorithm::Algorithm,
-    apps::{Collector, Feed, Feeder, Schedule},
+    apps::{Arrival, Collector, Feed, Feeder, Schedule},
     figures::{FrameRecord, LATE, StreamFigures, Windows},
     lateness::{Lateness, Transit},
     oracle::Future,
+    published_pgos::PublishedPgos,
     scene::Scene,
 };
 use crate::kit::sources::Source;
 
 /// Time at which the first frame is offered. Recordings hold a rate for a second and change at whole seconds, as they were
 /// written; borders of windows lie between these steps.
-const BEGIN: Duration = Duration::from_millis(1_500);
+pub(crate) const BEGIN: Duration = Duration::from_millis(1_500);
 /// Time before the first frame at which an oracle takes over; channels are connected by then.
 const STEP_BEFORE: Duration = Duration::from_millis(100);
 /// Length of a window, over which rates are stated.
@@ -55,6 +56,8 @@ impl Timing {
 pub struct Measured {
     /// Figures of each stream, in the order of the source's offers.
     pub streams: Vec<StreamFigures>,
+    /// Numbers of the frames of each stream that arrived whole in the windows that count.
+    pub frames: Vec<Vec<u64>>,
     /// Transits of each stream's frames that should have arrived in these windows; empty for elastic ones.
     pub transits: Vec<Vec<Transit>>,
     /// Delay beyond which a frame is late.
@@ -105,20 +108,18 @@ pub fn measure(
 
     let delay = scene.delay_max();
     let first = begin + timing.warm_up + delay + period.mul_f64(LATE);
+    if algorithm == Algorithm::PublishedPgos {
+        world.run_until(begin - STEP_BEFORE);
+        let scheduler = Box::<PublishedPgos>::default();
+        replace(&mut world, a, AnyScheduler::Promises(scheduler));
+    }
     if algorithm == Algorithm::Opt {
         world.run_until(begin - STEP_BEFORE);
         let future = Future::new(scene, seed, timing.end())?;
         let before = first.since(Instant::EPOCH).as_secs() as u32;
         know(&mut world, a, &links, &future);
-        let session = world.app::<Feeder>(a).session();
-        if let Some(session) = session {
-            let opt = Box::new(Opt::new(Box::new(future.clone())));
-            // The session exists, so the call cannot be refused.
-            let _ = world
-                .engine(a)
-                .session(session)
-                .map(|mut session| session.set_scheduler(AnyScheduler::Plain(opt)));
-        }
+        let opt = Box::new(Opt::new(Box::new(future.clone())));
+        replace(&mut world, a, AnyScheduler::Plain(opt));
         // Lost channels are replaced by channels with other names.
         for second in 1..before + timing.windows as u32 {
             let (future, links) = (future.clone(), links.clone());
@@ -195,6 +196,19 @@ pub fn measure(
             StreamFigures::new(&grid, &record, &bytes)
         })
         .collect();
+    let frames = feeder.feeds.iter().map(|feed| {
+        let arrivals = arrivals.get(feed.offer.name).map_or(&[][..], Vec::as_slice);
+        let counted = arrivals
+            .iter()
+            .filter(|arrival| grid.index(arrival.at).is_some());
+        let frame = |arrival: &Arrival| {
+            feed.accepted
+                .get(usize::try_from(arrival.sequence).ok()?)
+                .copied()
+        };
+        counted.filter_map(frame).collect()
+    });
+    let frames = frames.collect();
     let ids = feeder.ids();
     let least = scene.delays().into_iter().min().unwrap_or_default();
     let transits = feeder.feeds.iter().zip(&ids).map(|(feed, &(_, id))| {
@@ -219,6 +233,7 @@ pub fn measure(
         .sum();
     Ok(Measured {
         streams,
+        frames,
         transits,
         delay_max: delay + period.mul_f64(LATE),
         promises,
@@ -226,6 +241,17 @@ pub fn measure(
         goodput_bps: bytes as f64 * 8.0 / seconds,
         available_bps: available,
     })
+}
+
+/// Replaces the scheduler of the sender's session.
+fn replace(world: &mut World, a: usize, scheduler: AnyScheduler) {
+    if let Some(session) = world.app::<Feeder>(a).session() {
+        // The session exists, so the call cannot be refused.
+        let _ = world
+            .engine(a)
+            .session(session)
+            .map(|mut session| session.set_scheduler(scheduler));
+    }
 }
 
 /// Informs an oracle of the path that each channel runs over now.

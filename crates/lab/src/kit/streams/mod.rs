@@ -6,6 +6,7 @@
 //! | [`scene`] | the paths: a network with cross-traffic, or recordings |
 //! | [`algorithm`] | the policies compared |
 //! | [`apps`] | the application that offers frames, and the one that records arrivals |
+//! | [`published_pgos`] | PGOS as it was published, to compare ours with |
 //! | [`oracle`] | the optimum's knowledge of the future |
 //! | [`mod@measure`] | one run |
 //! | [`figures`] | figures from windows and frames |
@@ -18,6 +19,7 @@ pub mod figures;
 pub mod lateness;
 pub mod measure;
 pub mod oracle;
+pub mod published_pgos;
 pub mod scene;
 pub mod show;
 
