@@ -337,6 +337,23 @@ impl Promises {
             .map(|(grant, _)| grant)
     }
 
+    /// The answer that the demand of an open stream, with its present spec, would get if it were made now, beside the promises of
+    /// other streams: the reason why it waits, with what could be promised instead.
+    pub fn admit_again(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        (spec, permitted): (&StreamSpec, ChannelMask),
+        channels: Channels<'_>,
+    ) -> Result<Grant, Refusal> {
+        let Some(guarantee) = spec.guarantee.as_deref().copied() else {
+            return Err(Refusal::bare(Reason::NoGuarantee));
+        };
+        self.history.early().set_now(now);
+        self.place(now, stream, &guarantee, (spec, permitted), channels)
+            .map(|(grant, _)| grant)
+    }
+
     /// Admits a new stream, or keeps it waiting where its guarantee allows that.
     pub fn open(
         &mut self,

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use anabranch_base::{ChannelId, Rate, SessionId, StreamId};
 use anabranch_net::{Host, SessionReport};
-use anabranch_session::{PathError, StreamError, StreamParameters, StreamSpec, StreamStats};
+use anabranch_session::{
+    Explanation, PathError, StreamError, StreamParameters, StreamSpec, StreamStats,
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -13,7 +15,7 @@ use super::{
 };
 use crate::{
     config::{parsed, refused},
-    spec::GuaranteeText,
+    spec::{GuaranteeText, words},
 };
 
 /// Longest time for which a path is taken out; longer ones have no end.
@@ -178,7 +180,22 @@ fn parameters(changes: &StreamChanges) -> Result<Option<StreamParameters>, Strin
     }))
 }
 
-/// Changes an open stream: a row `changed`, with the answer to a new guarantee. A guarantee that is refused leaves the stream as it was.
+/// True for a stream whose last demand has no promise yet.
+fn waits(explanation: &Explanation) -> bool {
+    explanation.term.is_none() || explanation.wanted.is_some()
+}
+
+/// Adds the promise that is in force or waited for, and the demand that waits beside one in force.
+fn promise_fields(row: &mut Value, explanation: Option<&Explanation>) {
+    let Some(row) = row.as_object_mut() else {
+        return;
+    };
+    add_to_stream(row, explanation);
+    let wanted = explanation.and_then(|found| found.wanted.as_ref());
+    row.insert("wanted".into(), json!(wanted.map(words)));
+}
+
+/// Changes an open stream: a row `changed`, with the answer to a new guarantee, and the reason if that has to wait. A guarantee that is refused leaves the stream as it was.
 pub(super) fn stream_set(
     host: &Host,
     (stream, session): (&str, Option<&str>),
@@ -221,6 +238,7 @@ pub(super) fn stream_set(
         .as_ref()
         .is_some_and(|spec| spec.guarantee.is_none());
     let demand = guaranteed.map(|spec| spec.guarantee.map(|guarantee| *guarantee));
+    let is_demand = demand.is_some();
     let change = || match demand {
         None => Ok(()),
         Some(guarantee) => host.change_guarantee(session, id, guarantee),
@@ -244,11 +262,16 @@ pub(super) fn stream_set(
     adjust().map_err(failed)?;
     match change() {
         Ok(()) => {
-            if let Ok((report, _)) = stream_of(host, stream, Some(&session.to_string()))
-                && let Some(row) = row.as_object_mut()
-            {
-                let mut promises = report.promises.iter();
-                add_to_stream(row, promises.find(|found| found.stream == id));
+            if let Ok((report, _)) = stream_of(host, stream, Some(&session.to_string())) {
+                let explanation = report.promises.iter().find(|found| found.stream == id);
+                promise_fields(&mut row, explanation);
+                let waits = explanation.is_some_and(waits);
+                if is_demand
+                    && waits
+                    && let Err(StreamError::Refused(refusal)) = host.admit_again(session, id)
+                {
+                    refusal_fields(&mut row, &refusal);
+                }
             }
             Ok(vec![row])
         }
@@ -361,6 +384,8 @@ mod tests {
         let asked = asked.unwrap();
         assert_eq!(asked[0]["is_changed"], true);
         assert_eq!(asked[0]["promise"], "waiting");
+        assert_eq!(asked[0]["reason"], "too_little_known");
+        assert!(asked[0]["why"].as_str().unwrap().contains("20 seconds"));
         assert_eq!(row()["promise"], "waiting");
         assert_eq!(row()["asked"], "2.00 Mbit/s in 95 % of all windows of 1 s");
         assert!(row()["cap_bps"].is_null());

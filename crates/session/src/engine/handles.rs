@@ -450,6 +450,15 @@ impl StreamMut<'_> {
             .change_guarantee(now, self.id, guarantee, self.events)
     }
 
+    /// The answer that the stream's demand, which may wait, would get if it were made now; nothing changes.
+    ///
+    /// # Errors
+    /// [`StreamError::Refused`] with the reason and what could be promised instead, also if the stream demands nothing; no such
+    /// stream.
+    pub fn admit_again(&mut self, now: Instant) -> Result<Grant, StreamError> {
+        self.session.admit_again(now, self.id)
+    }
+
     /// Gives an open stream to a tenant, for its next demand: a stream that the peer opened belongs to none. What it was promised
     /// before stays with its former tenant.
     ///
