@@ -70,13 +70,17 @@ const ACT = {
 /** Most streams that are shown at once; the search finds the others. */
 const SHOWN_MAX = 200;
 
+const NONE = "No stream is open.";
+const NOT_FOUND = "No stream matches the search.";
+
 export function mount(root) {
-  const streams = table("Streams", [COLUMNS[0], ACT, ...COLUMNS.slice(1)], "No stream is open.");
+  const streams = table("Streams", [COLUMNS[0], ACT, ...COLUMNS.slice(1)], NONE);
   const left = h("p", { class: "soft", "aria-live": "polite" });
   const search = h("input", { type: "search", id: "search", autocomplete: "off", input: () => { if (newest) update(newest); } });
+  const clear = h("button", { type: "button", hidden: true, click: () => { search.value = ""; search.focus(); if (newest) update(newest); } }, "Show all streams");
   let newest = null;
   const matrix = h("div", { class: "card" });
-  root.append(h("div", { class: "card" }, h("label", { for: "search" }, "Label, number or peer"), search, left, streams.element), matrix);
+  root.append(h("div", { class: "card" }, h("label", { for: "search" }, "Label, number or peer"), search, clear, left, streams.element), matrix);
   let shown = "";
   let cells = null;
   const update = (state) => {
@@ -85,6 +89,9 @@ export function mount(root) {
     const found = words ? state.streams.filter((stream) => `${stream.label} ${stream.stream} ${stream.peer_name}`.toLowerCase().includes(words)) : state.streams;
     const listed = found.slice(0, SHOWN_MAX);
     streams.update(listed, keyOf);
+    clear.hidden = words === "";
+    const none = found.length < state.streams.length ? NOT_FOUND : NONE;
+    put(streams.none, none);
     const more = found.length - listed.length + state.streamsLeftOut;
     put(left, more ? `${more} more streams are not listed; the search finds those that the node tells of.` : "");
     const paths = state.paths;
@@ -96,11 +103,13 @@ export function mount(root) {
         ...paths.map((path) => ({
           title: `${path.interface ?? path.remote}, ${path.channel}`, kind: "number", cell: (cell, stream) => share(cell, stream, path),
         })),
-      ], "No stream is open.");
+      ], none);
       matrix.replaceChildren(cells.element);
     }
     matrix.hidden = paths.length === 0;
-    cells?.update(listed, keyOf);
+    if (!cells) return;
+    cells.update(listed, keyOf);
+    put(cells.none, none);
   };
   return { update };
 }
