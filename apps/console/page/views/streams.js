@@ -37,6 +37,8 @@ const COLUMNS = [
   { title: "Repaired", text: (stream) => bytes(stream.repaired_bytes), kind: "number" },
 ];
 
+const lifetimeOf = (stream) => stream.lifetime_ms === null ? "none" : `${stream.lifetime_ms} ms`;
+
 /** Asks for changes to a stream; shows why they are refused, and what could be promised instead. */
 function change(stream) {
   const act = async (values) => {
@@ -45,17 +47,22 @@ function change(stream) {
     if (values.rate === "none") { delete set.rate; set.release = true; }
     if (values.cap !== (stream.cap_bps === null ? "none" : `${stream.cap_bps} bit/s`)) set.cap = values.cap || "none";
     if (values.weight !== `${stream.weight}`) set.weight = Number(values.weight);
+    if (values.priority !== `${stream.priority}`) set.priority = values.priority;
+    if (values.lifetime !== lifetimeOf(stream)) set.lifetime = values.lifetime || "none";
     try {
       const [row] = await ask({ show: "stream_set", session: stream.session, stream: stream.stream, set });
-      if (row.is_changed) return null;
+      if (row.is_changed && !row.why) return null;
       const instead = offers(row);
-      return [`It stays as it was: ${row.why}`, ...(instead.length ? [`It could be promised instead: ${instead.join("; ")}.`] : [])];
+      return [`${row.is_changed ? "It is changed, and waits for its promise" : "It stays as it was"}: ${row.why}`,
+        ...(instead.length ? [`It could be promised instead: ${instead.join("; ")}.`] : [])];
     } catch (error) { return [error.message]; }
   };
   filled(`Change ${nameOf(stream)}, ${stream.stream} of ${stream.session}`, [
     { name: "rate", title: "Rate to guarantee, or none to give the guarantee up", hint: "4 Mbit/s" },
     { name: "probability", title: "In this share of the windows", hint: "95 %" },
     { name: "weight", title: "Weight, 1 to 10,000", value: stream.weight },
+    { name: "priority", title: "Priority: scavenger, bulk, normal, urgent, or 0 to 255", value: stream.priority },
+    { name: "lifetime", title: "Lifetime of messages sent from now on, or none", value: lifetimeOf(stream) },
     { name: "cap", title: "Limit, or none", value: stream.cap_bps === null ? "none" : `${stream.cap_bps} bit/s` },
   ], act);
 }

@@ -299,6 +299,14 @@ impl Promises {
         }
     }
 
+    /// Sets whether several paths may meet a stream's guarantee together; it applies from the next review on.
+    pub fn set_divisible(&mut self, stream: StreamId, is_divisible: bool) {
+        if let Some(entry) = self.streams.get_mut(&stream) {
+            self.is_changed |= entry.is_divisible != is_divisible;
+            entry.is_divisible = is_divisible;
+        }
+    }
+
     /// Notes that a path was taken out of use, with the reason in words: the decisions that follow from it name it. It changes
     /// no promise; [`Self::permit`] does.
     pub fn path_out(&mut self, now: Instant, path: usize, text: &str) {

@@ -10,7 +10,7 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Applies to what this node sends on the stream. Priority, lifetime and order are settled when a stream is opened. Exit codes: 0 if it \
+Applies to what this node sends on the stream. Whether it is reliable, and its order, are settled when it is opened. Exit codes: 0 if it \
 was changed, 4 if the guarantee was refused; then all is as before, and what could be promised instead is printed.")]
 pub(super) struct Arguments {
     /// Stream, such as stream-4; see `anabranch streams`.
@@ -34,6 +34,12 @@ pub(super) struct Arguments {
     /// Share among streams of equal priority; 1 to 10,000.
     #[arg(long, value_name = "NUMBER")]
     weight: Option<u32>,
+    /// Priority: scavenger, bulk, normal, urgent, or 0 to 255. Also for messages that wait.
+    #[arg(long, value_name = "PRIORITY")]
+    priority: Option<String>,
+    /// Time after which a message is of no use, such as '300 ms', or 'none'. For messages sent from now on; those that wait keep theirs.
+    #[arg(long, value_name = "DURATION")]
+    lifetime: Option<String>,
     /// Rate limit, such as '4 Mbit/s', or 'none'.
     #[arg(long, value_name = "RATE")]
     cap: Option<String>,
@@ -54,6 +60,8 @@ pub(super) async fn run(arguments: Arguments) -> Outcome {
             release: arguments.release,
             waits: arguments.wait,
             weight: arguments.weight,
+            priority: arguments.priority,
+            lifetime: arguments.lifetime,
             cap: arguments.cap,
             redundant: arguments.redundant,
         },

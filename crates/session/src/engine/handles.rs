@@ -426,8 +426,8 @@ impl StreamMut<'_> {
         self.session.update_fields(self.id, adu, fields)
     }
 
-    /// Changes weight, cap or drop order of what this side sends on an open stream, from the next packet
-    /// on. Nothing changes when this is refused.
+    /// Changes weight, priority, lifetime, cap or drop order of what this side sends on an open stream, from the next packet
+    /// on, and the lifetime from the next ADU on. Nothing changes when this is refused.
     ///
     /// # Errors
     /// No such stream; a value is out of range.
