@@ -50,7 +50,7 @@ export function keyed(parent, rows, key, make, update) {
   parent.keyedChildren = now;
 }
 
-/** A table with a caption; columns are { title, text(row), kind: "number" | "text", cell(td, row) }. */
+/** A table with a caption; columns are { title, text(row), kind: "number" | "text", cell(td, row) }. `none` shows `empty` while there is no row. */
 export function table(caption, columns, empty) {
   const body = h("tbody");
   const none = h("p", { class: "empty" }, empty);
@@ -68,7 +68,7 @@ export function table(caption, columns, empty) {
         else put(cell, column.text(row) ?? "–");
       }));
   };
-  return { element: whole, body, update };
+  return { element: whole, body, none, update };
 }
 
 /** Shows a form in a dialog. `act(values)` resolves to nothing, which closes it, or to lines that say why not, which are shown in it. */

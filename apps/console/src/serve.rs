@@ -37,14 +37,25 @@ pub struct Settings {
 pub enum StartError {
     /// The address can be reached from other machines, and requests are not encrypted.
     #[error(
-        "the console listens on addresses of this machine only, such as 127.0.0.1:{port}, not on {address}; from elsewhere: ssh -L {port}:127.0.0.1:{port}",
+        "the console listens on addresses of this machine only, such as 127.0.0.1:{port}, not on {address}; from elsewhere: ssh -L {port}:127.0.0.1:{port} HOST",
         port = .0.port(),
         address = .0.ip()
     )]
     Remote(SocketAddr),
     /// The address cannot be listened on.
-    #[error("the console cannot listen on {0}: {1}")]
+    #[error("the console cannot listen on {0}: {1}{hint}", hint = hint(.1.kind()))]
     Listen(SocketAddr, #[source] io::Error),
+}
+
+/// Remedy for an address that cannot be listened on.
+fn hint(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::AddrInUse => {
+            "; another program listens there: choose another port, or 0 for a free one"
+        }
+        io::ErrorKind::PermissionDenied => "; choose a port from 1024 on, or 0 for a free one",
+        _ => "; give an address of this machine, such as 127.0.0.1:0",
+    }
 }
 
 /// A console; it ends when this is dropped.

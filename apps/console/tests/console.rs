@@ -532,6 +532,17 @@ async fn it_listens_on_this_machine_only() {
     }
 }
 
+#[tokio::test]
+async fn a_port_in_use_is_answered_with_what_to_do() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let settings = Settings {
+        listen: taken.local_addr().unwrap(),
+        source: Source::Node("/nowhere".into()),
+    };
+    let error = Console::start(settings).unwrap_err().to_string();
+    assert!(error.contains("or 0 for a free one"), "{error}");
+}
+
 /// A proxy that is in this state.
 #[derive(Debug)]
 struct Proxy(Mutex<Value>);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anabranch_base::{ChannelId, SessionId, StreamId};
-use anabranch_session::{Guarantee, PathError, StreamError, StreamParameters, TakenOut};
+use anabranch_session::{Grant, Guarantee, PathError, StreamError, StreamParameters, TakenOut};
 
 use crate::host::Host;
 
@@ -72,6 +72,17 @@ impl Host {
         self.inner.shared.command(|state, now| {
             let session = state.engine.session(session)?;
             session.stream(stream).change_guarantee(now, guarantee)
+        })
+    }
+
+    /// Returns the promise that an open stream's demand, which may wait, would get if it were made now; nothing changes.
+    ///
+    /// # Errors
+    /// A refusal, with what could be promised instead; there is no such session or stream.
+    pub fn admit_again(&self, session: SessionId, stream: StreamId) -> Result<Grant, StreamError> {
+        self.inner.shared.command(|state, now| {
+            let session = state.engine.session(session)?;
+            session.stream(stream).admit_again(now)
         })
     }
 }

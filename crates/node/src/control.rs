@@ -31,7 +31,7 @@
 //!
 //! | `path_out` with `channel` and, if wanted, `for_ms` and `force` | `path_out`: takes a path out of use |
 //! | `path_in` with `channel` | `path_in`: uses it again |
-//! | `stream_set` with `stream` and `set` (a [`StreamChanges`]) | `changed`: with `is_changed`, and the reason and offers of a refused guarantee |
+//! | `stream_set` with `stream` and `set` (a [`StreamChanges`]) | `changed`: with `is_changed`, and the reason and offers of a guarantee that was refused or waits |
 //!
 //! Requests that change something are logged with the user who asked.
 //! All from `admit` on, except `promise_history`, `promise_events`, `overlay` and `overlay_paths`, also take `session`; without it, they apply to every session.

@@ -1,9 +1,9 @@
 //! Parameters of an open stream that may be changed.
 
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, time::Duration};
 
 use anabranch_base::Rate;
-use anabranch_spec::{DropOrder, StreamSpec};
+use anabranch_spec::{DropOrder, Priority, StreamSpec};
 
 /// Changes to the parameters by which one side sends on an open stream; those that are `None` stay as they are. The
 /// guarantee has a command of its own: [`StreamMut::change_guarantee`](crate::StreamMut::change_guarantee).
@@ -23,6 +23,11 @@ pub struct StreamParameters {
     pub unsent_max: Option<Option<NonZeroU32>>,
     /// [`StreamSpec::redundant`]; not of a stream with a guarantee.
     pub redundant: Option<bool>,
+    /// [`StreamSpec::priority`]; what waits is sent by it, too.
+    pub priority: Option<Priority>,
+    /// [`StreamSpec::lifetime`] of ADUs that are handed over from now on, 1 ms to 1 h; those that wait keep theirs. `Some(None)`: they
+    /// never become useless. The receiver of an unreliable stream drops what outlives the lifetime with which it was opened on its way.
+    pub lifetime: Option<Option<Duration>>,
 }
 
 impl StreamParameters {
@@ -31,5 +36,7 @@ impl StreamParameters {
         spec.cap = self.cap.unwrap_or(spec.cap);
         spec.drop = self.drop.unwrap_or(spec.drop);
         spec.redundant = self.redundant.unwrap_or(spec.redundant);
+        spec.priority = self.priority.unwrap_or(spec.priority);
+        spec.lifetime = self.lifetime.unwrap_or(spec.lifetime);
     }
 }

@@ -180,6 +180,60 @@ fn caps_and_weights_hold_and_may_change() {
     }
 }
 
+/// A priority that is changed holds from the next packet on, for what already waits, too.
+#[test]
+fn a_changed_priority_applies_at_once() {
+    let mut world = world(10, vec![bulk("one", |_| ()), bulk("other", |_| ())]);
+    let priority = |priority| StreamParameters {
+        priority: Some(priority),
+        ..StreamParameters::default()
+    };
+    world.run_until(Instant::from_secs(10));
+    adjust(&mut world, 0, priority(Priority::NORMAL));
+    world.run_until(Instant::from_secs(20));
+    adjust(&mut world, 0, priority(Priority::SCAVENGER));
+    world.run_until(Instant::from_secs(30));
+    let (one, other) = (record(&mut world, "one"), record(&mut world, "other"));
+    // Half a second is left to what was in flight and in the queue of the path.
+    for (from, to, least, most) in [
+        (30, 100, 0.45, 0.55),
+        (105, 200, 0.97, 1.0),
+        (205, 300, 0.0, 0.03),
+    ] {
+        let (own, rest) = (mbps(&one, from, to), mbps(&other, from, to));
+        assert!(own + rest > 9.0, "{own} and {rest} Mbit/s of 10");
+        let is = own / (own + rest);
+        assert!((least..=most).contains(&is), "{is} from {from}");
+    }
+}
+
+/// A lifetime that is set while data waits applies to what is handed over from then on.
+#[test]
+fn a_changed_lifetime_drops_what_is_late_from_then_on() {
+    // Twice what the path carries.
+    let live = live("live", 4_000, |spec| spec.reliable = true);
+    let mut world = world(2, vec![live]);
+    world.run_until(Instant::from_secs(5));
+    let expired = |world: &mut World| {
+        let id = session(world);
+        world.with_node(0, |context| {
+            let engine = context.engine();
+            let mut session = engine.session(id).expect("it is open");
+            session.stream_stats()[0].expired_adus
+        })
+    };
+    assert_eq!(expired(&mut world), 0);
+    let lifetime = StreamParameters {
+        lifetime: Some(Some(Duration::from_millis(300))),
+        ..StreamParameters::default()
+    };
+    adjust(&mut world, 0, lifetime);
+    world.run_until(Instant::from_millis(5_250));
+    assert_eq!(expired(&mut world), 0, "what waited has no lifetime");
+    world.run_until(Instant::from_secs(10));
+    assert!(expired(&mut world) > 500, "{}", expired(&mut world));
+}
+
 /// Streams are notified of their max–min rates: the light one of what it could have, the heavy ones of what it leaves,
 /// by weight.
 #[test]

@@ -15,7 +15,7 @@ const FACTS = [
   ["Round trip", (path) => time(path.rtt_ms)],
   ["Queue and variation", (path) => time(path.rtt_ms === null || path.rtt_min_ms === null ? null : Math.max(0, path.rtt_ms - path.rtt_min_ms))],
   ["Loss", (path) => percent(path.loss_recent_fraction ?? path.loss_fraction)],
-  ["Share of the session", (path) => percent(path.share_fraction)],
+  ["Share of the session so far", (path) => percent(path.share_fraction)],
   ["In flight", (path) => bytes(path.in_flight_bytes)],
 ];
 

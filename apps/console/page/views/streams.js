@@ -37,6 +37,8 @@ const COLUMNS = [
   { title: "Repaired", text: (stream) => bytes(stream.repaired_bytes), kind: "number" },
 ];
 
+const lifetimeOf = (stream) => stream.lifetime_ms === null ? "none" : `${stream.lifetime_ms} ms`;
+
 /** Asks for changes to a stream; shows why they are refused, and what could be promised instead. */
 function change(stream) {
   const act = async (values) => {
@@ -45,17 +47,22 @@ function change(stream) {
     if (values.rate === "none") { delete set.rate; set.release = true; }
     if (values.cap !== (stream.cap_bps === null ? "none" : `${stream.cap_bps} bit/s`)) set.cap = values.cap || "none";
     if (values.weight !== `${stream.weight}`) set.weight = Number(values.weight);
+    if (values.priority !== `${stream.priority}`) set.priority = values.priority;
+    if (values.lifetime !== lifetimeOf(stream)) set.lifetime = values.lifetime || "none";
     try {
       const [row] = await ask({ show: "stream_set", session: stream.session, stream: stream.stream, set });
-      if (row.is_changed) return null;
+      if (row.is_changed && !row.why) return null;
       const instead = offers(row);
-      return [`It stays as it was: ${row.why}`, ...(instead.length ? [`It could be promised instead: ${instead.join("; ")}.`] : [])];
+      return [`${row.is_changed ? "It is changed, and waits for its promise" : "It stays as it was"}: ${row.why}`,
+        ...(instead.length ? [`It could be promised instead: ${instead.join("; ")}.`] : [])];
     } catch (error) { return [error.message]; }
   };
   filled(`Change ${nameOf(stream)}, ${stream.stream} of ${stream.session}`, [
     { name: "rate", title: "Rate to guarantee, or none to give the guarantee up", hint: "4 Mbit/s" },
     { name: "probability", title: "In this share of the windows", hint: "95 %" },
     { name: "weight", title: "Weight, 1 to 10,000", value: stream.weight },
+    { name: "priority", title: "Priority: scavenger, bulk, normal, urgent, or 0 to 255", value: stream.priority },
+    { name: "lifetime", title: "Lifetime of messages sent from now on, or none", value: lifetimeOf(stream) },
     { name: "cap", title: "Limit, or none", value: stream.cap_bps === null ? "none" : `${stream.cap_bps} bit/s` },
   ], act);
 }
@@ -70,13 +77,17 @@ const ACT = {
 /** Most streams that are shown at once; the search finds the others. */
 const SHOWN_MAX = 200;
 
+const NONE = "No stream is open.";
+const NOT_FOUND = "No stream matches the search.";
+
 export function mount(root) {
-  const streams = table("Streams", [COLUMNS[0], ACT, ...COLUMNS.slice(1)], "No stream is open.");
+  const streams = table("Streams", [COLUMNS[0], ACT, ...COLUMNS.slice(1)], NONE);
   const left = h("p", { class: "soft", "aria-live": "polite" });
   const search = h("input", { type: "search", id: "search", autocomplete: "off", input: () => { if (newest) update(newest); } });
+  const clear = h("button", { type: "button", hidden: true, click: () => { search.value = ""; search.focus(); if (newest) update(newest); } }, "Show all streams");
   let newest = null;
   const matrix = h("div", { class: "card" });
-  root.append(h("div", { class: "card" }, h("label", { for: "search" }, "Label, number or peer"), search, left, streams.element), matrix);
+  root.append(h("div", { class: "card" }, h("label", { for: "search" }, "Label, number or peer"), search, clear, left, streams.element), matrix);
   let shown = "";
   let cells = null;
   const update = (state) => {
@@ -85,6 +96,9 @@ export function mount(root) {
     const found = words ? state.streams.filter((stream) => `${stream.label} ${stream.stream} ${stream.peer_name}`.toLowerCase().includes(words)) : state.streams;
     const listed = found.slice(0, SHOWN_MAX);
     streams.update(listed, keyOf);
+    clear.hidden = words === "";
+    const none = found.length < state.streams.length ? NOT_FOUND : NONE;
+    put(streams.none, none);
     const more = found.length - listed.length + state.streamsLeftOut;
     put(left, more ? `${more} more streams are not listed; the search finds those that the node tells of.` : "");
     const paths = state.paths;
@@ -96,11 +110,13 @@ export function mount(root) {
         ...paths.map((path) => ({
           title: `${path.interface ?? path.remote}, ${path.channel}`, kind: "number", cell: (cell, stream) => share(cell, stream, path),
         })),
-      ], "No stream is open.");
+      ], none);
       matrix.replaceChildren(cells.element);
     }
     matrix.hidden = paths.length === 0;
-    cells?.update(listed, keyOf);
+    if (!cells) return;
+    cells.update(listed, keyOf);
+    put(cells.none, none);
   };
   return { update };
 }

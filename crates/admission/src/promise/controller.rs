@@ -92,6 +92,15 @@ impl AdmissionController {
         })
     }
 
+    /// The answer that the demand of an open stream would get now; see [`Promises::admit_again`].
+    ///
+    /// # Errors
+    /// The refusal, with what could be promised instead.
+    pub fn admit_again(&mut self, stream: StreamId, spec: &StreamSpec) -> Result<Grant, Refusal> {
+        self.promises
+            .admit_again(self.now, stream, (spec, ChannelMask::ALL), &self.channels)
+    }
+
     /// Sets the largest shares of tenants, for promises that are made or raised from now on.
     pub fn set_shares(&mut self, shares: Shares) {
         self.promises.set_shares(shares.into());

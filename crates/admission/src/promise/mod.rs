@@ -299,6 +299,14 @@ impl Promises {
         }
     }
 
+    /// Sets whether several paths may meet a stream's guarantee together; it applies from the next review on.
+    pub fn set_divisible(&mut self, stream: StreamId, is_divisible: bool) {
+        if let Some(entry) = self.streams.get_mut(&stream) {
+            self.is_changed |= entry.is_divisible != is_divisible;
+            entry.is_divisible = is_divisible;
+        }
+    }
+
     /// Notes that a path was taken out of use, with the reason in words: the decisions that follow from it name it. It changes
     /// no promise; [`Self::permit`] does.
     pub fn path_out(&mut self, now: Instant, path: usize, text: &str) {
@@ -334,6 +342,23 @@ impl Promises {
         self.has_place(NEW)?;
         self.history.early().set_now(now);
         self.place(now, NEW, &guarantee, (spec, permitted), channels)
+            .map(|(grant, _)| grant)
+    }
+
+    /// The answer that the demand of an open stream, with its present spec, would get if it were made now, beside the promises of
+    /// other streams: the reason why it waits, with what could be promised instead.
+    pub fn admit_again(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        (spec, permitted): (&StreamSpec, ChannelMask),
+        channels: Channels<'_>,
+    ) -> Result<Grant, Refusal> {
+        let Some(guarantee) = spec.guarantee.as_deref().copied() else {
+            return Err(Refusal::bare(Reason::NoGuarantee));
+        };
+        self.history.early().set_now(now);
+        self.place(now, stream, &guarantee, (spec, permitted), channels)
             .map(|(grant, _)| grant)
     }
 

@@ -92,6 +92,11 @@ fn a_change_that_waits_keeps_what_is_promised() {
     assert_eq!(kept.term, Some(Term::Renewable), "{kept:#?}");
     assert_eq!(kept.guarantee, small);
     assert_eq!(kept.wanted, Some(large.waiting()));
+    // What the stream has is not in its own way: all that the path provides is offered.
+    let refusal = controller.admit_again(STREAM, &spec(large.waiting()));
+    let offered = refusal.unwrap_err().offer.rate.unwrap();
+    assert!(offered > Rate::from_kbps(3_800), "{offered}");
+    assert_eq!(controller.explain(STREAM).unwrap(), kept, "it only asks");
     pass(&mut controller, 20, 4e6);
     assert_eq!(controller.explain(STREAM).unwrap().guarantee, small);
     // There is capacity now.

@@ -22,8 +22,16 @@ pub(crate) struct Arguments {
     node: control::Node,
     /// Run a console here, at this address of this machine, IP:PORT; with port 0, a free one [default: that of the node, if its
     /// configuration has one, else 127.0.0.1:0].
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     listen: Option<SocketAddr>,
+}
+
+/// Reads the address of a console.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "give an IP address and a port of this machine, such as 127.0.0.1:8471; with port 0, a free one"
+            .to_owned()
+    })
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
@@ -106,4 +114,18 @@ fn lines_of_input() -> mpsc::Receiver<()> {
         }
     });
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_cannot_be_read_is_answered_with_one_that_can() {
+        assert_eq!(address("127.0.0.1:0"), Ok(([127, 0, 0, 1], 0).into()));
+        for wrong in ["8471", "127.0.0.1", "localhost:8471", "127.0.0.1:99999", ""] {
+            let why = address(wrong).unwrap_err();
+            assert!(why.contains("127.0.0.1:8471"), "{wrong}: {why}");
+        }
+    }
 }

@@ -15,10 +15,42 @@ pub(super) struct Facts {
     pub(super) node: Option<Node>,
     pub(super) system: System,
     pub(super) interfaces: Vec<Interface>,
-    /// Chains of the firewall's rules, in the words of `nft list ruleset`.
-    pub(super) firewall: Option<String>,
+    pub(super) firewall: Firewall,
     /// Peers that were asked for, with the paths that replied.
     pub(super) probes: Vec<Probe>,
+}
+
+/// The firewall, in the words of its programs and files.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Firewall {
+    /// Rules in force, of `nft list ruleset`; root only.
+    pub(super) rules: Option<String>,
+    /// File from which rules of nft are made when the machine starts.
+    pub(super) file: Option<(PathBuf, String)>,
+    /// `None`: it is not installed.
+    pub(super) ufw: Option<Ufw>,
+    /// `None`: it is not installed.
+    pub(super) firewalld: Option<Firewalld>,
+}
+
+/// Files of ufw.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Ufw {
+    /// `/etc/ufw/ufw.conf`.
+    pub(super) config: String,
+    /// `/etc/default/ufw`.
+    pub(super) defaults: String,
+    /// `/etc/ufw/user.rules`; usually root only.
+    pub(super) rules: Option<String>,
+}
+
+/// Answers of firewalld.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Firewalld {
+    /// `firewall-cmd --state`.
+    pub(super) state: String,
+    /// `firewall-cmd --list-all-zones`.
+    pub(super) zones: Option<String>,
 }
 
 /// The configuration of the node.
@@ -61,6 +93,8 @@ pub(super) enum Bound {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Node {
     pub(super) version: String,
+    /// Time since it began, by its own clock.
+    pub(super) uptime_ms: Option<i64>,
     /// Version of the wire format of the session with each peer.
     pub(super) peers: Vec<(String, u64)>,
     /// Local addresses of its sockets.
@@ -85,16 +119,26 @@ pub(super) struct System {
     pub(super) buffers_max: Option<(u64, u64)>,
     /// Hard limit on open files.
     pub(super) open_files: Option<u64>,
-    /// The clock follows a server of time.
-    pub(super) is_clock_synchronised: Option<bool>,
-    /// Seconds since 1970.
-    pub(super) clock_s: u64,
+    pub(super) clock: Clock,
     /// CAP_NET_ADMIN of this user.
     pub(super) is_net_admin: Option<bool>,
     pub(super) has_tun: bool,
     pub(super) has_nft: bool,
     /// Free bytes at each place where the node writes.
     pub(super) disks: Vec<(PathBuf, u64)>,
+}
+
+/// The clock.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Clock {
+    /// It follows a server of time.
+    pub(super) is_synchronised: Option<bool>,
+    /// Seconds since 1970.
+    pub(super) unix_s: u64,
+    /// Its time beyond the time since the machine started, in ms, at the first and at the last look.
+    pub(super) looks_ms: Option<(i64, i64)>,
+    /// Time by which it has moved further than the node's own time since the node began, in ms.
+    pub(super) since_node_ms: Option<i64>,
 }
 
 /// An interface with addresses, other than loopback.

@@ -4,7 +4,7 @@ use std::{
     fs,
     net::{IpAddr, SocketAddr, UdpSocket},
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use anabranch::{
@@ -15,8 +15,12 @@ use anabranch::{
 use serde_json::Value;
 use tokio::{process::Command, time::timeout};
 
-use super::facts::{
-    Address, Bound, Config, Facts, Interface, Listen, Node, Path as PathFact, System,
+use super::{
+    clock,
+    facts::{
+        Address, Bound, Config, Facts, Firewall, Firewalld, Interface, Listen, Node,
+        Path as PathFact, System, Ufw,
+    },
 };
 use crate::{
     config::{usual_file, variable_for},
@@ -49,11 +53,12 @@ pub(super) async fn facts(file: Option<&Path>, socket: Option<PathBuf>) -> Facts
         config.ports.sort_unstable();
         config.ports.dedup();
     }
-    let (system, interfaces, firewall) = tokio::join!(
-        system(resolved.as_ref()),
-        interfaces(),
-        output("nft", "list ruleset")
-    );
+    let (mut system, interfaces, firewall) =
+        tokio::join!(system(resolved.as_ref()), interfaces(), firewall());
+    system.clock.since_node_ms = match (&socket, &node) {
+        (Some(socket), Some(node)) => clock::since_node_ms(socket, node),
+        _ => None,
+    };
     Facts {
         config,
         socket,
@@ -66,7 +71,7 @@ pub(super) async fn facts(file: Option<&Path>, socket: Option<PathBuf>) -> Facts
 }
 
 /// Output of a program that succeeds in time.
-async fn output(program: &str, arguments: &str) -> Option<String> {
+pub(super) async fn output(program: &str, arguments: &str) -> Option<String> {
     let path = std::env::var("PATH").unwrap_or_default();
     let ran = Command::new(program)
         .args(arguments.split(' '))
@@ -79,6 +84,30 @@ async fn output(program: &str, arguments: &str) -> Option<String> {
     ran.status
         .success()
         .then(|| String::from_utf8_lossy(&ran.stdout).into_owned())
+}
+
+/// Programs and files of the firewall.
+async fn firewall() -> Firewall {
+    let read = |path: &str| fs::read_to_string(path).ok();
+    let (rules, state, zones) = tokio::join!(
+        output("nft", "list ruleset"),
+        output("firewall-cmd", "--state"),
+        output("firewall-cmd", "--list-all-zones")
+    );
+    let file = ["/etc/nftables.conf", "/etc/sysconfig/nftables.conf"];
+    let file = file
+        .iter()
+        .find_map(|path| Some((PathBuf::from(path), read(path)?)));
+    Firewall {
+        rules,
+        file,
+        ufw: read("/etc/ufw/ufw.conf").map(|config| Ufw {
+            config,
+            defaults: read("/etc/default/ufw").unwrap_or_default(),
+            rules: read("/etc/ufw/user.rules"),
+        }),
+        firewalld: state.map(|state| Firewalld { state, zones }),
+    }
 }
 
 async fn json(program: &str, arguments: &str) -> Vec<Value> {
@@ -198,6 +227,7 @@ async fn running(socket: &Path) -> Option<Node> {
     };
     Some(Node {
         version: text(&status, "version"),
+        uptime_ms: of_kind("node").find_map(|row| row["uptime_ms"].as_i64()),
         peers: of_kind("session")
             .map(|row| {
                 (
@@ -227,7 +257,6 @@ async fn system(config: Option<&NodeConfig>) -> System {
     // They are those of the machine, and cannot be seen in every container.
     let receive = number("/proc/sys/net/core/rmem_max");
     let send = number("/proc/sys/net/core/wmem_max");
-    let clock = output("timedatectl", "show -p NTPSynchronized --value").await;
     let mut disks = Vec::new();
     let places = config.into_iter().flat_map(|config| {
         let state = config.costs.ledger.parent().map(Path::to_owned);
@@ -241,23 +270,12 @@ async fn system(config: Option<&NodeConfig>) -> System {
     System {
         buffers_max: receive.zip(send),
         open_files: open_files(),
-        is_clock_synchronised: clock.map(|text| text.trim() == "yes"),
-        clock_s: clock_s(),
+        clock: clock::look().await,
         is_net_admin: capabilities().map(|set| set >> NET_ADMIN & 1 == 1),
         has_tun: Path::new("/dev/net/tun").exists(),
         has_nft: output("nft", "--version").await.is_some(),
         disks,
     }
-}
-
-/// Seconds since 1970.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the clock of the machine is what is examined"
-)]
-fn clock_s() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
 }
 
 /// Hard limit on open files.

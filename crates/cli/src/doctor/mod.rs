@@ -3,13 +3,15 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod` | the command, and its output |
-//! | `gather` | facts about this machine and its node |
+//! | `gather`, `clock` | facts about this machine and its node |
 //! | `facts` | their types |
-//! | `node`, `network`, `system` | checks: pure functions of the facts |
+//! | `node`, `network`, `firewall`, `system` | checks: pure functions of the facts |
 //! | `finding` | result of a check |
 
+mod clock;
 mod facts;
 mod finding;
+mod firewall;
 mod gather;
 mod network;
 mod node;
@@ -56,6 +58,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     for peer in &arguments.peer {
         facts.probes.push(probe(peer, &facts, &arguments).await);
     }
+    facts.system.clock.looks_ms = clock::look_again(facts.system.clock.looks_ms);
     let findings = examine(&facts);
     for finding in &findings {
         if arguments.asking.json {
@@ -81,6 +84,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
 fn examine(facts: &Facts) -> Vec<Finding> {
     let mut all = node::check(facts);
     all.extend(network::check(facts));
+    all.extend(firewall::check(facts));
     all.extend(system::check(facts));
     all.sort_by_key(|finding| std::cmp::Reverse(finding.state));
     all

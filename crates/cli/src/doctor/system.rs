@@ -1,7 +1,7 @@
 //! Checks of the system: buffers, files, clock, rights, disks.
 
 use super::{
-    facts::Facts,
+    facts::{Clock, Facts},
     finding::{Finding, State},
 };
 
@@ -14,6 +14,12 @@ const CLOCK_MIN_S: u64 = 1_767_225_600;
 /// Free bytes below which the files of the node may not be written, and those below which that is near.
 const DISK_PROBLEM_BYTES: u64 = 16 << 20;
 const DISK_WARNING_BYTES: u64 = 1 << 30;
+
+/// Difference of two looks at the clock beyond which it jumped, in ms; reading takes less.
+const JUMP_MS: i64 = 500;
+/// The same since the node began, whose start is known less well.
+const JUMP_BACK_MS: i64 = -5_000;
+const JUMP_FORWARD_MS: i64 = 60_000;
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let mut all = vec![buffers(facts), files(facts), clock(facts)];
@@ -54,11 +60,15 @@ fn files(facts: &Facts) -> Finding {
 
 fn clock(facts: &Facts) -> Finding {
     const CHECK: &str = "clock";
-    if facts.system.clock_s < CLOCK_MIN_S {
+    let clock = &facts.system.clock;
+    if clock.unix_s < CLOCK_MIN_S {
         let words = "the clock is wrong by years: caps of a month, and what the log and the record of promises say of times, are wrong";
         return Finding::problem(CHECK, words).mended_by("timedatectl set-ntp true");
     }
-    match facts.system.is_clock_synchronised {
+    if let Some(jump) = jumped(clock) {
+        return Finding::warning(CHECK, jump).mended_by("timedatectl timesync-status");
+    }
+    match clock.is_synchronised {
         None => Finding::unknown(
             CHECK,
             "it cannot be seen if the clock follows a server of time",
@@ -70,6 +80,34 @@ fn clock(facts: &Facts) -> Finding {
         )
         .mended_by("timedatectl set-ntp true"),
     }
+}
+
+/// A jump of the clock, in words.
+fn jumped(clock: &Clock) -> Option<String> {
+    let seconds = |ms: i64| ms.unsigned_abs() as f64 / 1e3;
+    let side = |ms: i64| if ms < 0 { "back" } else { "forward" };
+    if let Some((first, last)) = clock.looks_ms
+        && (last - first).abs() >= JUMP_MS
+    {
+        let by = last - first;
+        return Some(format!(
+            "the clock jumped {} by {:.1} s while this command looked; something sets it again and again, perhaps two programs at once",
+            side(by),
+            seconds(by)
+        ));
+    }
+    let by = clock.since_node_ms?;
+    let cause = match by {
+        ..=JUMP_BACK_MS => "it was set",
+        JUMP_FORWARD_MS.. => "it was set, or the machine slept",
+        _ => return None,
+    };
+    Some(format!(
+        "since the node began, the clock moved {} by {:.0} s against the node's own time ({cause}): times in the log and in the record of \
+         promises, and caps of a month, are off by as much",
+        side(by),
+        seconds(by)
+    ))
 }
 
 fn tunnel(facts: &Facts) -> Option<Finding> {
@@ -119,7 +157,7 @@ fn disks(facts: &Facts) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::facts::{Config, System},
+        super::facts::{Clock, Config, System},
         *,
     };
 
@@ -132,8 +170,12 @@ mod tests {
             system: System {
                 buffers_max: Some((8 << 20, 16 << 20)),
                 open_files: Some(1 << 20),
-                is_clock_synchronised: Some(true),
-                clock_s: CLOCK_MIN_S + 1,
+                clock: Clock {
+                    is_synchronised: Some(true),
+                    unix_s: CLOCK_MIN_S + 1,
+                    looks_ms: Some((7_000, 7_010)),
+                    since_node_ms: Some(900),
+                },
                 is_net_admin: Some(true),
                 has_tun: true,
                 has_nft: true,
@@ -167,6 +209,35 @@ mod tests {
     }
 
     #[test]
+    fn jumps_of_the_clock_are_warned_of() {
+        for (looks_ms, since_node_ms, words) in [
+            ((7_000, 4_000), 0, "jumped back by 3.0 s while"),
+            ((7_000, 67_000), 0, "jumped forward by 60.0 s while"),
+            ((0, 20), -3_600_000, "moved back by 3600 s against"),
+            (
+                (0, 20),
+                90_000,
+                "forward by 90 s against the node's own time (it was set, or the machine slept)",
+            ),
+        ] {
+            let found = finding("clock", |facts| {
+                facts.system.clock.looks_ms = Some(looks_ms);
+                facts.system.clock.since_node_ms = Some(since_node_ms);
+            });
+            assert_eq!(found.state, State::Warning);
+            assert!(found.words.contains(words), "{}", found.words);
+        }
+        let found = finding("clock", |facts| {
+            facts.system.clock.since_node_ms = Some(-1_500);
+        });
+        assert_eq!(
+            found.state,
+            State::Ok,
+            "the start of the node is not known so well"
+        );
+    }
+
+    #[test]
     fn each_fault_is_named_with_a_command() {
         let found = finding("buffers", |facts| {
             facts.system.buffers_max = Some((212_992, 8 << 20));
@@ -184,11 +255,11 @@ mod tests {
             (State::Warning, "ulimit -Hn 65536")
         );
         let found = finding("clock", |facts| {
-            facts.system.is_clock_synchronised = Some(false);
+            facts.system.clock.is_synchronised = Some(false);
         });
         assert_eq!(found.state, State::Warning);
         let found = finding("clock", |facts| {
-            facts.system.clock_s = 0;
+            facts.system.clock.unix_s = 0;
         });
         assert_eq!(found.state, State::Problem);
         let found = finding("tunnel", |facts| {

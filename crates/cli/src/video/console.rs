@@ -7,7 +7,7 @@ use anabranch_video::{origin, proxy};
 use serde_json::{Value, json};
 
 use crate::{
-    console::{failed, more_links},
+    console::{address, failed, more_links},
     exit::{Failure, Outcome, print_line},
 };
 
@@ -15,7 +15,7 @@ use crate::{
 pub(super) struct Flag {
     /// Show what it does in a browser, and as metrics at /metrics, at this address of this machine, IP:PORT; with port 0, a free
     /// one. A link is printed, which is good once, within ten minutes.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     console: Option<SocketAddr>,
 }
 

@@ -137,11 +137,20 @@ fn a_thousand_streams_are_listed_in_part_and_found_by_the_search() {
     pretender.set("streams", json!(streams));
     browser.wait_for("4711");
     search(&mut browser, "none of them");
-    browser.wait_for("No stream is open.");
-    search(&mut browser, "");
+    browser.wait_for("No stream matches the search.");
+    assert_eq!(
+        browser.value("document.body.innerText.includes('No stream is open.')"),
+        false
+    );
+    let clear = "[...document.querySelectorAll('main button')].find((one) => one.textContent === 'Show all streams')";
+    browser.value(&format!("{clear}.click()"));
     browser.wait(&format!("{rows} === '200,200'"));
+    assert_eq!(browser.value(&format!("{clear}.hidden")), true);
+    // Nothing is open, whatever is searched for.
+    search(&mut browser, "camera");
     pretender.set("streams", json!([]));
     browser.wait(&format!("{rows} === '0,0'"));
+    browser.wait_for("No stream is open.");
     assert!(browser.problems.is_empty(), "{:?}", browser.problems);
 }
 

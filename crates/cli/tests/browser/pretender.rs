@@ -93,7 +93,7 @@ pub(crate) fn path(channel: usize, interface: &str) -> Value {
 pub(crate) fn stream(number: usize, label: &str) -> Value {
     json!({
         "session": "session-0", "peer_name": "studio", "stream": format!("stream-{number}"), "label": label, "lifetime_ms": null,
-        "weight": 1, "cap_bps": null, "sent_bytes": 10_000 * number, "received_bytes": 0, "backlog_bytes": 0, "expired_adus": 0,
+        "priority": 128, "weight": 1, "cap_bps": null, "sent_bytes": 10_000 * number, "received_bytes": 0, "backlog_bytes": 0, "expired_adus": 0,
         "lost_adus": 0, "repaired_bytes": 0, "acked_by_channel_bytes": { "channel-0": 9_000 * number }, "asked": null, "promise": null,
         "promise_is_warned": null, "windows_kept": null, "windows_broken": null,
     })

@@ -108,6 +108,21 @@ fn acts_are_done_as_a_whole_and_logged_with_who_asked() {
     for value in ["\"weight\":7", "\"cap_bps\":4000000"] {
         assert!(streams.contains(value), "{streams}");
     }
+    let (code, text) = set(&["--priority", "urgent", "--lifetime", "300 ms"]);
+    assert_eq!(code, Some(0), "{text}");
+    let (_, streams) = ask(&near, &["streams", "--json"]);
+    for value in ["\"priority\":192", "\"lifetime_ms\":300.0"] {
+        assert!(streams.contains(value), "{streams}");
+    }
+    // A guarantee that waits is not said to be promised.
+    let (code, text) = set(&["--rate", "3 Mbit/s", "--wait"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        text.contains("no promise is in force yet: it waits for 3.00 Mbit/s in 95 %"),
+        "{text}"
+    );
+    assert!(text.lines().count() > 1, "with the reason: {text}");
+    assert_eq!(set(&["--release"]).0, Some(0));
     // Refused, with the reason; the weight is as before.
     let (code, text) = set(&["--rate", "900 Mbit/s", "--weight", "8", "--cap", "none"]);
     assert_eq!(code, Some(4), "{text}");
@@ -141,6 +156,9 @@ fn acts_are_done_as_a_whole_and_logged_with_who_asked() {
     let user = format!("user {}", fs::metadata(&near).unwrap().uid());
     let expected = [
         ("changed by request", "\"weight\":7", ""),
+        ("changed by request", "\"priority\":\"urgent\"", ""),
+        ("changed by request", "3 Mbit/s", ""),
+        ("changed by request", "\"release\":true", ""),
         ("a change was refused", "900 Mbit/s", "need"),
         ("a change was refused", "\"weight\":0", "weight"),
         ("changed by request", "\"release\":true", ""),

@@ -1,4 +1,6 @@
 //! The commands of `anabranch video` as processes.
 
+#[cfg(feature = "console")]
+mod console;
 mod http;
 mod tickets;

@@ -2,12 +2,12 @@
 
 use std::{fmt::Write as _, fs, path::PathBuf};
 
-use anabranch_base::{ChannelId, StreamId, text::printable};
+use anabranch_base::{ChannelId, StreamId, duration, text::printable};
 use anabranch_session::{
     Policy,
     transcript::{
-        Difference, Estimate, Record, Replayed, StreamEstimate, Unrepeatable, WhatIf, replay,
-        what_if,
+        Difference, Estimate, Record, Replayed, StreamEstimate, Unrepeatable, WARM_UP, WhatIf,
+        replay, what_if,
     },
 };
 use clap::Args;
@@ -88,11 +88,7 @@ fn replayed_text(result: &Replayed) -> String {
         result.until
     );
     if !result.is_from_start {
-        let (differ, same) = result.warm_up;
-        let _ = writeln!(
-            text,
-            "warm-up of 10 s, not judged: {same} decisions the same, {differ} not"
-        );
+        let _ = writeln!(text, "{}", warm_up_text(result));
     }
     if let Some((at, cause)) = result.unrepeatable {
         let cause = match cause {
@@ -102,6 +98,9 @@ fn replayed_text(result: &Replayed) -> String {
         let _ = writeln!(text, "from {at} on, decisions {cause}: not compared");
     }
     match &result.difference {
+        None if result.same == 0 => {
+            let _ = writeln!(text, "nothing is judged: {}", nothing_judged(result));
+        }
         None => {
             let _ = writeln!(
                 text,
@@ -119,6 +118,39 @@ fn replayed_text(result: &Replayed) -> String {
         }
     }
     text
+}
+
+/// Decisions of the warm-up, in a line.
+fn warm_up_text(result: &Replayed) -> String {
+    let (differ, same) = result.warm_up;
+    let last = result.warm_up_differed.map_or(String::new(), |at| {
+        let after = at.since(result.from).as_secs_f64();
+        format!(", the last of them {after:.1} s after the start")
+    });
+    let warm_up = WARM_UP.as_secs();
+    format!("warm-up of {warm_up} s, not judged: {same} decisions the same, {differ} not{last}")
+}
+
+/// Reason why no decision is judged.
+fn nothing_judged(result: &Replayed) -> String {
+    let (differ, same) = result.warm_up;
+    match result.unrepeatable {
+        Some((_, Unrepeatable::Objectives)) => {
+            "record a session without objectives, or one whose policy does not follow them"
+                .to_owned()
+        }
+        Some((_, Unrepeatable::Foreign)) => {
+            "record a session with one of Anabranch's own policies in place of its application's"
+                .to_owned()
+        }
+        None if differ + same > 0 => format!(
+            "the transcript begins in the middle of its session and ends after {:.1} s; what the policy remembered at its start is \
+             not in it, and counts for up to {} s; record for longer, or from the start of a session",
+            result.until.since(result.from).as_secs_f64(),
+            WARM_UP.as_secs(),
+        ),
+        None => "there is no decision in the transcript; record while data is sent".to_owned(),
+    }
 }
 
 fn decision_text(decision: Option<&(StreamId, Vec<ChannelId>)>) -> String {
@@ -200,6 +232,8 @@ fn replayed_json(result: &Replayed) -> Value {
         "fragments": result.fragments,
         "warm_up_same": result.warm_up.1,
         "warm_up_different": result.warm_up.0,
+        "warm_up_last_different_s": result.warm_up_differed.map(|at| at.as_secs_f64()),
+        "nothing_judged": (result.same == 0 && result.difference.is_none()).then(|| nothing_judged(result)),
         "compared_until_s": result.unrepeatable.map(|(at, _)| at.as_secs_f64()),
         "difference": result.difference.as_ref().map(|difference| json!({
             "at_s": difference.at.as_secs_f64(),
@@ -229,6 +263,12 @@ fn what_if_text(result: &WhatIf, policy: Policy) -> String {
         line("modelled", result.modelled.as_ref());
         line("asked", Some(&result.asked));
     }
+    if result.modelled.is_none() {
+        let _ = writeln!(
+            text,
+            "the recorded decisions are those of a scheduler of the application, which cannot be modelled: the error of the model is unknown"
+        );
+    }
     if result.asked.beyond_packets > 0 {
         let _ = writeln!(
             text,
@@ -245,9 +285,15 @@ fn stream_text(of: &StreamEstimate) -> String {
             format!("{:.1} ms", time.as_secs_f64() * 1e3)
         })
     };
-    let windows = of.windows.map_or(String::new(), |(kept, all)| {
-        format!(", windows kept {kept} of {all}")
-    });
+    let windows = match (of.windows, of.window_of) {
+        (Some((_, 0)), Some((window, known))) => format!(
+            ", windows not judged: none of {} is whole in the {:.1} s recorded of it",
+            duration::format(window),
+            known.as_secs_f64()
+        ),
+        (Some((kept, all)), _) => format!(", windows kept {kept} of {all}"),
+        (None, _) => String::new(),
+    };
     let sent: Vec<String> = (of.sent_bytes.iter())
         .map(|(channel, bytes)| format!("{channel} {bytes} B"))
         .collect();
@@ -277,6 +323,7 @@ fn what_if_json(result: &WhatIf, policy: Policy) -> Value {
                 "transit_p95_ms": of.transit_p95.map(|time| time.as_secs_f64() * 1e3),
                 "windows_kept": of.windows.map(|(kept, _)| kept),
                 "windows": of.windows.map(|(_, all)| all),
+                "window_s": of.window_of.map(|(window, _)| window.as_secs_f64()),
                 "sent_bytes": sent.collect::<serde_json::Map<_, _>>(),
             })
         };
@@ -291,3 +338,6 @@ fn what_if_json(result: &WhatIf, policy: Policy) -> Value {
         "beyond_packets": result.asked.beyond_packets,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -175,6 +175,12 @@ pub struct StreamChanges {
     /// Share among streams of equal priority; 1 to 10,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
+    /// `scavenger`, `bulk`, `normal`, `urgent`, or 0 to 255; from the next packet on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<String>,
+    /// Time after which a message is of no use, such as `300 ms`, or `none`; for messages that are sent from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lifetime: Option<String>,
     /// Rate limit, or `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cap: Option<String>,

@@ -426,8 +426,8 @@ impl StreamMut<'_> {
         self.session.update_fields(self.id, adu, fields)
     }
 
-    /// Changes weight, cap or drop order of what this side sends on an open stream, from the next packet
-    /// on. Nothing changes when this is refused.
+    /// Changes weight, priority, lifetime, cap or drop order of what this side sends on an open stream, from the next packet
+    /// on, and the lifetime from the next ADU on. Nothing changes when this is refused.
     ///
     /// # Errors
     /// No such stream; a value is out of range.
@@ -448,6 +448,15 @@ impl StreamMut<'_> {
     ) -> Result<(), StreamError> {
         self.session
             .change_guarantee(now, self.id, guarantee, self.events)
+    }
+
+    /// The answer that the stream's demand, which may wait, would get if it were made now; nothing changes.
+    ///
+    /// # Errors
+    /// [`StreamError::Refused`] with the reason and what could be promised instead, also if the stream demands nothing; no such
+    /// stream.
+    pub fn admit_again(&mut self, now: Instant) -> Result<Grant, StreamError> {
+        self.session.admit_again(now, self.id)
     }
 
     /// Gives an open stream to a tenant, for its next demand: a stream that the peer opened belongs to none. What it was promised

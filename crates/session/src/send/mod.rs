@@ -2,6 +2,7 @@
 
 mod adu;
 mod carried;
+mod runs;
 mod stream;
 
 pub(crate) use stream::{

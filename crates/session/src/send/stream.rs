@@ -8,7 +8,7 @@ use anabranch_sched::objective::Fields;
 use anabranch_spec::{DropOrder, Order, StreamSpec};
 use bytes::Bytes;
 
-use super::{ADU_OVERHEAD_BYTES, adu::SendAdu, carried::Carried};
+use super::{ADU_OVERHEAD_BYTES, adu::SendAdu, carried::Carried, runs::Runs};
 use crate::wire::frame::Place;
 
 /// A fragment to put into a packet.
@@ -120,10 +120,18 @@ pub(crate) struct SendStream {
     /// True if an ADU was begun before one in front of it.
     has_overtaken: bool,
     pub sent_at: Option<Instant>,
-    /// Time at which an ADU that waited was last given up.
-    given_up_at: Option<Instant>,
+    expiry: Expiry,
     pub counters: Counters,
     pub carried: Carried,
+}
+
+/// Expiry of a send stream's ADUs.
+#[derive(Debug, Default)]
+struct Expiry {
+    /// Time at which an ADU that waited was last given up.
+    given_up_at: Option<Instant>,
+    /// Parts of the queue in which deadlines ascend.
+    runs: Runs,
 }
 
 /// End of a send stream.
@@ -170,7 +178,7 @@ impl SendStream {
             touched: false,
             has_overtaken: false,
             sent_at: None,
-            given_up_at: None,
+            expiry: Expiry::default(),
             counters: Counters::default(),
             carried: Carried::default(),
         }
@@ -180,6 +188,9 @@ impl SendStream {
     pub(crate) fn push(&mut self, now: Instant, data: Bytes, importance: u8) -> u64 {
         let sequence = self.end();
         let deadline = self.spec.lifetime.map(|lifetime| now + lifetime);
+        if let Some(last) = self.adus.back() {
+            self.expiry.runs.note(sequence, (last.deadline, deadline));
+        }
         self.backlog += data.len() as u64;
         self.held_bytes += data.len();
         self.counters.adus += 1;
@@ -241,7 +252,21 @@ impl SendStream {
         } else {
             (self.cursor - self.base) as usize
         };
-        self.adus.get(first).and_then(|adu| adu.deadline)
+        let first = self.adus.get(first).and_then(|adu| adu.deadline);
+        let later = self.expiry.runs.begins();
+        first
+            .into_iter()
+            .chain(later.filter_map(|begin| self.deadline_from(begin)))
+            .min()
+    }
+
+    /// Deadline of the first ADU from `begin` on that may have to be given up.
+    fn deadline_from(&self, begin: u64) -> Option<Instant> {
+        let reliable = self.spec.reliable;
+        let from = begin.saturating_sub(self.base) as usize;
+        let mut open = self.adus.iter().skip(from);
+        let adu = open.find(|adu| !adu.done && (reliable || adu.unsent() > 0));
+        adu.and_then(|adu| adu.deadline)
     }
 
     /// True if there is something to send, to give up in time, or to announce.
@@ -253,7 +278,6 @@ impl SendStream {
 
     /// Deadline of the oldest ADU with bytes to send, or to send again.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.spec.lifetime?;
         let repaired = self
             .lost
             .front()
@@ -686,17 +710,24 @@ impl SendStream {
 
     /// Drops every ADU whose deadline has passed.
     pub(crate) fn expire(&mut self, now: Instant, settled: &mut Vec<Settled>) {
-        if self.spec.lifetime.is_none() {
-            return;
+        let later: Vec<u64> = self.expiry.runs.begins().collect();
+        self.expire_run(now, self.base, settled);
+        for begin in later {
+            self.expire_run(now, begin, settled);
         }
-        // Deadlines are in order of sequence: every ADU has the same lifetime.
+        self.advance_cursor();
+    }
+
+    /// Drops ADUs whose deadline has passed, from `from` on as long as there are any.
+    fn expire_run(&mut self, now: Instant, from: u64, settled: &mut Vec<Settled>) {
+        let from = from.max(self.base);
         let expired = self
             .adus
             .iter()
+            .skip((from - self.base) as usize)
             .take_while(|adu| adu.deadline.is_some_and(|deadline| deadline <= now))
             .count();
-        let base = self.base;
-        for sequence in base..base + expired as u64 {
+        for sequence in from..from + expired as u64 {
             let reliable = self.spec.reliable;
             let Some(adu) = self.adu(sequence).filter(|adu| !adu.done) else {
                 continue;
@@ -707,12 +738,13 @@ impl SendStream {
             }
             settled.push(self.give_up(now, sequence));
         }
-        self.advance_cursor();
     }
 
     /// True if an ADU that waited was given up within this time: the channels carry less than the stream has.
     pub(crate) fn has_given_up_within(&self, now: Instant, time: Duration) -> bool {
-        self.given_up_at.is_some_and(|at| now.since(at) < time)
+        self.expiry
+            .given_up_at
+            .is_some_and(|at| now.since(at) < time)
     }
 
     /// Drops ADUs that are predicted to miss their deadline, while the youngest would meet its own:
@@ -823,7 +855,7 @@ impl SendStream {
         adu.sent = adu.data.len();
         self.backlog -= unsent;
         if unsent > 0 {
-            self.given_up_at = Some(now);
+            self.expiry.given_up_at = Some(now);
         }
         self.counters.expired_adus += 1;
         self.settle(sequence, AduOutcome::Expired { skip })
@@ -848,6 +880,7 @@ impl SendStream {
             self.adus.pop_front();
             self.base += 1;
         }
+        self.expiry.runs.forget_until(self.base);
         self.cursor = self.cursor.max(self.base);
         debug_assert!(
             !self.adus.is_empty() || (self.backlog, self.held_bytes) == (0, 0),

@@ -172,6 +172,7 @@ impl Session {
         parameters.apply(&mut spec);
         spec.validate()?;
         self.shares.note_order(stream, &spec);
+        self.promises.set_divisible(stream, spec.is_divisible());
         send.spec = Arc::new(spec);
         if let Some(unsent_max) = parameters.unsent_max {
             send.unsent_max = unsent_max;

@@ -28,6 +28,21 @@ impl Session {
         })
     }
 
+    /// The answer that the present demand of an open stream would get now.
+    pub(crate) fn admit_again(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+    ) -> Result<Grant, StreamError> {
+        let send = self.streams.send.get(&stream);
+        let spec = send.ok_or(StreamError::UnknownStream(stream))?.spec.clone();
+        let channels = self.channels.of_paths();
+        let permitted = self.permitted(&spec);
+        (self.promises)
+            .admit_again(now, stream, (&spec, permitted), &channels)
+            .map_err(|refusal| StreamError::Refused(Box::new(refusal)))
+    }
+
     /// Has paths probed for the next seconds, because a promise was asked for.
     fn note_asked(&mut self, now: Instant) {
         self.channels.probing.note_asked(now);

@@ -29,7 +29,7 @@ pub use self::{
     decode::{Malformed, Transcript},
     record::{ChannelChange, Fragment, Outcome, Record},
     recorder::{BYTES_MIN, Recorder},
-    replay::{Difference, Replayed, Unrepeatable, replay},
+    replay::{Difference, Replayed, Unrepeatable, WARM_UP, replay},
     what_if::{Estimate, StreamEstimate, WhatIf, what_if},
 };
 

@@ -15,7 +15,7 @@ use super::{
 /// Records that a difference shows before it.
 const CONTEXT: usize = 12;
 /// Time for which a policy that is met in the middle of its session is not judged: its memory reaches back a few windows.
-const WARM_UP: Duration = Duration::from_secs(10);
+pub const WARM_UP: Duration = Duration::from_secs(10);
 
 /// Result of a replay.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +34,8 @@ pub struct Replayed {
     pub fragments: u64,
     /// Decisions before the end of the warm-up that differ, and those that are the same.
     pub warm_up: (u64, u64),
+    /// Time of the last decision of the warm-up that differs; `None`: none does.
+    pub warm_up_differed: Option<Instant>,
     /// Time since which decisions are not compared, because they follow objectives or a scheduler of the application.
     pub unrepeatable: Option<(Instant, Unrepeatable)>,
     /// The first difference.
@@ -109,6 +111,7 @@ pub fn replay(file: &[u8]) -> Result<Replayed, Malformed> {
             same: 0,
             fragments: 0,
             warm_up: (0, 0),
+            warm_up_differed: None,
             unrepeatable: None,
             difference: None,
             broken: None,
@@ -301,6 +304,9 @@ impl Replay {
         if self.warm_until.is_some_and(|until| self.state.now < until) {
             let (differ, same) = &mut self.result.warm_up;
             *if is_same { same } else { differ } += 1;
+            if !is_same {
+                self.result.warm_up_differed = Some(self.state.now);
+            }
             return;
         }
         if is_same {

@@ -120,7 +120,7 @@ fn facts(model: &Model, path: &Value) -> Vec<Piece> {
     let loss = recent.or(path["loss_fraction"].as_f64());
     facts.push(plain(format!("loss {}", percent(loss))));
     facts.push(plain(format!(
-        "share {}",
+        "carried {}",
         percent(path["share_fraction"].as_f64())
     )));
     facts.extend(quota(model, path));

@@ -88,7 +88,7 @@ fn paths_have_forecast_promise_state_and_quota() {
         "█  9.00 Mbit/s",
         "forecast 10 % 8.00 Mbit/s, 50 % 11.0 Mbit/s, 90 % 14.0 Mbit/s  promised 1.00 Mbit/s",
         "  round trip 32 ms",
-        "queue 5 ms  loss 1.2 %  share 64 %  quota 1.20 GB left until 2026-12-01",
+        "queue 5 ms  loss 1.2 %  carried 64 %  quota 1.20 GB left until 2026-12-01",
         "shares a bottleneck with channel-2",
         "1 of 2  q end  Tab view  ↑↓ scroll  / filter",
     ] {
@@ -144,7 +144,7 @@ fn every_view_fits_a_narrow_terminal() {
     for words in [
         "not responding, 7 s",
         "promised 1.00 Mbit/s  round trip 32 ms",
-        "queue 5 ms  loss 1.2 %  share 64 %",
+        "queue 5 ms  loss 1.2 %  carried 64 %",
         "promised 1.00 Mbit/s",
     ] {
         assert!(shown.contains(words), "'{words}' is not in\n{shown}");

@@ -204,6 +204,41 @@ fn expired_adus_are_dropped_and_the_receiver_notified() {
     assert!(take(&mut s, 1000).is_none());
 }
 
+fn set_lifetime(stream: &mut SendStream, lifetime_ms: Option<u64>) {
+    let lifetime = lifetime_ms.map(Duration::from_millis);
+    Arc::make_mut(&mut stream.spec).lifetime = lifetime;
+}
+
+#[test]
+fn a_changed_lifetime_is_that_of_what_is_handed_over_from_then_on() {
+    let expired = |s: &mut SendStream, ms| {
+        let mut settled = Vec::new();
+        s.expire(Instant::from_millis(ms), &mut settled);
+        let sequences = settled.iter().map(|settled| settled.sequence);
+        sequences.collect::<Vec<_>>()
+    };
+    let mut s = stream(true, None);
+    for lifetime_ms in [None, Some(500), Some(100), Some(300), None, Some(200)] {
+        set_lifetime(&mut s, lifetime_ms);
+        s.push(Instant::EPOCH, Bytes::from(vec![1; 10]), 0);
+    }
+    for (at_ms, next_ms, given_up) in [
+        (99, Some(100), vec![]),
+        (100, Some(200), vec![2]),
+        (250, Some(300), vec![5]),
+        (499, Some(500), vec![3]),
+        (500, None, vec![1]),
+        (9_999, None, vec![]),
+    ] {
+        assert_eq!(expired(&mut s, at_ms), given_up, "after {at_ms} ms");
+        assert_eq!(s.deadline(), next_ms.map(Instant::from_millis));
+    }
+    // The others are sent: they never become useless.
+    let left = std::iter::from_fn(|| take(&mut s, 1000));
+    let left: Vec<u64> = left.map(|piece| piece.place.sequence).collect();
+    assert_eq!(left, [0, 4]);
+}
+
 #[test]
 fn credit_is_charged_once_per_adu_and_respected() {
     let mut s = stream(true, None);
@@ -229,6 +264,7 @@ enum Step {
     Lose(usize),
     Copy(usize),
     Expire(u64),
+    Lifetime(Option<u64>),
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -239,6 +275,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         (0usize..64).prop_map(Step::Lose),
         (0usize..64).prop_map(Step::Copy),
         (0u64..30).prop_map(Step::Expire),
+        prop::option::of(10u64..100).prop_map(Step::Lifetime),
     ]
 }
 
@@ -282,7 +319,14 @@ proptest! {
                 Step::Expire(ms) => {
                     now += Duration::from_millis(ms);
                     s.expire(now, &mut settled);
+                    // Nothing is left that is useless, and the next expiry is not missed.
+                    let may_expire = |adu: &&SendAdu| !adu.done && (reliable || adu.unsent() > 0);
+                    let next = s.adus.iter().filter(may_expire).filter_map(|adu| adu.deadline).min();
+                    prop_assert!(next.is_none_or(|at| at > now), "{next:?} at {now}");
+                    prop_assert!(s.deadline().is_none_or(|at| at > now));
+                    prop_assert!(next.is_none_or(|next| s.deadline().is_some_and(|at| at <= next)));
                 }
+                Step::Lifetime(lifetime_ms) => set_lifetime(&mut s, lifetime_ms),
                 _ => {}
             }
         }

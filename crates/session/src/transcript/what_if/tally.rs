@@ -34,8 +34,10 @@ pub struct StreamEstimate {
     /// See above.
     pub transit_p95: Option<Duration>,
     /// Windows of its guarantee in which what was guaranteed, or all that there was, arrived; and all windows in which there was
-    /// something to send.
+    /// something to send, of those that the transcript contains whole. `None`: it has no guarantee.
     pub windows: Option<(u64, u64)>,
+    /// Length of these windows, and the time from the stream's first ADU to the end of the transcript.
+    pub window_of: Option<(Duration, Duration)>,
 }
 
 /// Demand of a stream.
@@ -207,7 +209,9 @@ impl Tally {
             };
             of.transit_p50 = at(50).copied();
             of.transit_p95 = at(95).copied();
-            of.windows = windows.get(stream).map(Windows::kept);
+            let windows = windows.get(stream);
+            of.windows = windows.map(Windows::kept);
+            of.window_of = windows.map(|windows| (windows.window, until.since(windows.from)));
         }
         estimate
     }
