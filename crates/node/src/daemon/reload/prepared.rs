@@ -1,0 +1,67 @@
+//! Preparation of a reload: everything that may fail, acquired before anything changes.
+
+use super::{Core, ReloadError, Started};
+use crate::{
+    config::NodeConfig,
+    daemon::{part::Commit, peers::Receivers},
+    objectives::Objectives,
+    rights::{Right, Table},
+    transfer::Receiver,
+};
+
+/// A configuration with everything that it needs. Dropping it releases what was acquired.
+pub(super) struct Prepared {
+    pub(super) config: NodeConfig,
+    pub(super) objectives: Objectives,
+    /// Rights of each node, without those of members that the overlay does not know.
+    pub(super) table: Table,
+    pub(super) receivers: Receivers,
+    pub(super) parts: Vec<Commit>,
+}
+
+impl Core {
+    /// Acquires what a configuration needs.
+    ///
+    /// # Errors
+    /// The first thing that cannot be used; nothing has changed then.
+    pub(super) async fn prepare(
+        &self,
+        started: &Started,
+        config: NodeConfig,
+    ) -> Result<Prepared, ReloadError> {
+        let objectives = Objectives::read(&config)?;
+        let table = self.table(&config);
+        let receivers = {
+            let before = self.receivers.lock();
+            let before = before.unwrap_or_else(|error| error.into_inner()).clone();
+            Receivers::new(started.config.receive.as_deref(), &table, &before, |path| {
+                Receiver::with_rights(path, &self.key, self.rights.clone())
+            })?
+        };
+        let parts = self.prepare_parts(&config).map_err(ReloadError::Config)?;
+        Ok(Prepared {
+            config,
+            objectives,
+            table,
+            receivers,
+            parts,
+        })
+    }
+
+    /// The rights of a configuration, as far as this node can give them.
+    fn table(&self, config: &NodeConfig) -> Table {
+        let mut table = config.rights.clone();
+        // The list of members is fixed for the lifetime of the agent.
+        for node in config.rights.with(Right::Member) {
+            if !self
+                .overlay
+                .as_ref()
+                .is_some_and(|overlay| overlay.is_listed(&node))
+            {
+                table.take(&node, Right::Member);
+                table.take(&node, Right::UseRelay);
+            }
+        }
+        table
+    }
+}
