@@ -12,9 +12,9 @@ use crate::{
 };
 
 /// Local addresses that a host uses.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Locals {
-    /// One socket on each of these, for as long as the host lives.
+    /// One socket on each of these.
     Fixed(Vec<Bind>),
     /// One socket on each address of each interface that is up, except loopback and link-local addresses;
     /// changes of the interfaces are followed (Linux only).

@@ -28,11 +28,6 @@ impl Started {
         };
         let pairs = [
             ("key", text(&before.key), text(&now.key)),
-            (
-                "listen, interfaces or port",
-                text(&before.locals),
-                text(&now.locals),
-            ),
             ("control", text(&before.control), text(&now.control)),
             ("receive", text(&before.receive), text(&now.receive)),
             (

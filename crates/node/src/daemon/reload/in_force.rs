@@ -15,6 +15,7 @@ impl NodeConfig {
             rules: other.rules,
             gateway: other.gateway,
             objectives: other.objectives,
+            locals: other.locals,
             engine: {
                 let mut engine = other.engine;
                 engine.channel.mtu_max_bytes = self.engine.channel.mtu_max_bytes;

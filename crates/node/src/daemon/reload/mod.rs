@@ -14,6 +14,7 @@ mod prepared;
 use std::{fmt::Debug, sync::Arc};
 
 use anabranch_base::NodeId;
+use anabranch_net::StartError;
 
 use self::prepared::Prepared;
 use super::{Core, peers::Call};
@@ -41,6 +42,9 @@ pub enum ReloadError {
     /// A file of objectives cannot be used.
     #[error(transparent)]
     Objectives(#[from] ObjectivesFileError),
+    /// A local address cannot be used.
+    #[error(transparent)]
+    Locals(#[from] StartError),
     /// A folder for files cannot be used.
     #[error(transparent)]
     Receive(#[from] TransferError),
@@ -96,6 +100,7 @@ impl Core {
             objectives,
             table,
             receivers,
+            locals,
             parts,
         } = prepared;
         let mut engine = config.engine.clone();
@@ -113,12 +118,17 @@ impl Core {
             self.allowed.add(*node);
         }
         self.host.set_config(engine);
+        let has_moved = locals.is_some();
+        if let Some(locals) = locals {
+            locals.commit();
+        }
         self.calls
             .send_replace(Arc::new(calls(&config, objectives)));
         self.via.send_if_modified(|via| {
             let is_other = *via != config.via;
             via.clone_from(&config.via);
-            is_other
+            // The relay has one of the node's ports.
+            is_other || has_moved
         });
         if let (Some(overlay), Some(settings)) = (&self.overlay, &config.overlay) {
             let quotas = settings.relay.as_ref().map(|relay| relay.quotas.clone());

@@ -1,5 +1,7 @@
 //! Preparation of a reload: everything that may fail, acquired before anything changes.
 
+use anabranch_net::Prepared as Locals;
+
 use super::{Core, ReloadError, Started};
 use crate::{
     config::NodeConfig,
@@ -16,6 +18,8 @@ pub(super) struct Prepared {
     /// Rights of each node, without those of members that the overlay does not know.
     pub(super) table: Table,
     pub(super) receivers: Receivers,
+    /// Other local addresses; `None`: they are the same.
+    pub(super) locals: Option<Locals>,
     pub(super) parts: Vec<Commit>,
 }
 
@@ -38,12 +42,17 @@ impl Core {
                 Receiver::with_rights(path, &self.key, self.rights.clone())
             })?
         };
+        let locals = match config.locals == self.host.locals() {
+            true => None,
+            false => Some(self.host.prepare_locals(config.locals.clone()).await?),
+        };
         let parts = self.prepare_parts(&config).map_err(ReloadError::Config)?;
         Ok(Prepared {
             config,
             objectives,
             table,
             receivers,
+            locals,
             parts,
         })
     }
