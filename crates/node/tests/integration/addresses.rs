@@ -1,4 +1,4 @@
-//! Local addresses of a node that change with its configuration, while sessions go on.
+//! Local addresses and the rendezvous of a node that change with its configuration, while sessions go on.
 
 use std::{
     net::{SocketAddr, UdpSocket},
@@ -9,8 +9,10 @@ use std::{
 
 use anabranch::{
     AllowList, Host, HostConfig, Session, StreamSpec,
+    codes::Place,
     config::{Layer, NodeConfig},
     daemon::Daemon,
+    rendezvous::{Via, Waiter},
 };
 
 use crate::common::{id, key, within};
@@ -167,6 +169,55 @@ async fn addresses_that_cannot_be_used_leave_the_whole_configuration_as_it_was()
             assert_eq!(host.sockets().len(), 1);
             assert_eq!(node.daemon.rights().table(), before.1);
         }
+        carries(&session, &accepted).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rendezvous_begins_opens_to_strangers_and_ends_with_a_reload() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = listening(at("127.0.0.1:0"), "\"call\"");
+    let node = Node::start(folder.path(), &here).await;
+    let host = node.daemon.host();
+    node.beside(async {
+        let (_peer, session, accepted) = called(&node.daemon).await;
+        let via: Via = format!("{}@{}", host.node_id(), host.addresses()[0])
+            .parse()
+            .unwrap();
+        let stranger = |seed| {
+            let config = HostConfig::new(key(seed), AllowList::default());
+            Host::start(config.bind([at("127.0.0.1:0")])).unwrap()
+        };
+        let place = Place::new(7).unwrap();
+        let [first, second, third] = [70, 71, 72].map(stranger);
+        // Where there is none, and where it begins together with other addresses.
+        assert!(Waiter::start(&first, &via, place).await.is_err());
+        let elsewhere = listening(at("127.0.0.2:0"), "\"call\"");
+        node.configure(&(elsewhere + "[rendezvous]\nstrangers = true\n"));
+        let error = node.daemon.reload().await.unwrap_err().to_string();
+        assert!(error.contains("reload once"), "{error}");
+        assert_eq!(host.addresses(), [via.remotes.addresses[0]]);
+        assert!(Waiter::start(&first, &via, place).await.is_err());
+        let steps = [
+            ("[rendezvous]\n", false),
+            ("[rendezvous]\nstrangers = true\n", true),
+            ("[rendezvous]\nstrangers = false\n", false),
+            ("", false),
+            ("[rendezvous]\nstrangers = true\n", true),
+        ];
+        for (section, is_open) in steps {
+            node.configure(&(here.clone() + section));
+            let reloaded = node.daemon.reload().await.unwrap();
+            assert!(reloaded.restart.is_empty(), "{reloaded:?}");
+            let waiting = Waiter::start(&second, &via, place).await;
+            assert_eq!(waiting.is_ok(), is_open, "{section}");
+        }
+        // Its limits are those of its start.
+        let limited = "[rendezvous]\nstrangers = true\nrate = \"1 Mbit/s\"\n";
+        node.configure(&(here.clone() + limited));
+        assert_eq!(node.daemon.reload().await.unwrap().restart.len(), 1);
+        Waiter::start(&third, &via, place).await.unwrap();
         carries(&session, &accepted).await;
     })
     .await;

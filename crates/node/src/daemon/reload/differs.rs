@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use super::Started;
+use super::{Started, in_force::rendezvous};
 use crate::config::{LocalConfig, NodeConfig, OverlayConfig};
 
 impl Started {
@@ -59,8 +59,11 @@ impl Started {
             ),
             ("overlay", overlay(&before.overlay), overlay(&now.overlay)),
             (
-                "rendezvous",
-                text(&before.rendezvous),
+                "rendezvous (all but its start, its end and `strangers`)",
+                text(&rendezvous(
+                    before.rendezvous.as_ref(),
+                    now.rendezvous.as_ref(),
+                )),
                 text(&now.rendezvous),
             ),
             (

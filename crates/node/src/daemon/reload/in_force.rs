@@ -1,6 +1,6 @@
 //! Configuration in force after a reload: that of the start with the keys that a reload changes.
 
-use crate::config::{LocalConfig, NodeConfig};
+use crate::config::{LocalConfig, NodeConfig, RendezvousConfig};
 
 impl NodeConfig {
     /// This configuration with the rights and peers of another one, as after a reload.
@@ -16,6 +16,7 @@ impl NodeConfig {
             gateway: other.gateway,
             objectives: other.objectives,
             locals: other.locals,
+            rendezvous: rendezvous(self.rendezvous.as_ref(), other.rendezvous.as_ref()),
             engine: {
                 let mut engine = other.engine;
                 engine.channel.mtu_max_bytes = self.engine.channel.mtu_max_bytes;
@@ -31,5 +32,19 @@ impl NodeConfig {
             },
             ..self.clone()
         }
+    }
+}
+
+/// The rendezvous after a reload: the limits and ports of one that stays are those of its start.
+pub(super) fn rendezvous(
+    before: Option<&RendezvousConfig>,
+    now: Option<&RendezvousConfig>,
+) -> Option<RendezvousConfig> {
+    match (before, now) {
+        (Some(before), Some(now)) => Some(RendezvousConfig {
+            strangers: now.strangers,
+            ..before.clone()
+        }),
+        (_, now) => now.cloned(),
     }
 }

@@ -14,10 +14,10 @@ mod prepared;
 use std::{fmt::Debug, sync::Arc};
 
 use anabranch_base::NodeId;
-use anabranch_net::StartError;
+use anabranch_net::{StartError, relay::RelayError};
 
 use self::prepared::Prepared;
-use super::{Core, peers::Call};
+use super::{Core, meeting::serves_strangers, peers::Call};
 use crate::{
     config::{Change, NodeConfig},
     exports::{Settings, is_readable},
@@ -45,6 +45,9 @@ pub enum ReloadError {
     /// A local address cannot be used.
     #[error(transparent)]
     Locals(#[from] StartError),
+    /// The relay of the rendezvous cannot start.
+    #[error("rendezvous: {0}")]
+    Rendezvous(#[from] RelayError),
     /// A folder for files cannot be used.
     #[error(transparent)]
     Receive(#[from] TransferError),
@@ -101,6 +104,7 @@ impl Core {
             table,
             receivers,
             locals,
+            rendezvous,
             parts,
         } = prepared;
         let mut engine = config.engine.clone();
@@ -113,7 +117,15 @@ impl Core {
             .receivers
             .lock()
             .unwrap_or_else(|error| error.into_inner()) = receivers;
+        let strangers = serves_strangers(config.rendezvous.as_ref());
+        if !strangers {
+            self.allowed.admit_strangers(false);
+        }
         self.rights.replace(table.clone());
+        self.rendezvous.apply(rendezvous, strangers);
+        if strangers {
+            self.allowed.admit_strangers(true);
+        }
         for (node, _) in table.iter().filter(|(node, _)| table.may_connect(node)) {
             self.allowed.add(*node);
         }

@@ -5,7 +5,11 @@ use anabranch_net::Prepared as Locals;
 use super::{Core, ReloadError, Started};
 use crate::{
     config::NodeConfig,
-    daemon::{part::Commit, peers::Receivers},
+    daemon::{
+        meeting::{Change, Running},
+        part::Commit,
+        peers::Receivers,
+    },
     objectives::Objectives,
     rights::{Right, Table},
     transfer::Receiver,
@@ -20,6 +24,7 @@ pub(super) struct Prepared {
     pub(super) receivers: Receivers,
     /// Other local addresses; `None`: they are the same.
     pub(super) locals: Option<Locals>,
+    pub(super) rendezvous: Option<Change>,
     pub(super) parts: Vec<Commit>,
 }
 
@@ -46,6 +51,7 @@ impl Core {
             true => None,
             false => Some(self.host.prepare_locals(config.locals.clone()).await?),
         };
+        let rendezvous = self.prepare_rendezvous(started, &config, locals.is_some())?;
         let parts = self.prepare_parts(&config).map_err(ReloadError::Config)?;
         Ok(Prepared {
             config,
@@ -53,8 +59,34 @@ impl Core {
             table,
             receivers,
             locals,
+            rendezvous,
             parts,
         })
+    }
+
+    /// Starts the rendezvous of a configuration if there is none; `None`: it stays, or there is none.
+    fn prepare_rendezvous(
+        &self,
+        started: &Started,
+        config: &NodeConfig,
+        moves: bool,
+    ) -> Result<Option<Change>, ReloadError> {
+        let before = started.config.rendezvous.as_ref();
+        match (before, config.rendezvous.as_ref()) {
+            // Its relay would begin on the former addresses.
+            (None, Some(_)) if moves => Err(ReloadError::Config(
+                "[rendezvous] begins on the local addresses in force: reload once with the other `listen`, `interfaces` or `port`, \
+                 and once more with [rendezvous]"
+                    .to_owned(),
+            )),
+            (None, Some(settings)) => {
+                let parts = (&self.rights, &self.services);
+                let running = Running::start(settings, &self.host, parts);
+                Ok(Some(Change::Start(running?)))
+            }
+            (Some(_), None) => Ok(Some(Change::Stop)),
+            _ => Ok(None),
+        }
     }
 
     /// The rights of a configuration, as far as this node can give them.
