@@ -6,8 +6,8 @@ use std::{
 };
 
 use anabranch_net::{
-    Bind, Host, HostConfig, Locals, Place, Session, StartError, Tariff,
-    session::{AllowList, SecretKey, StreamSpec},
+    Bind, Host, HostConfig, Locals, Place, Session, SessionEvent, StartError, Tariff,
+    session::{AllowList, CloseReason, SecretKey, StreamSpec},
 };
 use tokio::sync::watch;
 
@@ -112,6 +112,22 @@ async fn a_stream_moves_with_its_host_from_address_to_address() {
         tokio::join!(flow(&outgoing, &incoming, is_over), moving);
         assert!(outgoing.close_reason().is_none());
         assert!(incoming.close_reason().is_none());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_peer_is_notified_of_a_channel_that_is_left() {
+    within(async {
+        let (a, _b, _outgoing, incoming) = connected().await;
+        rebind(&a, fixed(&[at("127.0.0.2:0")])).await;
+        let reason = loop {
+            if let SessionEvent::ChannelClosed { reason, .. } = incoming.next_event().await.unwrap()
+            {
+                break reason;
+            }
+        };
+        assert!(matches!(reason, CloseReason::Peer { .. }), "{reason}");
     })
     .await;
 }
