@@ -75,6 +75,17 @@ impl AllowList {
         list
     }
 
+    /// Admits nodes that are not listed, on probation as by [`Self::everyone`], or refuses them from now on. What they opened is
+    /// closed as by [`Self::remove`].
+    pub fn admit_strangers(&self, admits: bool) {
+        self.change(|allowed| {
+            allowed.strangers = match admits {
+                true => Strangers::Probation,
+                false => Strangers::Refused,
+            };
+        });
+    }
+
     /// Admits `node` from now on.
     pub fn add(&self, node: NodeId) {
         self.change(|allowed| allowed.nodes.insert(node));
@@ -123,6 +134,19 @@ impl AllowList {
 mod tests {
     use super::*;
     use crate::SecretKey;
+
+    #[test]
+    fn strangers_are_admitted_and_refused_again() {
+        let [listed, other] = [1, 2].map(|seed| SecretKey::from_seed([seed; 32]).node_id());
+        let list = AllowList::of([listed]);
+        let before = list.changes();
+        list.admit_strangers(true);
+        assert_eq!(list.access(&other), Some(Access::Stranger));
+        assert_eq!(list.access(&listed), Some(Access::Listed));
+        list.admit_strangers(false);
+        assert_eq!(list.access(&other), None);
+        assert_eq!(list.changes(), before + 2);
+    }
 
     #[test]
     fn listed_nodes_and_strangers_stand_apart() {

@@ -1,7 +1,7 @@
 //! Endpoint: all channels of a node, and the routing of packets to them.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex},
     time::Duration,
@@ -105,6 +105,8 @@ pub struct Endpoint {
     /// Handshakes that peers began.
     gate: Gate,
     resets: Resets,
+    /// Sockets on which peers open no channels.
+    closed: BTreeSet<SocketId>,
     /// Clock for the tokens of Retry packets.
     time: retry::Time,
     #[cfg(feature = "qlog")]
@@ -166,6 +168,7 @@ impl Endpoint {
             next_id: 0,
             gate: Gate::default(),
             resets: Resets::default(),
+            closed: BTreeSet::new(),
             time,
             #[cfg(feature = "qlog")]
             traces: None,
@@ -192,6 +195,15 @@ impl Endpoint {
     pub fn set_config(&mut self, mut config: Config) {
         config.mtu_max_bytes = self.config.mtu_max_bytes;
         self.config = config;
+    }
+
+    /// Whether peers may open channels on a local socket, which they may unless this is called. Where they may not, their first
+    /// packets get no answer, as at an address where no node is; channels that exist stay.
+    pub fn set_accepting(&mut self, socket: SocketId, accepts: bool) {
+        match accepts {
+            true => self.closed.remove(&socket),
+            false => self.closed.insert(socket),
+        };
     }
 
     /// The channel `id`; `None` once it is over and forgotten.
@@ -333,6 +345,10 @@ impl Endpoint {
         incoming: noq_proto::Incoming,
         response: &mut Vec<u8>,
     ) -> Handled {
+        if self.closed.contains(&socket) {
+            self.inner.ignore(incoming);
+            return Handled::Ignored;
+        }
         if self.handles.len() >= CHANNELS_MAX {
             let transmit = self.inner.refuse(incoming, response);
             return Handled::Respond(stateless(socket, &transmit));

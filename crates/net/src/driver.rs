@@ -158,13 +158,15 @@ impl Driver {
                     (state.engine).note_undeliverable(now, socket, remote, cause);
                 }
                 state.follow_calendar(now);
+                shared.look_at_retired(&mut state, now);
                 if state.engine.poll_timeout().is_some_and(|at| at <= now) {
                     state.engine.handle_timeout(now);
                 }
                 let is_drained = self.drain_transmits(&mut state, now, &mut outgoing);
                 state.dispatch_events(now);
                 let due = state.engine.poll_timeout().into_iter();
-                self.timeout = due.chain(state.calendar_due).min();
+                let due = due.chain(state.calendar_due);
+                self.timeout = due.chain(state.binding.look_due).min();
                 self.delay_max = state.engine.coalescing_delay(now).min(self.coalesce);
                 self.publish_stats(&mut state);
                 self.begin_closing(&state, now);

@@ -21,6 +21,19 @@ pub enum StartError {
         "this machine has no usable network address now; bring an interface up or name addresses to bind"
     )]
     NoAddress,
+    /// A socket of this host is in the way of one that is to be opened.
+    #[error(
+        "cannot open a UDP socket on {wanted} while this node has one on {held}{}; choose another port, or restart the node",
+        if *is_retired { ", which is still in use by sessions that began there" } else { "" }
+    )]
+    Overlap {
+        /// Address to open.
+        wanted: SocketAddr,
+        /// Address of the socket in the way.
+        held: SocketAddr,
+        /// That address is not in force any more.
+        is_retired: bool,
+    },
     /// There is a tariff for a place without a local address.
     #[error(
         "there is a tariff for {0}, but the node listens on no address there, so that nothing would be counted; listen on \

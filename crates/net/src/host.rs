@@ -29,27 +29,13 @@ use crate::{
     place::Place,
     remotes::{self, Remotes},
     session_handle::Session,
-    socket::{Bind, BindError, Socket, SocketStats},
-    state::{SessionEntry, Shared, SocketEntry},
+    socket::Bind,
+    sockets::{Binding, Locals, SocketReport},
+    state::{SessionEntry, Shared},
     tariff::{BudgetReport, HostEvent, Tariff},
     waker::Waker,
     watch,
 };
-
-/// Local addresses that a host uses.
-#[derive(Clone, Debug)]
-pub enum Locals {
-    /// One socket on each of these, for as long as the host lives.
-    Fixed(Vec<Bind>),
-    /// One socket on each address of each interface that is up, except loopback and link-local addresses;
-    /// changes of the interfaces are followed (Linux only).
-    Interfaces {
-        /// Port on every address; 0 lets the kernel choose.
-        port: u16,
-        /// Only interfaces with these names; empty: all.
-        only: Vec<String>,
-    },
-}
 
 /// Settings of a host.
 #[derive(Clone, Debug)]
@@ -107,21 +93,6 @@ impl HostConfig {
         self.locals = Locals::Fixed(binds.into_iter().map(Into::into).collect());
         self
     }
-}
-
-/// A local socket as the host sees it.
-#[derive(Clone, Debug)]
-pub struct SocketReport {
-    /// Its number.
-    pub id: SocketId,
-    /// Name of its interface or place; `None` if it has the addresses of several.
-    pub interface: Option<String>,
-    /// Its address and port.
-    pub local: SocketAddr,
-    /// True if its interface and address are there.
-    pub is_up: bool,
-    /// Its statistics.
-    pub stats: SocketStats,
 }
 
 /// A session as the host sees it.
@@ -192,8 +163,7 @@ impl Host {
         {
             let mut state = shared.lock();
             state.descriptions = config.descriptions;
-            state.mark = config.mark;
-            state.unused.clone_from(&config.unused);
+            state.binding = Binding::new(config.locals.clone(), config.mark, config.unused.clone());
         }
         let binds = match &config.locals {
             Locals::Fixed(binds) => binds.clone(),
@@ -206,8 +176,9 @@ impl Host {
             return Err(StartError::NoAddress);
         }
         shared.check_tariffs(matches!(config.locals, Locals::Fixed(_)))?;
-        if let Locals::Interfaces { port, only } = config.locals {
-            watch::start(&shared, port, only)?;
+        if let Locals::Interfaces { .. } = config.locals {
+            let watcher = watch::Watch::open()?.start(&shared);
+            shared.lock().binding.watcher = Some(watcher);
         }
         Ok(Self { inner })
     }
@@ -224,20 +195,13 @@ impl Host {
 
     /// Mark of the packets of its sockets ([`HostConfig::mark`]).
     pub fn mark(&self) -> Option<u32> {
-        self.inner.shared.lock().mark
+        self.inner.shared.lock().binding.mark
     }
 
     /// The local sockets.
     pub fn sockets(&self) -> Vec<SocketReport> {
         let state = self.inner.shared.lock();
-        let report = |entry: &SocketEntry| SocketReport {
-            id: entry.id,
-            interface: entry.interface.clone(),
-            local: entry.local,
-            is_up: entry.is_up,
-            stats: entry.stats,
-        };
-        state.sockets.iter().map(report).collect()
+        state.sockets.iter().map(SocketReport::of).collect()
     }
 
     /// Channels of peers that were refused, by cause.
@@ -245,11 +209,12 @@ impl Host {
         self.inner.shared.lock().engine.refusals()
     }
 
-    /// Addresses at which peers can reach this node. A wildcard socket stands for those of all
+    /// Addresses at which peers can reach this node; those of retired sockets are not among them. A wildcard socket stands for those of all
     /// interfaces, with loopback only if there is no other.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        let sockets = self.sockets();
-        let unused = self.inner.shared.lock().unused.clone();
+        let mut sockets = self.sockets();
+        sockets.retain(|socket| !socket.is_retired);
+        let unused = self.inner.shared.lock().binding.unused.clone();
         let mut addresses = Vec::new();
         for socket in sockets.iter().filter(|socket| socket.is_up) {
             if !socket.local.ip().is_unspecified() {
@@ -669,99 +634,5 @@ impl Host {
             Poll::Pending
         })
         .await;
-    }
-}
-
-/// A socket whose reports of packets that cannot be delivered the driver takes.
-fn open(id: SocketId, bind: Bind, mark: Option<u32>) -> Result<Socket, BindError> {
-    let mut socket = Socket::bind(id, bind, mark)?;
-    socket.keep_reports();
-    Ok(socket)
-}
-
-impl Shared {
-    /// Opens a socket and offers its links to the sessions that this node opened.
-    pub(crate) fn add_socket(&self, bind: Bind) -> Result<SocketId, StartError> {
-        let (id, mark) = {
-            let state = self.lock();
-            (SocketId(state.sockets.len() as u64), state.mark)
-        };
-        let socket = open(id, bind, mark)?;
-        // An unspecified address belongs to no interface.
-        let interface = socket.bind.interface.clone();
-        let interface = interface.or_else(|| watch::interface_of(socket.bind.address.ip()));
-        self.command(|state, now| {
-            let local = socket.local;
-            // Before any packet can leave.
-            state.pay_for(now, id, &socket.bind, interface.as_deref());
-            let description = state.description(socket.bind.address.ip(), interface.as_deref());
-            let name = description.name.clone();
-            state.engine.describe_socket(id, description);
-            state.sockets.push(SocketEntry {
-                id,
-                bind: socket.bind.clone(),
-                interface: name.map(|name| name.to_string()),
-                local,
-                is_up: true,
-                stats: SocketStats::default(),
-            });
-            state.sockets_new.push(socket);
-            state.offer_links(now, id, local);
-        });
-        Ok(id)
-    }
-
-    /// Reopens a socket that was lost, on its previous port if that is free.
-    pub(crate) fn reopen_socket(&self, id: SocketId) -> Result<(), StartError> {
-        let (bind, mark) = {
-            let state = self.lock();
-            let entry = state.sockets.iter().find(|entry| entry.id == id);
-            let entry = entry.expect("only known sockets are reopened");
-            let bind = Bind {
-                address: entry.local,
-                interface: entry.bind.interface.clone(),
-            };
-            (bind, state.mark)
-        };
-        let socket = open(id, bind, mark)?;
-        self.command(|state, _| state.sockets_new.push(socket));
-        self.set_socket_up(id, true);
-        Ok(())
-    }
-
-    /// Opens a lost socket on another address of its interface: what is known of its paths stays, and addresses that come
-    /// and go do not add up.
-    pub(crate) fn move_socket(&self, id: SocketId, bind: Bind) -> Result<(), StartError> {
-        let mark = self.lock().mark;
-        let socket = open(id, bind, mark)?;
-        self.command(|state, now| {
-            let interface = socket.bind.interface.as_deref();
-            let description = state.description(socket.bind.address.ip(), interface);
-            state.engine.describe_socket(id, description);
-            if let Some(entry) = state.sockets.iter_mut().find(|entry| entry.id == id) {
-                entry.bind = socket.bind.clone();
-                entry.local = socket.local;
-            }
-            state.offer_links(now, id, socket.local);
-            state.sockets_new.push(socket);
-        });
-        self.set_socket_up(id, true);
-        Ok(())
-    }
-
-    pub(crate) fn set_socket_up(&self, id: SocketId, up: bool) {
-        self.command(|state, now| {
-            let Some(entry) = state.sockets.iter_mut().find(|entry| entry.id == id) else {
-                return;
-            };
-            if std::mem::replace(&mut entry.is_up, up) == up {
-                return;
-            }
-            if up {
-                state.engine.socket_up(now, id);
-            } else {
-                state.engine.socket_down(now, id);
-            }
-        });
     }
 }

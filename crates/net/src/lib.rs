@@ -25,6 +25,7 @@
 //! |---|---|
 //! | `clock`, `timer`, `timerfd`, `waker` | the only clock below the node, a timer with the kernel's resolution, the timers behind it, a sleep that an event ends |
 //! | `socket`, `inbox`, `undeliverable` | UDP with segmentation offload and ECN; receiving in batches; reports of packets that were not delivered |
+//! | `sockets`, `rebind`, `retired` | the set of sockets and the addresses that they are for; other addresses while the host runs; the end of sockets on former ones |
 //! | `moderation` | the time for which packets may gather before they are received together |
 //! | `driver`, `state` | the thread, and the engine with the tasks that wait for its events |
 //! | `host`, `session_handle`, `session_events`, `stream`, `outgoing` | the handles, and ADUs that wait to be sent; `handles`: what their clones share, and what the last one ends |
@@ -57,11 +58,14 @@ mod pings;
 mod place;
 #[cfg(feature = "qlog")]
 pub mod qlog;
+mod rebind;
 pub mod relay;
 mod remotes;
+mod retired;
 mod session_events;
 mod session_handle;
 mod socket;
+mod sockets;
 mod state;
 mod stream;
 mod tariff;
@@ -81,13 +85,15 @@ pub use anabranch_session::{PromiseEvent, SessionEvent, StreamEvent};
 pub use clock::Clock;
 pub use detour::Detour;
 pub use error::{Closed, ConnectError, StartError, StreamFailure};
-pub use host::{Host, HostConfig, Locals, PromiseReport, SessionReport, SocketReport};
+pub use host::{Host, HostConfig, PromiseReport, SessionReport};
 pub use outgoing::{Field, Outgoing};
 pub use place::{ParsePlaceError, Place};
+pub use rebind::Prepared;
 pub use remotes::{HostAddress, LookupError, ParseAddressError, Remotes};
 pub use session_events::SessionEvents;
 pub use session_handle::{Session, WeakSession};
 pub use socket::{Bind, BindError, SocketStats};
+pub use sockets::{Locals, SocketReport};
 pub use stream::{CODE_DROPPED, Stream};
 pub use tariff::{BudgetReport, Counted, HostEvent, Tariff};
 pub use timer::Timer;

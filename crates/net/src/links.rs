@@ -1,6 +1,6 @@
 //! Choice of a session's links between local sockets and remote addresses.
 
-use std::net::SocketAddr;
+use std::{collections::BTreeSet, net::SocketAddr};
 
 use anabranch_base::{Instant, SocketId};
 use anabranch_session::Link;
@@ -13,7 +13,10 @@ pub(crate) const LINKS_MAX: usize = 16;
 
 /// All useful pairs, beginning with one per remote address, so that even a truncated list covers every address.
 pub(crate) fn pair(sockets: &[SocketEntry], remotes: &[SocketAddr]) -> Vec<Link> {
-    let usable: Vec<_> = sockets.iter().filter(|socket| socket.is_up).collect();
+    let usable = sockets.iter();
+    let usable: Vec<_> = usable
+        .filter(|socket| socket.is_up && !socket.is_retired())
+        .collect();
     let mut links = Vec::new();
     for shift in 0..usable.len() {
         for (index, &remote) in remotes.iter().enumerate() {
@@ -37,10 +40,22 @@ pub(crate) fn of_socket(id: SocketId, local: SocketAddr, remotes: &[SocketAddr])
 }
 
 impl State {
-    /// Adds the links of a socket to the sessions that this node opened.
+    /// Adds the links of a socket to the sessions that this node opened, also to those over given links that are on retired sockets.
     pub(crate) fn offer_links(&mut self, now: Instant, id: SocketId, local: SocketAddr) {
+        let retired = self.sockets.iter().filter(|socket| socket.is_retired());
+        let retired: Vec<SocketId> = retired.map(|socket| socket.id).collect();
         for (&session, entry) in &self.sessions {
-            for link in of_socket(id, local, &entry.remotes) {
+            let mut remotes = entry.remotes.clone();
+            if let Ok(mut session) = self.engine.session(session)
+                && !retired.is_empty()
+            {
+                let links = session.links().into_iter();
+                let links = links.filter(|link| retired.contains(&link.socket));
+                remotes.extend(links.map(|link| link.remote));
+                let mut known = BTreeSet::new();
+                remotes.retain(|remote| known.insert(*remote));
+            }
+            for link in of_socket(id, local, &remotes) {
                 if let Ok(mut session) = self.engine.session(session)
                     && !session.add_link(now, link)
                 {
@@ -62,7 +77,7 @@ fn can_reach(local: SocketAddr, remote: SocketAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::socket::SocketStats;
+    use crate::{socket::SocketStats, state::Stage};
 
     fn sockets(addresses: &[&str]) -> Vec<SocketEntry> {
         let parse = |(id, text): (usize, &&str)| {
@@ -73,6 +88,7 @@ mod tests {
                 interface: None,
                 local,
                 is_up: true,
+                stage: Stage::InUse,
                 stats: SocketStats::default(),
             }
         };
@@ -120,5 +136,14 @@ mod tests {
             &remotes(&["127.0.0.1:5", "192.0.2.1:5", "[::1]:5"]),
         );
         assert_eq!(links.len(), 2);
+    }
+
+    #[test]
+    fn a_retired_socket_gets_no_new_links() {
+        let mut sockets = sockets(&["127.0.0.1:1", "127.0.0.1:2"]);
+        sockets[0].stage = Stage::Retired;
+        let links = pair(&sockets, &remotes(&["127.0.0.1:5"]));
+        assert_eq!(links.len(), 1);
+        assert_eq!(links[0].socket, SocketId(1));
     }
 }

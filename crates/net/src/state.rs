@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     net::{IpAddr, SocketAddr},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use anabranch_base::{Instant, NodeId, SessionId, SocketId, StreamId};
@@ -18,6 +18,7 @@ use crate::{
     place::Place,
     session_events::Readers,
     socket::{Bind, Socket, SocketStats},
+    sockets::{Binding, Locals},
     tariff::{Account, HostEvent},
     waiters::Waiters,
     waker::Waker,
@@ -45,6 +46,8 @@ pub(crate) struct Shared {
     /// Wakes the driver.
     pub(crate) waker: Waker,
     pub(crate) detours: Detours,
+    /// Held by whoever opens or closes sockets. It is taken before the state.
+    pub(crate) rebinding: Arc<tokio::sync::Mutex<()>>,
     state: Mutex<State>,
 }
 
@@ -59,10 +62,8 @@ pub(crate) struct State {
     pub(crate) accounts: Vec<Account>,
     /// Descriptions of places, in no order.
     pub(crate) descriptions: Vec<(Place, LocalDescription)>,
-    /// Mark of the packets of its sockets.
-    pub(crate) mark: Option<u32>,
-    /// Interfaces that are not used.
-    pub(crate) unused: Vec<String>,
+    /// Settings of its sockets.
+    pub(crate) binding: Binding,
     /// Time of the next calendar check, for the billing periods; `None`: there are no tariffs.
     pub(crate) calendar_due: Option<Instant>,
     pub(crate) events: VecDeque<HostEvent>,
@@ -113,7 +114,27 @@ pub(crate) struct SocketEntry {
     pub(crate) interface: Option<String>,
     pub(crate) local: SocketAddr,
     pub(crate) is_up: bool,
+    pub(crate) stage: Stage,
     pub(crate) stats: SocketStats,
+}
+
+/// Use of a socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Its address is one of the local addresses in force.
+    #[default]
+    InUse,
+    /// Its address is not any more: it carries what has no other path.
+    Retired,
+    /// Its channels were closed; it closes once their last packets have left.
+    Closing,
+}
+
+impl SocketEntry {
+    /// True if its address is not in force any more: nothing new begins there.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.stage != Stage::InUse
+    }
 }
 
 #[derive(Debug)]
@@ -169,8 +190,7 @@ impl Shared {
             accepting: Waiters::default(),
             accounts: Vec::new(),
             descriptions: Vec::new(),
-            mark: None,
-            unused: Vec::new(),
+            binding: Binding::new(Locals::Fixed(Vec::new()), None, Vec::new()),
             calendar_due: None,
             events: VecDeque::new(),
             observing: Waiters::default(),
@@ -187,6 +207,7 @@ impl Shared {
             clock,
             waker,
             detours: Detours::default(),
+            rebinding: Arc::default(),
             state: Mutex::new(state),
         }
     }
@@ -204,6 +225,16 @@ impl Shared {
         read: impl FnOnce(SessionMut<'_>) -> T,
     ) -> Option<T> {
         self.lock().engine.session(id).ok().map(read)
+    }
+
+    /// Wakes the driver, whatever it does, for a round.
+    pub(crate) fn rouse(&self) {
+        let mut state = self.lock();
+        state.has_work = true;
+        state.is_urgent = true;
+        if std::mem::take(&mut state.asleep) != Asleep::No {
+            self.waker.ring();
+        }
     }
 
     /// Runs a command on the engine, dispatches the events that it caused, and wakes the driver.
@@ -318,6 +349,7 @@ impl State {
         };
         let can_move = |entry: &&SocketEntry| {
             !entry.is_up
+                && !entry.is_retired()
                 && entry.bind.interface == bind.interface
                 && entry.local.is_ipv4() == bind.address.is_ipv4()
                 && !has_tariff(entry.local.ip())

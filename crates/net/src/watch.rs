@@ -9,6 +9,7 @@ use if_addrs::IfAddr;
 
 use crate::{
     socket::Bind,
+    sockets::Locals,
     state::{Shared, SocketEntry},
 };
 
@@ -60,22 +61,30 @@ fn compare(sockets: &[SocketEntry], binds: Vec<Bind>) -> Changes {
     let matches = |socket: &SocketEntry, bind: &Bind| {
         socket.local.ip() == bind.address.ip() && socket.bind.interface == bind.interface
     };
-    for socket in sockets {
+    let in_use = || sockets.iter().filter(|socket| !socket.is_retired());
+    for socket in in_use() {
         match (socket.is_up, binds.iter().any(|bind| matches(socket, bind))) {
             (true, false) => changes.gone.push(socket.id),
             (false, true) => changes.back.push(socket.id),
             _ => {}
         }
     }
-    let is_new = |bind: &Bind| !sockets.iter().any(|socket| matches(socket, bind));
+    let is_new = |bind: &Bind| !in_use().any(|socket| matches(socket, bind));
     changes.new = binds.into_iter().filter(is_new).collect();
     changes
 }
 
 impl Shared {
     /// Brings the sockets in line with the addresses of the machine.
-    fn follow_interfaces(&self, port: u16, only: &[String]) -> io::Result<()> {
-        let binds = list(port, only, &self.lock().unused)?;
+    fn follow_interfaces(&self) -> io::Result<()> {
+        let (locals, unused) = {
+            let binding = &self.lock().binding;
+            (binding.locals.clone(), binding.unused.clone())
+        };
+        let Locals::Interfaces { port, only } = locals else {
+            return Ok(());
+        };
+        let binds = list(port, &only, &unused)?;
         let changes = compare(&self.lock().sockets, binds);
         for id in changes.gone {
             tracing::info!(%id, "address lost");
@@ -103,59 +112,77 @@ impl Shared {
     }
 }
 
-/// Follows the interfaces until the host closes.
+/// Watch that is ready to start.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    changes: Changed,
+    runtime: tokio::runtime::Handle,
+}
+
+impl Watch {
+    /// Opens what it needs; changes from now on are handled once it is started.
+    ///
+    /// # Errors
+    /// The kernel does not report changes to this program, or there is no tokio runtime.
+    pub(crate) fn open() -> io::Result<Self> {
+        let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
+        let changes = Changed::open()?;
+        Ok(Self { changes, runtime })
+    }
+
+    /// Follows the interfaces until the host closes, or the task is aborted.
+    pub(crate) fn start(self, shared: &Arc<Shared>) -> tokio::task::AbortHandle {
+        let Self {
+            mut changes,
+            runtime,
+        } = self;
+        let shared = Arc::downgrade(shared);
+        let following = async move {
+            loop {
+                let changed = changes.next().await;
+                let Some(shared) = shared.upgrade() else {
+                    return;
+                };
+                if shared.lock().is_closing {
+                    return;
+                }
+                let _alone = shared.rebinding.clone().lock_owned().await;
+                let followed = changed.and_then(|()| shared.follow_interfaces());
+                if let Err(error) = followed {
+                    tracing::warn!(%error, "changes of the interfaces cannot be followed");
+                    return;
+                }
+            }
+        };
+        runtime.spawn(following).abort_handle()
+    }
+}
+
+/// Reports of changes; where the system makes none here, the addresses are read every two seconds.
+#[cfg(not(target_os = "linux"))]
+#[derive(Debug)]
+struct Changed;
+
+#[cfg(not(target_os = "linux"))]
+impl Changed {
+    const LOOK: std::time::Duration = std::time::Duration::from_secs(2);
+
+    fn open() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) -> io::Result<()> {
+        tokio::time::sleep(Self::LOOK).await;
+        Ok(())
+    }
+}
+
 #[cfg(target_os = "linux")]
-pub(crate) fn start(shared: &Arc<Shared>, port: u16, only: Vec<String>) -> io::Result<()> {
-    let mut socket = netlink::open()?;
-    let shared = Arc::downgrade(shared);
-    tokio::spawn(async move {
-        loop {
-            let changed = netlink::changed(&mut socket).await;
-            let Some(shared) = shared.upgrade() else {
-                return;
-            };
-            if shared.lock().is_closing {
-                return;
-            }
-            let followed = changed.and_then(|()| shared.follow_interfaces(port, &only));
-            if let Err(error) = followed {
-                tracing::warn!(%error, "changes of the interfaces cannot be followed");
-                return;
-            }
-        }
-    });
-    Ok(())
-}
-
-/// Interval at which the addresses are read where the system does not report changes here.
-#[cfg(not(target_os = "linux"))]
-const LOOK: std::time::Duration = std::time::Duration::from_secs(2);
-
-/// Follows the interfaces until the host closes: reads the addresses every two seconds.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn start(shared: &Arc<Shared>, port: u16, only: Vec<String>) -> io::Result<()> {
-    let shared = Arc::downgrade(shared);
-    tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(LOOK).await;
-            let Some(shared) = shared.upgrade() else {
-                return;
-            };
-            if shared.lock().is_closing {
-                return;
-            }
-            if let Err(error) = shared.follow_interfaces(port, &only) {
-                tracing::warn!(%error, "changes of the interfaces cannot be followed");
-                return;
-            }
-        }
-    });
-    Ok(())
-}
+use self::netlink::Changed;
 
 #[cfg(target_os = "linux")]
 mod netlink {
-    use std::{io, time::Duration};
+    use std::{fmt, io, time::Duration};
 
     use netlink_sys::{
         AsyncSocket, AsyncSocketExt, SocketAddr, TokioSocket, protocols::NETLINK_ROUTE,
@@ -168,24 +195,36 @@ mod netlink {
     /// Longest burst before it is handled.
     const SETTLE_MAX: Duration = Duration::from_millis(200);
 
-    pub(super) fn open() -> io::Result<TokioSocket> {
-        let mut socket = TokioSocket::new(NETLINK_ROUTE)?;
-        socket.socket_mut().bind(&SocketAddr::new(0, GROUPS))?;
-        Ok(socket)
+    /// Reports of changes by the kernel.
+    pub(super) struct Changed(TokioSocket);
+
+    impl fmt::Debug for Changed {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("Changed")
+        }
     }
 
-    /// Waits for a message and for the burst that follows it.
-    pub(super) async fn changed(socket: &mut TokioSocket) -> io::Result<()> {
-        receive(socket).await?;
-        let burst = async {
-            while let Ok(result) = tokio::time::timeout(SETTLE, receive(socket)).await {
-                result?;
-            }
-            Ok(())
-        };
-        tokio::time::timeout(SETTLE_MAX, burst)
-            .await
-            .unwrap_or(Ok(()))
+    impl Changed {
+        pub(super) fn open() -> io::Result<Self> {
+            let mut socket = TokioSocket::new(NETLINK_ROUTE)?;
+            socket.socket_mut().bind(&SocketAddr::new(0, GROUPS))?;
+            Ok(Self(socket))
+        }
+
+        /// Waits for a message and for the burst that follows it.
+        pub(super) async fn next(&mut self) -> io::Result<()> {
+            let socket = &mut self.0;
+            receive(socket).await?;
+            let burst = async {
+                while let Ok(result) = tokio::time::timeout(SETTLE, receive(socket)).await {
+                    result?;
+                }
+                Ok(())
+            };
+            tokio::time::timeout(SETTLE_MAX, burst)
+                .await
+                .unwrap_or(Ok(()))
+        }
     }
 
     async fn receive(socket: &mut TokioSocket) -> io::Result<()> {
@@ -204,7 +243,7 @@ mod tests {
     use anabranch_base::SocketId;
 
     use super::*;
-    use crate::socket::SocketStats;
+    use crate::{socket::SocketStats, state::Stage};
 
     fn bind(text: &str, interface: &str) -> Bind {
         Bind {
@@ -220,6 +259,7 @@ mod tests {
             interface: Some(interface.to_owned()),
             local: text.parse().unwrap(),
             is_up,
+            stage: Stage::InUse,
             stats: SocketStats::default(),
         }
     }
@@ -240,6 +280,23 @@ mod tests {
         assert_eq!(changes.gone, [SocketId(0)]);
         assert_eq!(changes.back, [SocketId(1)]);
         assert_eq!(changes.new, [bind("192.0.2.3:0", "eth1")]);
+    }
+
+    #[test]
+    fn a_retired_socket_neither_goes_nor_stands_for_its_address() {
+        let retired = |id, text, interface, is_up| SocketEntry {
+            stage: Stage::Retired,
+            ..socket(id, text, interface, is_up)
+        };
+        let sockets = [
+            retired(0, "192.0.2.1:7", "eth0", true),
+            retired(1, "192.0.2.2:7", "eth0", false),
+            retired(2, "192.0.2.3:7", "eth0", true),
+        ];
+        let now = vec![bind("192.0.2.2:8", "eth0"), bind("192.0.2.3:8", "eth0")];
+        let changes = compare(&sockets, now.clone());
+        assert!(changes.gone.is_empty() && changes.back.is_empty());
+        assert_eq!(changes.new, now);
     }
 
     #[test]

@@ -70,7 +70,11 @@ impl Own {
         Known {
             at: Some(now),
             ports: everywhere.map(|socket| socket.local.port()).collect(),
-            sockets: self.host.addresses().into_iter().collect(),
+            // Also those that are no longer in force: their last packets must not enter the tunnel.
+            sockets: {
+                let locals = sockets.iter().map(|socket| socket.local);
+                self.host.addresses().into_iter().chain(locals).collect()
+            },
         }
     }
 }

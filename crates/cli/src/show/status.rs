@@ -38,7 +38,11 @@ fn interfaces(rows: &[Value], is_wide: bool) -> Table {
         columns.extend(numbers.map(Column::number));
     }
     let cells = |row: &Value| {
-        let state = if row["is_up"] == true { "up" } else { "down" };
+        let state = match (row["is_up"] == true, row["is_retired"] == true) {
+            (true, true) => "retired",
+            (true, false) => "up",
+            (false, _) => "down",
+        };
         let mut cells = vec![text(row, "interface"), text(row, "local"), state.to_owned()];
         if is_wide {
             let keys = ["batches_sent", "batches_overflowed", "packets_refused"];

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 mod emulator;
+mod locals;
 mod loopback;
 mod promises;
 #[cfg(feature = "qlog")]

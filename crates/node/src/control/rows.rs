@@ -26,6 +26,7 @@ pub(super) fn status(host: &Host, names: &Names<'_>) -> Vec<Value> {
             "interface": socket.interface,
             "local": socket.local.to_string(),
             "is_up": socket.is_up,
+            "is_retired": socket.is_retired,
             "batches_sent": socket.stats.batches_sent,
             "batches_overflowed": socket.stats.batches_overflowed,
             "packets_refused": socket.stats.packets_refused,

@@ -9,6 +9,7 @@
 //! | `peers` | the peers that are dialled, and the folders that files go into |
 //! | `reach` | sessions with peers that are met at a relay |
 //! | `calling` | peers that are being called |
+//! | `meeting` | the rendezvous that it serves |
 //! | `part` | parts of the program above the node that follow its reloads |
 //! | `reload` | change of the configuration while the node runs |
 //!
@@ -16,6 +17,7 @@
 //! them would have one implementation.
 
 mod calling;
+mod meeting;
 mod notes;
 mod part;
 mod peers;
@@ -41,6 +43,7 @@ use tokio::{
 pub(crate) use self::serve::refuse;
 use self::{
     calling::Calling,
+    meeting::{Change, Meeting, Running},
     peers::{Call, Receivers},
     reload::Started,
     sessions::Sessions,
@@ -53,7 +56,7 @@ pub use self::{
 };
 pub use crate::rights::CODE_NO_RIGHT;
 use crate::{
-    config::{NodeConfig, RendezvousConfig, Settings},
+    config::{NodeConfig, Settings},
     control::{Control, ControlError},
     evidence::Evidence,
     exports,
@@ -63,7 +66,7 @@ use crate::{
     objectives::{Objectives, ObjectivesFileError},
     overlay::{Overlay, OverlayError, Runner},
     record::PromiseRecord,
-    rendezvous::{Server as Rendezvous, Via},
+    rendezvous::Via,
     rights::Rights,
     service::{Registration, Services},
     ticket::Ticket,
@@ -139,10 +142,10 @@ pub(crate) struct Core {
     transcripts: Transcripts,
     receivers: Mutex<Receivers>,
     services: Services,
-    rendezvous: Option<Arc<Rendezvous>>,
+    rendezvous: Meeting,
     exports: Arc<exports::Server>,
-    /// Keep these two among the services.
-    _registrations: Vec<Registration>,
+    /// Keeps the exports among the services.
+    _registration: Option<Registration>,
     parts: Mutex<Vec<Arc<dyn Part>>>,
     sessions: Sessions,
     calls: watch::Sender<Arc<Vec<Call>>>,
@@ -210,11 +213,9 @@ impl Daemon {
         };
         let connecting = config.rights.iter().map(|(node, _)| *node);
         let connecting = connecting.filter(|node| config.rights.may_connect(node));
-        let serves_strangers = |config: &RendezvousConfig| config.strangers;
-        let allowed = match config.rendezvous.as_ref().is_some_and(serves_strangers) {
-            true => AllowList::everyone(),
-            false => AllowList::default(),
-        };
+        let strangers = meeting::serves_strangers(config.rendezvous.as_ref());
+        let allowed = AllowList::default();
+        allowed.admit_strangers(strangers);
         for node in connecting {
             allowed.add(node);
         }
@@ -233,26 +234,15 @@ impl Daemon {
         };
         let (sessions, opened) = Sessions::new();
         let services = Services::default();
-        let rendezvous = match &config.rendezvous {
-            Some(settings) => {
-                let relay = settings.start(&host)?;
-                let (strangers, clock) = (settings.strangers, host.clock());
-                Some(Arc::new(Rendezvous::new(
-                    relay,
-                    rights.clone(),
-                    strangers,
-                    clock,
-                )))
-            }
-            None => None,
-        };
+        let rendezvous = Meeting::default();
+        if let Some(settings) = &config.rendezvous {
+            let running = Running::start(settings, &host, (&rights, &services))?;
+            rendezvous.apply(Some(Change::Start(running)), strangers);
+        }
         let exports = exports::Server::new(rights.clone(), reload::exports(&config));
         let exports = Arc::new(exports);
         // There are no others yet, so that none is too many.
-        let mut registrations = Vec::from_iter(services.register(exports.clone()));
-        if let Some(service) = rendezvous.clone() {
-            registrations.extend(services.register(service));
-        }
+        let registration = services.register(exports.clone()).ok();
         let core = Core {
             host,
             overlay,
@@ -263,7 +253,7 @@ impl Daemon {
             services,
             rendezvous,
             exports,
-            _registrations: registrations,
+            _registration: registration,
             parts: Mutex::default(),
             sessions,
             record: PromiseRecord::new(config.promise_record.clone()),

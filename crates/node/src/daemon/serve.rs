@@ -50,7 +50,7 @@ impl Core {
     pub(super) async fn attend(self: Arc<Self>, session: Session) {
         let peer = session.peer();
         let access = Access::of(&self.rights.table(), &peer);
-        if let Some(rendezvous) = &self.rendezvous
+        if let Some(rendezvous) = self.rendezvous.server()
             && !access.may_call
             && !access.is_member
             && rendezvous.serves(&peer)

@@ -3,7 +3,10 @@
 use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -64,7 +67,7 @@ struct State {
 pub struct Server {
     relay: Relay,
     rights: Rights,
-    serves_strangers: bool,
+    serves_strangers: AtomicBool,
     clock: Clock,
     state: Mutex<State>,
 }
@@ -144,15 +147,20 @@ impl Server {
         Self {
             relay,
             rights,
-            serves_strangers,
+            serves_strangers: AtomicBool::new(serves_strangers),
             clock,
             state: Mutex::default(),
         }
     }
 
+    /// Serves nodes without [`Right::UseRendezvous`], or refuses them from now on; guests who are present stay.
+    pub fn serve_strangers(&self, serves: bool) {
+        self.serves_strangers.store(serves, Ordering::Relaxed);
+    }
+
     /// True if this node may use it.
     pub fn serves(&self, node: &NodeId) -> bool {
-        self.serves_strangers || self.rights.may(node, Right::UseRendezvous)
+        self.serves_strangers.load(Ordering::Relaxed) || self.rights.may(node, Right::UseRendezvous)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

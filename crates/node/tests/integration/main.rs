@@ -1,6 +1,7 @@
 //! Integration tests of the crate, in one program, so that it is linked only once.
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
+mod addresses;
 mod common;
 mod exports;
 mod hostile_transfer;

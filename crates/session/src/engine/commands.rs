@@ -98,6 +98,12 @@ impl Engine {
         }
     }
 
+    /// Whether peers may open channels on a local socket, which they may unless this is called. Where they may not, they get no
+    /// answer; channels that exist stay.
+    pub fn set_accepting(&mut self, socket: SocketId, accepts: bool) {
+        self.endpoint.set_accepting(socket, accepts);
+    }
+
     /// Describes the channels of a local socket that connect from now on: name, technology and attributes, for objectives and
     /// path preferences. Without a name they are called by their ids, such as `channel-3`.
     pub fn describe_socket(&mut self, socket: SocketId, description: LocalDescription) {

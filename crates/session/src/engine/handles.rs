@@ -7,7 +7,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use anabranch_base::{ChannelId, Instant, Rate, SessionId, StreamId};
+use anabranch_base::{ChannelId, Instant, Rate, SessionId, SocketId, StreamId};
 use anabranch_hose::{Provided, Tally};
 use anabranch_sched::{AnyScheduler, Callback, Policy};
 use anabranch_spec::{Guarantee, StreamSpec, Tenant};
@@ -122,6 +122,20 @@ impl<'e> SessionMut<'e> {
         if let Some(id) = links.remove(index).channel {
             self.engine.close_channel(now, id);
         }
+    }
+
+    /// The links of a session of ours, with or without a channel.
+    pub fn links(&mut self) -> Vec<Link> {
+        let links = self.state().channels.links.iter();
+        links.map(|known| known.link).collect()
+    }
+
+    /// Local socket of each of its channels; true if the channel can carry data now, and the peer knows its session.
+    pub fn sockets(&mut self) -> Vec<(SocketId, bool)> {
+        let Engine {
+            sessions, endpoint, ..
+        } = &mut *self.engine;
+        known(sessions, self.id).channels.sockets(endpoint)
     }
 
     /// Opens a stream. The peer learns of it with the first data, or with its end.

@@ -301,6 +301,15 @@ impl Channels {
         self.links.iter().filter_map(LinkState::next_dial).min()
     }
 
+    /// Local socket of each channel; true if the channel can carry new data, and the peer has acknowledged its introduction.
+    pub(crate) fn sockets(&self, endpoint: &Endpoint) -> Vec<(SocketId, bool)> {
+        let socket = |state: &ChannelState| {
+            let channel = endpoint.peek(state.id)?;
+            Some((channel.socket(), state.is_usable() && state.introduced))
+        };
+        self.states.iter().filter_map(socket).collect()
+    }
+
     /// Channels that can carry new data.
     pub(super) fn usable(&self) -> impl Iterator<Item = &ChannelState> + Clone {
         self.states.iter().filter(|state| state.is_usable())

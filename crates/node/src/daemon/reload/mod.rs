@@ -1,19 +1,29 @@
 //! Reload of the configuration while the node runs: rights, peers, settings of sessions and of parts, at once and as a whole, or not at all.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod` | the reload: reading, and what is put into force once nothing can fail any more |
+//! | `prepared` | everything that a configuration needs, acquired before anything changes |
+//! | `differs` | keys whose new values wait for the next start |
+//! | `in_force` | the configuration in force after a reload |
+
+mod differs;
+mod in_force;
+mod prepared;
 
 use std::{fmt::Debug, sync::Arc};
 
 use anabranch_base::NodeId;
+use anabranch_net::{StartError, relay::RelayError};
 
-use super::{
-    Core,
-    peers::{Call, Receivers},
-};
+use self::prepared::Prepared;
+use super::{Core, meeting::serves_strangers, peers::Call};
 use crate::{
-    config::{Change, LocalConfig, NodeConfig, OverlayConfig},
+    config::{Change, NodeConfig},
     exports::{Settings, is_readable},
     objectives::{Objectives, ObjectivesFileError},
     rights::{Right, Table},
-    transfer::{Receiver, TransferError},
+    transfer::TransferError,
 };
 
 /// Reads the configuration again; the error text explains why it cannot be used.
@@ -32,6 +42,12 @@ pub enum ReloadError {
     /// A file of objectives cannot be used.
     #[error(transparent)]
     Objectives(#[from] ObjectivesFileError),
+    /// A local address cannot be used.
+    #[error(transparent)]
+    Locals(#[from] StartError),
+    /// The relay of the rendezvous cannot start.
+    #[error("rendezvous: {0}")]
+    Rendezvous(#[from] RelayError),
     /// A folder for files cannot be used.
     #[error(transparent)]
     Receive(#[from] TransferError),
@@ -66,32 +82,33 @@ impl Core {
         let mut started = self.started.lock().await;
         let source = started.source.as_ref().ok_or(ReloadError::NoSource)?;
         let config = source().map_err(ReloadError::Config)?;
-        let objectives = Objectives::read(&config)?;
         let restart = started.differs(&config);
         let changes = started.config.settings.changes(&config.settings);
-        let mut table = config.rights.clone();
-        // The list of members is fixed for the lifetime of the agent.
-        for node in config.rights.with(Right::Member) {
-            if !self
-                .overlay
-                .as_ref()
-                .is_some_and(|overlay| overlay.is_listed(&node))
-            {
-                table.take(&node, Right::Member);
-                table.take(&node, Right::UseRelay);
-            }
-        }
-        let receivers = {
-            let before = self.receivers.lock();
-            let before = before.unwrap_or_else(|error| error.into_inner()).clone();
-            Receivers::new(started.config.receive.as_deref(), &table, &before, |path| {
-                Receiver::with_rights(path, &self.key, self.rights.clone())
-            })?
-        };
-        let parts = self.prepare_parts(&config).map_err(ReloadError::Config)?;
+        let prepared = self.prepare(&started, config).await?;
+        let now = prepared.table.clone();
+        let before = self.rights.table();
+        self.commit(&mut started, prepared).await;
+        Ok(Reloaded {
+            reduced: lost(&before, &now),
+            extended: lost(&now, &before),
+            changes,
+            restart,
+        })
+    }
+
+    /// Puts a prepared configuration into force; nothing fails. Rights are withdrawn before others are granted.
+    async fn commit(&self, started: &mut Started, prepared: Prepared) {
+        let Prepared {
+            config,
+            objectives,
+            table,
+            receivers,
+            locals,
+            rendezvous,
+            parts,
+        } = prepared;
         let mut engine = config.engine.clone();
         engine.objectives.clone_from(&objectives.all);
-        // Nothing fails from here on. Rights are withdrawn before others are granted.
         let before = self.rights.table();
         for (node, _) in before.iter().filter(|(node, _)| !table.may_connect(node)) {
             self.allowed.remove(node);
@@ -100,17 +117,30 @@ impl Core {
             .receivers
             .lock()
             .unwrap_or_else(|error| error.into_inner()) = receivers;
+        let strangers = serves_strangers(config.rendezvous.as_ref());
+        if !strangers {
+            self.allowed.admit_strangers(false);
+        }
         self.rights.replace(table.clone());
+        self.rendezvous.apply(rendezvous, strangers);
+        if strangers {
+            self.allowed.admit_strangers(true);
+        }
         for (node, _) in table.iter().filter(|(node, _)| table.may_connect(node)) {
             self.allowed.add(*node);
         }
         self.host.set_config(engine);
+        let has_moved = locals.is_some();
+        if let Some(locals) = locals {
+            locals.commit();
+        }
         self.calls
             .send_replace(Arc::new(calls(&config, objectives)));
         self.via.send_if_modified(|via| {
             let is_other = *via != config.via;
             via.clone_from(&config.via);
-            is_other
+            // The relay has one of the node's ports.
+            is_other || has_moved
         });
         if let (Some(overlay), Some(settings)) = (&self.overlay, &config.overlay) {
             let quotas = settings.relay.as_ref().map(|relay| relay.quotas.clone());
@@ -125,12 +155,6 @@ impl Core {
         for put_into_force in parts {
             put_into_force();
         }
-        Ok(Reloaded {
-            reduced: lost(&before, &table),
-            extended: lost(&table, &before),
-            changes,
-            restart,
-        })
     }
 }
 
@@ -182,114 +206,5 @@ pub(super) struct Started {
 impl Debug for Started {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.config.fmt(f)
-    }
-}
-
-impl NodeConfig {
-    /// This configuration with the rights and peers of another one, as after a reload.
-    fn with_peers_of(&self, other: Self) -> Self {
-        Self {
-            rights: other.rights,
-            names: other.names,
-            via: other.via,
-            peers: other.peers,
-            exports: other.exports,
-            forwards: other.forwards,
-            rules: other.rules,
-            gateway: other.gateway,
-            objectives: other.objectives,
-            engine: {
-                let mut engine = other.engine;
-                engine.channel.mtu_max_bytes = self.engine.channel.mtu_max_bytes;
-                engine
-            },
-            settings: other.settings,
-            local: match (&self.local, other.local) {
-                (Some(local), Some(other)) => Some(LocalConfig {
-                    users: other.users,
-                    ..local.clone()
-                }),
-                (local, _) => local.clone(),
-            },
-            ..self.clone()
-        }
-    }
-}
-
-impl Started {
-    /// Keys that differ in `now` and that a reload does not change.
-    fn differs(&self, now: &NodeConfig) -> Vec<&'static str> {
-        let before = &self.config;
-        let text = |value: &dyn Debug| format!("{value:?}");
-        let members = |overlay: &Option<OverlayConfig>| {
-            let all = overlay.iter().flat_map(|overlay| &overlay.sites);
-            all.map(|(node, site)| (*node, site.clone()))
-                .collect::<Vec<_>>()
-        };
-        let has_new = members(&now.overlay)
-            .iter()
-            .any(|member| !members(&before.overlay).contains(member));
-        let overlay = |overlay: &Option<OverlayConfig>| {
-            let relay = |overlay: &OverlayConfig| {
-                let relay = overlay.relay.as_ref();
-                relay.map(|relay| text(&(relay.capacity, &relay.ports, &relay.public)))
-            };
-            let overlay = overlay.as_ref();
-            text(&overlay.map(|overlay| (&overlay.agent, relay(overlay))))
-        };
-        let pairs = [
-            ("key", text(&before.key), text(&now.key)),
-            (
-                "listen, interfaces or port",
-                text(&before.locals),
-                text(&now.locals),
-            ),
-            ("control", text(&before.control), text(&now.control)),
-            ("receive", text(&before.receive), text(&now.receive)),
-            (
-                "local, local_tcp or local_token",
-                text(&before.local.as_ref().map(LocalConfig::fixed)),
-                text(&now.local.as_ref().map(LocalConfig::fixed)),
-            ),
-            (
-                "cost, currency or ledger",
-                text(&before.costs),
-                text(&now.costs),
-            ),
-            (
-                "promise_record",
-                text(&before.promise_record),
-                text(&now.promise_record),
-            ),
-            ("evidence", text(&before.evidence), text(&now.evidence)),
-            ("qlog", text(&before.qlog), text(&now.qlog)),
-            (
-                "interface",
-                text(&before.descriptions),
-                text(&now.descriptions),
-            ),
-            (
-                "channel.mtu_max",
-                text(&before.engine.channel.mtu_max_bytes),
-                text(&now.engine.channel.mtu_max_bytes),
-            ),
-            ("overlay", overlay(&before.overlay), overlay(&now.overlay)),
-            (
-                "rendezvous",
-                text(&before.rendezvous),
-                text(&now.rendezvous),
-            ),
-            (
-                "tunnel (all but the pools of its server)",
-                text(&before.tunnel.without_reloaded()),
-                text(&now.tunnel.without_reloaded()),
-            ),
-        ];
-        let changed = pairs.into_iter().filter(|(_, before, now)| before != now);
-        let mut keys: Vec<&'static str> = changed.map(|(key, ..)| key).collect();
-        if has_new {
-            keys.push("overlay.member (new ones, and other addresses)");
-        }
-        keys
     }
 }

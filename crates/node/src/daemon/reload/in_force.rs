@@ -1,0 +1,50 @@
+//! Configuration in force after a reload: that of the start with the keys that a reload changes.
+
+use crate::config::{LocalConfig, NodeConfig, RendezvousConfig};
+
+impl NodeConfig {
+    /// This configuration with the rights and peers of another one, as after a reload.
+    pub(super) fn with_peers_of(&self, other: Self) -> Self {
+        Self {
+            rights: other.rights,
+            names: other.names,
+            via: other.via,
+            peers: other.peers,
+            exports: other.exports,
+            forwards: other.forwards,
+            rules: other.rules,
+            gateway: other.gateway,
+            objectives: other.objectives,
+            locals: other.locals,
+            rendezvous: rendezvous(self.rendezvous.as_ref(), other.rendezvous.as_ref()),
+            engine: {
+                let mut engine = other.engine;
+                engine.channel.mtu_max_bytes = self.engine.channel.mtu_max_bytes;
+                engine
+            },
+            settings: other.settings,
+            local: match (&self.local, other.local) {
+                (Some(local), Some(other)) => Some(LocalConfig {
+                    users: other.users,
+                    ..local.clone()
+                }),
+                (local, _) => local.clone(),
+            },
+            ..self.clone()
+        }
+    }
+}
+
+/// The rendezvous after a reload: the limits and ports of one that stays are those of its start.
+pub(super) fn rendezvous(
+    before: Option<&RendezvousConfig>,
+    now: Option<&RendezvousConfig>,
+) -> Option<RendezvousConfig> {
+    match (before, now) {
+        (Some(before), Some(now)) => Some(RendezvousConfig {
+            strangers: now.strangers,
+            ..before.clone()
+        }),
+        (_, now) => now.cloned(),
+    }
+}
