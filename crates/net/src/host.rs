@@ -700,6 +700,7 @@ impl Shared {
             state.sockets.push(SocketEntry {
                 id,
                 bind: socket.bind.clone(),
+                device: interface,
                 interface: name.map(|name| name.to_string()),
                 local,
                 is_up: true,
