@@ -29,7 +29,7 @@ pub(super) struct Call {
 pub(super) struct Receivers {
     /// By the folder that a right names.
     by_folder: BTreeMap<Option<PathBuf>, Arc<Receiver>>,
-    /// Those of before, as long as they have transfers.
+    /// Those of before that are not among them, as long as they have transfers.
     earlier: Vec<Weak<Receiver>>,
 }
 
@@ -67,9 +67,13 @@ impl Receivers {
             };
             by_folder.insert(folder, receiver);
         }
+        let is_left = |earlier: &&Arc<Receiver>| {
+            let mut now = by_folder.values();
+            !now.any(|receiver| Arc::ptr_eq(receiver, earlier))
+        };
         Ok(Self {
+            earlier: earlier.iter().filter(is_left).map(Arc::downgrade).collect(),
             by_folder,
-            earlier: earlier.iter().map(Arc::downgrade).collect(),
         })
     }
 

@@ -464,3 +464,39 @@ async fn a_node_begins_and_ends_to_accept_files_and_applications() {
         })
         .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_price_keeps_the_ledger_and_what_was_used() {
+    let stand = Stand::start().await;
+    stand
+        .run(async {
+            let session = stand.session().await;
+            stand.send(&session, "first").await;
+            let used = || stand.daemon.host().budgets()[0].meter.used_bytes();
+            for cap in [4, 6, 5] {
+                let before = used();
+                let mut keys = stand.keys.lock().unwrap().clone();
+                let cost = format!("[[cost]]\non = \"127.0.0.1\"\nprice = \"{cap} GB then stop\"");
+                keys.insert("cost", cost);
+                stand.configure(keys);
+                stand.daemon.reload().await.unwrap();
+                assert_eq!(stand.price(), format!("Some(\"CHF\") Some({cap}000000000)"));
+                assert!(used() >= before, "{} {before}", used());
+                Ledger::open(&stand.path("ledger1")).unwrap_err();
+                stand.send(&session, &format!("film{cap}")).await;
+            }
+            // The file is ahead of what is used, and counts nothing twice.
+            let written = fs::read_to_string(stand.path("ledger1")).unwrap();
+            let line = written
+                .lines()
+                .find_map(|line| line.strip_prefix("used_bytes = "));
+            let written: u64 = line.unwrap().parse().unwrap();
+            assert!(used() <= written, "{} {written}", used());
+            assert!(
+                used() < 1_000_000,
+                "what was written ahead is not used: {}",
+                used()
+            );
+        })
+        .await;
+}
