@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Interval of the calendar checks.
-const CALENDAR_EVERY: Duration = Duration::from_secs(10);
+pub(crate) const CALENDAR_EVERY: Duration = Duration::from_secs(10);
 
 impl Shared {
     /// Sets the tariffs of a new host.

@@ -30,7 +30,7 @@
 //! | `driver`, `state` | the thread, and the engine with the tasks that wait for its events |
 //! | `host`, `session_handle`, `session_events`, `stream`, `outgoing` | the handles, and ADUs that wait to be sent; `handles`: what their clones share, and what the last one ends |
 //! | [`bytestream`] | `AsyncRead` and `AsyncWrite` over ADUs |
-//! | `place`, `tariff`, `budgets` | the costs of sending at local addresses, the events about them, and the budgets of a running host |
+//! | `place`, `tariff`, `budgets`, `repricing` | the costs of sending at local addresses, the events about them, the budgets of a running host, and other tariffs and descriptions for it |
 //! | `acts` | changes by the user of a node in its sessions: paths in use, parameters of streams |
 //! | `links`, `remotes`, `detour`, `watch` | the links that a session tries; addresses and host names of peers, and what is tried beside them; changes of the interfaces |
 //! | [`log`] | the limit of log lines that peers can cause |
@@ -61,6 +61,7 @@ pub mod qlog;
 mod rebind;
 pub mod relay;
 mod remotes;
+mod repricing;
 mod retired;
 mod session_events;
 mod session_handle;

@@ -85,6 +85,7 @@ mod tests {
             SocketEntry {
                 id: SocketId(id as u64),
                 bind: local.into(),
+                device: None,
                 interface: None,
                 local,
                 is_up: true,

@@ -121,6 +121,7 @@ impl State {
         self.sockets.push(SocketEntry {
             id,
             bind: socket.bind.clone(),
+            device: interface,
             interface: name.map(|name| name.to_string()),
             local: socket.local,
             is_up: true,

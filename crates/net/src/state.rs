@@ -110,6 +110,8 @@ pub(crate) enum WakePriority {
 pub(crate) struct SocketEntry {
     pub(crate) id: SocketId,
     pub(crate) bind: Bind,
+    /// Interface that has its address, when that was last known.
+    pub(crate) device: Option<String>,
     /// Name of its interface or place.
     pub(crate) interface: Option<String>,
     pub(crate) local: SocketAddr,

@@ -256,6 +256,7 @@ mod tests {
         SocketEntry {
             id: SocketId(id),
             bind: bind(text, interface),
+            device: Some(interface.to_owned()),
             interface: Some(interface.to_owned()),
             local: text.parse().unwrap(),
             is_up,

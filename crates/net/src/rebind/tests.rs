@@ -12,6 +12,7 @@ fn socket(id: u64, text: &str, interface: Option<&str>) -> SocketEntry {
     SocketEntry {
         id: SocketId(id),
         bind: bind(text, interface),
+        device: interface.map(Into::into),
         interface: None,
         local: text.parse().unwrap(),
         is_up: true,

@@ -45,11 +45,6 @@ pub(super) struct LocalKeys {
 }
 
 impl LocalConfig {
-    /// Keys that a reload does not change.
-    pub(crate) fn fixed(&self) -> (&Path, Option<&LocalTcp>, u64) {
-        (&self.path, self.tcp.as_ref(), self.memory_bytes)
-    }
-
     pub(super) fn resolve(keys: LocalKeys, control: &Path) -> Result<Option<Self>, ConfigError> {
         let users = keys.users.unwrap_or_default().into_iter();
         let users: Vec<_> = users

@@ -264,7 +264,7 @@ pub(super) async fn history(
     let path = node.and_then(|node| node.record().path());
     let path = path
         .ok_or("no record of promises is kept here; see `promise_record` in node.example.toml")?;
-    let (path, label) = (path.to_owned(), label.map(ToOwned::to_owned));
+    let label = label.map(ToOwned::to_owned);
     let now_ms = unix_ms();
     let from_ms = last_ms.map_or(0, |last| now_ms.saturating_sub(last));
     let reading = tokio::task::spawn_blocking(move || {

@@ -21,7 +21,7 @@ use super::{Context, ControlError, answer};
 use crate::{
     daemon::{Core, FlowReports},
     overlay::Overlay,
-    socket_file::{OWNER_ONLY, SocketFile, UnixStream, is_owner, peer_uid},
+    socket_file::{Door, OWNER_ONLY, SocketFile, UnixStream, is_owner, peer_uid},
 };
 
 /// Longest question: a text of objectives of 1 MiB, as a string of JSON.
@@ -31,10 +31,10 @@ const ASKERS_MAX: usize = 32;
 /// Time after which a client that sends nothing, or does not read its response, is disconnected.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// An open control socket; the file is removed when this is dropped.
+/// A control socket; its file is removed when this is dropped.
 #[derive(Debug)]
 pub struct Control {
-    socket: SocketFile,
+    door: Door<SocketFile>,
     /// [`TIMEOUT`].
     pub(super) timeout: Duration,
 }
@@ -47,12 +47,29 @@ impl Control {
     /// # Errors
     /// Another node listens there, others could listen in its place, or the file cannot be made.
     pub async fn open(path: &Path) -> Result<Self, ControlError> {
+        Ok(Self::of(Some(Self::file(path).await?)))
+    }
+
+    /// Opens the file of a control socket.
+    ///
+    /// # Errors
+    /// As [`Control::open`].
+    pub(crate) async fn file(path: &Path) -> Result<SocketFile, ControlError> {
         let opened = SocketFile::open(path, OWNER_ONLY).await;
-        let socket = opened.map_err(|error| ControlError::of(path, error))?;
-        Ok(Self {
-            socket,
+        opened.map_err(|error| ControlError::of(path, error))
+    }
+
+    /// A control socket at this file; without one, nobody can ask.
+    pub(crate) fn of(file: Option<SocketFile>) -> Self {
+        Self {
+            door: Door::new(file),
             timeout: TIMEOUT,
-        })
+        }
+    }
+
+    /// Listens at another file from now on. Those who are connected are still answered.
+    pub(crate) fn replace(&self, file: Option<SocketFile>) {
+        self.door.replace(file);
     }
 
     /// Answers until dropped.
@@ -95,8 +112,8 @@ impl Control {
         let mut askers = Askers::default();
         loop {
             tokio::select! {
-                accepted = self.socket.accept() => match accepted {
-                    Ok((stream, _)) => askers.admit(stream, &context, self.timeout),
+                accepted = self.door.accept() => match accepted {
+                    Ok(stream) => askers.admit(stream, &context, self.timeout),
                     Err(error) => {
                         limited!(warn, %error, "control socket");
                         tokio::time::sleep(Duration::from_secs(1)).await;

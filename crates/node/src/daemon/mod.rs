@@ -12,6 +12,7 @@
 //! | `meeting` | the rendezvous that it serves |
 //! | `part` | parts of the program above the node that follow its reloads |
 //! | `reload` | change of the configuration while the node runs |
+//! | `resources` | files and sockets that a reload replaces |
 //!
 //! The control socket and this module use each other: a request may reload the very node that runs the socket. An interface between
 //! them would have one implementation.
@@ -23,6 +24,7 @@ mod part;
 mod peers;
 mod reach;
 mod reload;
+mod resources;
 mod serve;
 mod sessions;
 
@@ -46,6 +48,7 @@ use self::{
     meeting::{Change, Meeting, Running},
     peers::{Call, Receivers},
     reload::Started,
+    resources::{Opened, Resources},
     sessions::Sessions,
 };
 pub use self::{
@@ -61,7 +64,7 @@ use crate::{
     evidence::Evidence,
     exports,
     keys::{self, KeyError},
-    ledger::{Ledger, LedgerError},
+    ledger::LedgerError,
     local::{LocalError, LocalServer},
     objectives::{Objectives, ObjectivesFileError},
     overlay::{Overlay, OverlayError, Runner},
@@ -116,10 +119,6 @@ pub enum DaemonError {
 #[derive(Debug)]
 pub struct Daemon {
     core: Arc<Core>,
-    ledger: Option<Ledger>,
-    /// `None`: the system has no such sockets.
-    control: Option<Control>,
-    local: Option<LocalServer>,
     /// The task of the overlay, until it is run.
     runner: Mutex<Option<Runner>>,
     /// Sessions that were opened on demand, until they are served.
@@ -135,12 +134,8 @@ pub(crate) struct Core {
     allowed: AllowList,
     rights: Rights,
     key: SecretKey,
-    /// The record of promises.
-    record: PromiseRecord,
-    /// Knowledge of the interfaces that outlasts sessions.
-    evidence: Evidence,
+    resources: Resources,
     transcripts: Transcripts,
-    receivers: Mutex<Receivers>,
     services: Services,
     rendezvous: Meeting,
     exports: Arc<exports::Server>,
@@ -164,7 +159,7 @@ impl Core {
 
     /// The record of promises.
     pub(crate) fn record(&self) -> &PromiseRecord {
-        &self.record
+        &self.resources.record
     }
 
     /// The settings in force, as they were given.
@@ -194,23 +189,8 @@ impl Daemon {
             &Receivers::default(),
             |path| Receiver::with_rights(path, &key, rights.clone()),
         )?;
-        let control = match Control::open(&config.control).await {
-            Err(ControlError::Listen { source, .. }) if is_unsupported(&source) => {
-                tracing::warn!(%source, "no control socket");
-                None
-            }
-            opened => Some(opened?),
-        };
-        let local = match &config.local {
-            Some(config) => match LocalServer::open(config).await {
-                Err(LocalError::Listen { source, .. }) if is_unsupported(&source) => {
-                    tracing::warn!(%source, "no local interface");
-                    None
-                }
-                opened => Some(opened?),
-            },
-            None => None,
-        };
+        let control = Control::of(resources::open_control(&config.control).await?);
+        let local = resources::open_local(config.local.as_ref()).await?;
         let connecting = config.rights.iter().map(|(node, _)| *node);
         let connecting = connecting.filter(|node| config.rights.may_connect(node));
         let strangers = meeting::serves_strangers(config.rendezvous.as_ref());
@@ -249,15 +229,20 @@ impl Daemon {
             allowed,
             rights,
             key,
-            receivers: Mutex::new(receivers),
+            resources: Resources::new(Opened {
+                receivers,
+                control,
+                local,
+                evidence,
+                record: PromiseRecord::new(config.promise_record.clone()),
+                ledger,
+            }),
             services,
             rendezvous,
             exports,
             _registration: registration,
             parts: Mutex::default(),
             sessions,
-            record: PromiseRecord::new(config.promise_record.clone()),
-            evidence,
             transcripts: Transcripts::new(config.transcripts.clone()),
             calls: watch::Sender::new(Arc::new(reload::calls(&config, objectives))),
             calling: Calling::default(),
@@ -270,9 +255,6 @@ impl Daemon {
         };
         Ok(Self {
             core: Arc::new(core),
-            ledger,
-            control,
-            local,
             runner: Mutex::new(runner),
             opened: tokio::sync::Mutex::new(opened),
         })
@@ -299,9 +281,10 @@ impl Daemon {
         self.core.overlay.as_ref()
     }
 
-    /// The local interface, if it has one.
+    /// The local interface, if it has one now.
     pub fn local(&self) -> Option<&LocalServer> {
-        self.local.as_ref()
+        let local = &self.core.resources.local;
+        local.is_open().then_some(local)
     }
 
     /// The rights in force.
@@ -360,11 +343,7 @@ impl Daemon {
                 while tasks.try_join_next().is_some() {}
             }
         };
-        let keeping = async {
-            if let Some(ledger) = &self.ledger {
-                ledger.keep(&core.host).await;
-            }
-        };
+        let keeping = core.resources.keep_usage(&core.host);
         let runner = self
             .runner
             .lock()
@@ -377,18 +356,12 @@ impl Daemon {
         };
         let calling = core.clone().keep_all();
         let present = core.attend_at_relay();
-        let serving = async {
-            if let Some(control) = &self.control {
-                control.serve_node(core).await;
-            }
-        };
-        let attaching = async {
-            if let Some(local) = &self.local {
-                local.serve(&self.handle()).await;
-            }
-        };
-        let recording = core.record.keep(&core.host, |node| core.name(node));
-        let learning = core.evidence.keep(&core.host);
+        let serving = core.resources.control.serve_node(core);
+        let handle = self.handle();
+        let attaching = core.resources.local.serve(&handle);
+        let (record, evidence) = (&core.resources.record, &core.resources.evidence);
+        let recording = record.keep(&core.host, |node| core.name(node));
+        let learning = evidence.keep(&core.host);
         let writing = core.transcripts.keep(&core.host);
         tokio::join!(
             accepting, lingering, calling, present, keeping, relaying, serving, attaching,
@@ -402,13 +375,19 @@ impl Daemon {
     /// The ledger cannot be written; it then holds a little more than was used.
     pub async fn shutdown(&self) -> Result<(), LedgerError> {
         let core = &self.core;
-        core.record.close(&core.host, |node| core.name(node));
-        core.evidence.close(&core.host);
-        self.core.host.shutdown().await;
-        match &self.ledger {
-            Some(ledger) => ledger.close(&self.core.host),
-            None => Ok(()),
-        }
+        let resources = &core.resources;
+        resources.record.close(&core.host, |node| core.name(node));
+        resources.evidence.close(&core.host);
+        core.host.shutdown().await;
+        resources.close_ledger(&core.host)
+    }
+}
+
+impl Drop for Daemon {
+    /// Closes the sockets for requests and applications, even if there is still a [`Handle`].
+    fn drop(&mut self) {
+        self.core.resources.control.replace(None);
+        self.core.resources.local.close();
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     outcome::{self, Outcome, Outcomes},
     overlay::LABELS,
     rights::{CODE_NO_RIGHT, Right, Table, Terms},
-    transfer::{Progress, is_transfer},
+    transfer::{Progress, Receiver, is_transfer},
 };
 
 /// Application code of streams beyond what a session may have served at a time.
@@ -118,34 +118,63 @@ impl Core {
         }
     }
 
-    /// Receives files, one transfer after the other, for as long as the peer may send them.
+    /// Receives files, one transfer after the other, for as long as the peer may send them. A transfer goes to the receiver that is in
+    /// force when its sender arrives; whoever arrives while receivers are replaced comes to the new one.
     async fn receive_files(&self, session: &Session) {
         let peer = session.peer();
         while session.close_reason().is_none() {
             let terms = self.rights.terms(&peer, Right::SendFiles);
-            let Some(receiver) = self.receiver(terms.as_ref()) else {
-                self.refuse_streams(session, is_transfer, Right::SendFiles)
-                    .await;
-                break;
+            let receiver = self.receiver(terms.as_ref());
+            let is_same = |table: &Table| table.terms(&peer, Right::SendFiles) == terms.as_ref();
+            let changed = async {
+                tokio::select! {
+                    () = self.rights.until_not(is_same) => {}
+                    () = self.until_other_receiver(receiver.as_ref(), terms.as_ref()) => {}
+                }
+            };
+            let Some(receiver) = receiver.clone() else {
+                tokio::select! {
+                    biased;
+                    () = changed => {}
+                    () = self.refuse_files(session) => {}
+                }
+                continue;
             };
             let progress = Progress::default();
-            let mut receiving = pin!(receiver.receive_when_offered(session, &progress));
-            let changed = self
-                .rights
-                .until_not(|table| table.terms(&peer, Right::SendFiles) == terms.as_ref());
-            let result = tokio::select! {
-                result = &mut receiving => result,
-                () = changed => match begun(&progress, terms.as_ref()) {
-                    Begun::Nothing => continue,
-                    Begun::ByTicket => receiving.await,
-                    Begun::ByRight => {
-                        self.rights.note_refused(Right::SendFiles);
-                        session.close(CODE_NO_RIGHT, "the right to send files here was taken away");
-                        break;
+            let offered = tokio::select! {
+                biased;
+                () = changed => continue,
+                offered = Receiver::offered(session) => offered,
+            };
+            let result = match offered {
+                Err(error) => Err(error),
+                Ok(control) => {
+                    let mut receiving = pin!(receiver.receive_on(session, control, &progress));
+                    tokio::select! {
+                        result = &mut receiving => result,
+                        () = self.rights.until_not(is_same) => match begun(&progress, terms.as_ref()) {
+                            Begun::Nothing => continue,
+                            Begun::ByTicket => receiving.await,
+                            Begun::ByRight => {
+                                self.rights.note_refused(Right::SendFiles);
+                                session.close(CODE_NO_RIGHT, "the right to send files here was taken away");
+                                break;
+                            }
+                        },
                     }
-                },
+                }
             };
             self.note_transfer(&peer, &progress, result);
+        }
+    }
+
+    /// Stops every transfer, as a node that accepts no files. While rights and receivers are being replaced, it waits.
+    async fn refuse_files(&self, session: &Session) {
+        if self.resources.receivers.borrow().is_empty() {
+            self.refuse_streams(session, is_transfer, Right::SendFiles)
+                .await;
+        } else {
+            std::future::pending::<()>().await;
         }
     }
 

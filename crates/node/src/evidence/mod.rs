@@ -9,7 +9,7 @@ mod file;
 
 use std::{
     collections::BTreeMap,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -55,8 +55,27 @@ type Interfaces = BTreeMap<Arc<str>, Known>;
 /// The evidence of a node. Its file, if it has one, is created when there is something to keep.
 #[derive(Debug)]
 pub struct Evidence {
-    path: Option<PathBuf>,
+    path: Mutex<Option<PathBuf>>,
     known: Mutex<Interfaces>,
+}
+
+/// Another file for evidence, and what it holds.
+#[derive(Debug)]
+pub(crate) struct OtherFile {
+    path: Option<PathBuf>,
+    known: Interfaces,
+}
+
+impl OtherFile {
+    /// Reads the file, if there is one.
+    ///
+    /// # Errors
+    /// It is damaged, or cannot be read.
+    pub(crate) fn read(path: Option<PathBuf>) -> std::io::Result<Self> {
+        let known = path.as_deref().map(file::read).transpose()?;
+        let known = known.unwrap_or_default();
+        Ok(Self { path, known })
+    }
 }
 
 impl Evidence {
@@ -74,14 +93,27 @@ impl Evidence {
             }
         };
         Self {
-            path,
+            path: Mutex::new(path),
             known: Mutex::new(known),
         }
     }
 
     /// The file.
-    pub fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+    pub fn path(&self) -> Option<PathBuf> {
+        let path = self.path.lock().unwrap_or_else(PoisonError::into_inner);
+        path.clone()
+    }
+
+    /// Keeps everything in another file from now on. What was learnt until now is in both; of an interface that both know, the
+    /// evidence of more weight stays.
+    pub(crate) fn move_to(&self, other: OtherFile, host: &Host) {
+        self.close(host);
+        *self.path.lock().unwrap_or_else(PoisonError::into_inner) = other.path;
+        {
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            join(&mut known, other.known, unix_ms());
+        }
+        host.set_priors(self.priors());
     }
 
     /// Assumptions of new sessions about the interfaces.
@@ -133,7 +165,7 @@ impl Evidence {
         }
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         merge(&mut known, learnt, unix_ms());
-        Some((self.path.clone()?, file::text(&known)))
+        Some((self.path()?, file::text(&known)))
     }
 }
 
@@ -150,6 +182,21 @@ fn merge(known: &mut Interfaces, learnt: BTreeMap<Arc<str>, (Steadiness, usize)>
             known.insert(name, new);
         }
     }
+    forget_oldest(known);
+}
+
+/// Adds evidence of another file.
+fn join(known: &mut Interfaces, others: Interfaces, now_ms: u64) {
+    for (name, other) in others {
+        let before = known.get(&name).map(|before| before.prior(now_ms).weight);
+        if before.is_none_or(|before| other.prior(now_ms).weight > before) {
+            known.insert(name, other);
+        }
+    }
+    forget_oldest(known);
+}
+
+fn forget_oldest(known: &mut Interfaces) {
     while known.len() > INTERFACES_MAX {
         let oldest = known.iter().min_by_key(|(_, known)| known.measured_ms);
         let Some(oldest) = oldest.map(|(name, _)| name.clone()) else {
@@ -195,6 +242,22 @@ mod tests {
         assert_eq!(known["lte0"].shares, [0.8; 5]);
         merge(&mut known, learnt("lte0", 0.3, 100), 48 * HOUR_MS);
         assert_eq!(known["lte0"].shares, [0.3; 5]);
+    }
+
+    #[test]
+    fn of_two_files_the_evidence_of_more_weight_stays() {
+        let at = |name: &str, share: f64, measured_ms: u64| {
+            let mut known = Interfaces::new();
+            merge(&mut known, learnt(name, share, 400), measured_ms);
+            known
+        };
+        let mut known = at("lte0", 0.8, 10 * HOUR_MS);
+        join(&mut known, at("lte0", 0.3, 0), 10 * HOUR_MS);
+        join(&mut known, at("wlan0", 0.5, 0), 10 * HOUR_MS);
+        assert_eq!(known["lte0"].shares, [0.8; 5]);
+        assert_eq!(known["wlan0"].shares, [0.5; 5]);
+        join(&mut known, at("wlan0", 0.4, HOUR_MS), 10 * HOUR_MS);
+        assert_eq!(known["wlan0"].shares, [0.4; 5]);
     }
 
     #[test]

@@ -97,11 +97,10 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct File {
     path: PathBuf,
-    /// Lock file beside the ledger, because the ledger itself is replaced.
-    _lock: fs::File,
+    /// Lock file beside the ledger, because the ledger itself is replaced; `None` after the last write.
+    lock: Option<fs::File>,
     /// State last written. Places without a tariff are kept.
     places: BTreeMap<Place, Counted>,
-    is_closed: bool,
 }
 
 impl File {
@@ -119,9 +118,8 @@ impl File {
         };
         Ok(Self {
             path: path.to_owned(),
-            _lock: lock,
+            lock: Some(lock),
             places,
-            is_closed: false,
         })
     }
 
@@ -131,7 +129,7 @@ impl File {
 
     /// Replaces the entries of these places. After the last write it does nothing.
     pub(super) fn write(&mut self, changes: Vec<(Place, Counted)>) -> Result<(), LedgerError> {
-        if self.is_closed {
+        if self.is_closed() {
             return Ok(());
         }
         let mut places = self.places.clone();
@@ -144,10 +142,16 @@ impl File {
         Ok(())
     }
 
+    /// Writes for the last time, and unlocks the file.
     pub(super) fn write_last(&mut self, changes: Vec<(Place, Counted)>) -> Result<(), LedgerError> {
         let written = self.write(changes);
-        self.is_closed = true;
+        self.lock = None;
         written
+    }
+
+    /// True after the last write.
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock.is_none()
     }
 }
 
@@ -220,6 +224,11 @@ fn text(places: &BTreeMap<Place, Counted>) -> String {
     text
 }
 
+/// Lock file of a ledger.
+pub(super) fn lock_file(path: &Path) -> PathBuf {
+    beside(path, ".lock")
+}
+
 /// Locks the ledger for this process until the returned file is closed.
 fn lock(path: &Path) -> Result<fs::File, LedgerError> {
     let failed = |source| LedgerError::Write {
@@ -229,7 +238,7 @@ fn lock(path: &Path) -> Result<fs::File, LedgerError> {
     fs::create_dir_all(folder(path)).map_err(failed)?;
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(false);
-    match open_locked(&mut options, &beside(path, ".lock")).map_err(failed)? {
+    match open_locked(&mut options, &lock_file(path)).map_err(failed)? {
         Some(file) => Ok(file),
         None => Err(LedgerError::Taken {
             path: path.to_owned(),

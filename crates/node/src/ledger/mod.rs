@@ -7,13 +7,15 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod` | [`Ledger`]: decides what is written and when |
+//! | `change` | other tariffs, and another file, while the host runs |
 //! | `file` | the file: its lock, its text and its replacement |
 
+mod change;
 mod file;
 
 use std::{
     collections::BTreeMap,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -37,7 +39,7 @@ const AHEAD_CAP_SHARE: u64 = 16;
 /// but at least this: the initial need of a few channels.
 const AHEAD_SMALL_BYTES: u64 = 128_000;
 
-/// An open ledger, which has its file to itself until it is dropped.
+/// An open ledger, which has its file to itself until it is closed or dropped.
 #[derive(Debug)]
 pub struct Ledger {
     file: Arc<Mutex<File>>,
@@ -96,9 +98,7 @@ impl Ledger {
             match written.await {
                 Ok(Ok(())) => {
                     has_failed = false;
-                    for (place, counted) in wanted {
-                        host.grant(&place, counted.period, counted.used_bytes);
-                    }
+                    self.grant(host, &wanted);
                     tokio::time::sleep(EVERY).await;
                 }
                 Ok(Err(error)) => {
@@ -113,6 +113,21 @@ impl Ledger {
                 Err(_) => return,
             }
         }
+    }
+
+    /// Permits what was written; nothing if another ledger took the place of this one meanwhile.
+    fn grant(&self, host: &Host, written: &[(Place, Counted)]) {
+        let file = lock(&self.file);
+        if !file.is_closed() {
+            for (place, counted) in written {
+                host.grant(place, counted.period, counted.used_bytes);
+            }
+        }
+    }
+
+    /// The file that keeps others from a ledger at this path while it is open.
+    pub(crate) fn lock_file(path: &Path) -> PathBuf {
+        file::lock_file(path)
     }
 
     /// Writes the exact usage, after [`Host::shutdown`]; nothing is written later.

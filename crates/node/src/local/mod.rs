@@ -10,6 +10,8 @@
 //! | [`message`] | bodies of frames in JSON |
 //! | `outbox` | bytes that wait to be written to the socket |
 //! | `server` | the sockets: who may attach, and how many |
+//! | `change` | other sockets, prepared for a reload |
+//! | `error` | errors of the sockets |
 //! | `socket` | Unix and TCP sockets as one |
 //! | `token` | the secret for the TCP socket |
 //! | `policy` | users: who may attach, and the limits of each |
@@ -24,8 +26,10 @@
 //! | `service` | a label that an application has registered |
 //! | [`client`] | the client |
 
+mod change;
 pub mod client;
 mod connection;
+mod error;
 pub mod frame;
 mod inbox;
 mod link;
@@ -44,7 +48,9 @@ mod token;
 
 use std::time::Duration;
 
-pub use server::{LocalError, LocalServer};
+pub(crate) use change::Change;
+pub use error::LocalError;
+pub use server::LocalServer;
 
 /// Application code with which the streams of an application that has left are reset and stopped.
 pub const CODE_DETACHED: u32 = 0x13;

@@ -4,12 +4,11 @@ use std::{
     collections::HashMap,
     io,
     net::SocketAddr,
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use anabranch_net::limited;
+use anabranch_net::{Host, limited};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
@@ -17,121 +16,32 @@ use tokio::{
 };
 
 use super::{
-    CONNECTIONS_MAX, CONNECTIONS_OF_USER_MAX, STRANGERS_MAX,
+    CONNECTIONS_MAX, CONNECTIONS_OF_USER_MAX, LocalError, STRANGERS_MAX,
+    change::Change,
     connection::{self, Arrival},
     frame::{self, Frame},
     memory::Memory,
     message::{self, Bye},
-    policy::{self, LocalPart, Policy},
+    policy::{self, Policy},
     socket::Halves,
     token::TokenFile,
 };
 use crate::{
-    config::{LocalConfig, LocalTcp},
+    config::LocalConfig,
     daemon::Handle,
-    socket_file::{SocketFile, SocketFileError, UnixStream, is_owner, own_uid, peer_uid},
+    socket_file::{Door, SocketFile, UnixStream, is_owner, own_uid, peer_uid, set_mode},
 };
 
-/// The socket of the local interface cannot be opened.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LocalError {
-    /// It cannot be opened for listening.
-    #[error("cannot listen on the socket of the local interface, {}: {source}; name another one with --local, or '' for none", path.display())]
-    Listen {
-        /// The socket.
-        path: PathBuf,
-        /// Error of the system.
-        source: io::Error,
-    },
-    /// Another user could put a socket there, or listen in its place.
-    #[error("the socket of the local interface, {}: others can write to its folder; name one with --local in a folder that only this user can write to, or `chmod go-w` the folder", path.display())]
-    Exposed {
-        /// The socket.
-        path: PathBuf,
-    },
-    /// A file that is not a socket has the name.
-    #[error("the socket of the local interface, {}: there is a file of this name that is not a socket; remove it, or name another socket with --local", path.display())]
-    Taken {
-        /// The socket.
-        path: PathBuf,
-    },
-    /// Another node listens there.
-    #[error("a node is running on the local interface {} already; stop it, or name another socket with --local", path.display())]
-    Running {
-        /// The socket.
-        path: PathBuf,
-    },
-    /// The TCP socket cannot be opened.
-    #[error(
-        "cannot listen on {address} for local applications: {source}; name another address with `local_tcp`"
-    )]
-    Tcp {
-        /// The address.
-        address: SocketAddr,
-        /// Error of the system.
-        source: io::Error,
-    },
-    /// The token for it cannot be made.
-    #[error("the token of the local interface, {}: {source}", path.display())]
-    Token {
-        /// The file.
-        path: PathBuf,
-        /// Cause.
-        source: io::Error,
-    },
-    /// A user does not exist.
-    #[error("local_users: there is no user '{0}' on this system; give another name, or a number")]
-    User(String),
-}
-
-impl LocalError {
-    fn of(path: PathBuf, error: SocketFileError) -> Self {
-        match error {
-            SocketFileError::Io(source) => Self::Listen { path, source },
-            SocketFileError::Exposed => Self::Exposed { path },
-            SocketFileError::Taken => Self::Taken { path },
-            SocketFileError::Running => Self::Running { path },
-        }
-    }
-}
-
-/// The open sockets of a local interface; their files are removed when this is dropped.
+/// A local interface: its sockets, whose files are removed when this is dropped, and those who are attached.
 #[derive(Debug)]
 pub struct LocalServer {
-    socket: SocketFile,
-    path: PathBuf,
-    tcp: Option<Tcp>,
+    unix: Door<SocketFile>,
+    tcp: Door<TcpListener>,
+    token: Mutex<Option<TokenFile>>,
+    /// Places for those that came over TCP and have not shown the token yet.
+    strangers: Arc<Semaphore>,
     policy: Arc<Policy>,
     memory: Arc<Memory>,
-}
-
-/// The TCP socket of a local interface.
-#[derive(Debug)]
-struct Tcp {
-    listener: TcpListener,
-    token: TokenFile,
-    /// Places for those that have not shown the token yet.
-    strangers: Arc<Semaphore>,
-}
-
-impl Tcp {
-    async fn open(config: &LocalTcp) -> Result<Self, LocalError> {
-        let listener = TcpListener::bind(config.address).await;
-        let listener = listener.map_err(|source| LocalError::Tcp {
-            address: config.address,
-            source,
-        })?;
-        let token = TokenFile::create(&config.token);
-        Ok(Self {
-            listener,
-            token: token.map_err(|source| LocalError::Token {
-                path: config.token.clone(),
-                source,
-            })?,
-            strangers: Arc::new(Semaphore::new(STRANGERS_MAX)),
-        })
-    }
 }
 
 /// A connection of either socket.
@@ -160,31 +70,80 @@ impl Drop for Counted {
 }
 
 impl LocalServer {
-    /// Opens the socket, as that of [`Control`](crate::control::Control) is opened. Its mode lets others connect only if there are
+    /// Opens the sockets, as that of [`Control`](crate::control::Control) is opened. Its mode lets others connect only if there are
     /// such users; who they are is checked in any case.
     ///
     /// # Errors
     /// Another node listens there, others could listen in its place, the file cannot be made, or a user does not exist.
     pub async fn open(config: &LocalConfig) -> Result<Self, LocalError> {
-        let users = policy::resolve(config)?;
-        let opened = SocketFile::open(&config.path, policy::mode(config)).await;
-        let socket = opened.map_err(|error| LocalError::of(config.path.clone(), error))?;
-        let tcp = match &config.tcp {
-            Some(config) => Some(Tcp::open(config).await?),
-            None => None,
-        };
-        Ok(Self {
-            tcp,
-            socket,
-            path: config.path.clone(),
-            policy: Policy::new(users),
-            memory: Memory::new(config.memory_bytes),
-        })
+        let server = Self::closed(config.memory_bytes);
+        let change = Change::prepare(None, Some(config)).await?;
+        if let Some(users) = server.replace(change) {
+            server.policy.replace(users);
+        }
+        Ok(server)
+    }
+
+    /// An interface without sockets, to which nobody can attach.
+    pub(crate) fn closed(memory_bytes: u64) -> Self {
+        Self {
+            unix: Door::new(None),
+            tcp: Door::new(None),
+            token: Mutex::default(),
+            strangers: Arc::new(Semaphore::new(STRANGERS_MAX)),
+            policy: Policy::new(policy::Table::new()),
+            memory: Memory::new(memory_bytes),
+        }
+    }
+
+    /// Applies a change of a running node. Those who are attached stay, unless their user is not listed any more.
+    pub(crate) fn apply(&self, change: Change, host: &Host) {
+        if let Some(table) = self.replace(change) {
+            policy::put_into_force(&self.policy, Some(table), host);
+        }
+    }
+
+    /// Replaces the sockets; returns the users.
+    fn replace(&self, change: Change) -> Option<policy::Table> {
+        if let Some(draft) = change.token {
+            let token = draft.map(|draft| {
+                let (token, published) = draft.publish();
+                if let Err(error) = published {
+                    tracing::warn!(%error, "the token of the local interface has no file; applications cannot attach over TCP");
+                }
+                token
+            });
+            *self.token() = token;
+        }
+        if let Some(listener) = change.tcp {
+            self.tcp.replace(listener);
+        }
+        if let Some(file) = change.unix {
+            self.unix.replace(file);
+        }
+        if let Some((socket, mode)) = change.mode
+            && let Err(error) = set_mode(&socket, mode)
+        {
+            tracing::warn!(%error, socket = %socket.display(), "mode not changed");
+        }
+        change.users
+    }
+
+    /// Closes the sockets. Those who are attached stay.
+    pub(crate) fn close(&self) {
+        self.unix.replace(None);
+        self.tcp.replace(None);
+        *self.token() = None;
+    }
+
+    /// True if applications can attach.
+    pub(crate) fn is_open(&self) -> bool {
+        self.unix.is_open()
     }
 
     /// Address of the TCP socket, if there is one.
     pub fn tcp_address(&self) -> Option<SocketAddr> {
-        self.tcp.as_ref()?.listener.local_addr().ok()
+        self.tcp.local_addr()
     }
 
     /// Bytes that wait in the node for applications.
@@ -194,11 +153,7 @@ impl LocalServer {
 
     /// Serves applications until dropped.
     pub(crate) async fn serve(&self, node: &Handle) {
-        node.attach(Arc::new(LocalPart::new(
-            self.policy.clone(),
-            &self.path,
-            node.host().clone(),
-        )));
+        policy::put_into_force(&self.policy, None, node.host());
         let counts = Counts::default();
         let mut connections = JoinSet::new();
         loop {
@@ -225,16 +180,14 @@ impl LocalServer {
 
     /// The next connection.
     async fn accept(&self) -> io::Result<Accepted> {
-        let over_tcp = async {
-            match &self.tcp {
-                Some(tcp) => tcp.listener.accept().await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
-            accepted = self.socket.accept() => Ok(Accepted::Unix(accepted?.0)),
-            accepted = over_tcp => Ok(Accepted::Tcp(accepted?.0)),
+            accepted = self.unix.accept() => Ok(Accepted::Unix(accepted?)),
+            accepted = self.tcp.accept() => Ok(Accepted::Tcp(accepted?)),
         }
+    }
+
+    fn token(&self) -> MutexGuard<'_, Option<TokenFile>> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a connection, if its user may attach and fewer than the maximum are open.
@@ -250,9 +203,9 @@ impl LocalServer {
             Accepted::Tcp(_) => {
                 // Whoever shows the token is taken for the one who runs the node. Beyond the places for those who have not shown it
                 // yet, no connection is accepted: any user of the machine can connect.
-                let tcp = self.tcp.as_ref()?;
-                let place = tcp.strangers.clone().try_acquire_owned().ok()?;
-                (own_uid(), Some((tcp.token.token, place)))
+                let token = self.token().as_ref()?.token;
+                let place = self.strangers.clone().try_acquire_owned().ok()?;
+                (own_uid(), Some((token, place)))
             }
         };
         let counted = match self.count(user, connections, counts) {

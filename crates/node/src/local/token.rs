@@ -45,6 +45,25 @@ pub(super) struct TokenFile {
     path: PathBuf,
 }
 
+/// A token whose file has another name until it is in force; removed when this is dropped.
+#[derive(Debug)]
+pub(super) struct TokenDraft {
+    file: TokenFile,
+    named: PathBuf,
+}
+
+impl TokenDraft {
+    /// Gives the file its name. Where that fails, the token is valid, and its file has the name of a draft.
+    pub(super) fn publish(self) -> (TokenFile, io::Result<()>) {
+        let Self { mut file, named } = self;
+        let renamed = fs::rename(&file.path, &named);
+        if renamed.is_ok() {
+            file.path = named;
+        }
+        (file, renamed)
+    }
+}
+
 impl Drop for TokenFile {
     fn drop(&mut self) {
         // It may have been removed by someone else.
@@ -57,7 +76,17 @@ impl TokenFile {
     ///
     /// # Errors
     /// The file cannot be made, others could replace it, or the name is that of a file which is no token.
+    #[cfg(test)]
     pub(super) fn create(path: &Path) -> io::Result<Self> {
+        let (file, published) = Self::draft(path)?.publish();
+        published.map(|()| file)
+    }
+
+    /// Makes a token, and its file beside the one that it gets with [`TokenDraft::publish`].
+    ///
+    /// # Errors
+    /// As [`TokenFile::create`].
+    pub(super) fn draft(path: &Path) -> io::Result<TokenDraft> {
         let parent = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
@@ -68,28 +97,41 @@ impl TokenFile {
                 "others can write to its folder; name a file in a folder that only this user can write to",
             ));
         }
-        match fs::symlink_metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-            Ok(metadata) if metadata.is_file() && read(path).is_ok() => fs::remove_file(path)?,
-            Ok(_) => {
-                return Err(io::Error::other(
-                    "there is a file of this name that is no token; remove it, or name another one",
-                ));
-            }
+        check_free(path)?;
+        let draft = whole_file::beside(path, ".new");
+        // Of a node that crashed, perhaps while it wrote it.
+        let is_empty = fs::symlink_metadata(&draft)
+            .is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
+        if is_empty || check_free(&draft)? {
+            fs::remove_file(&draft)?;
         }
         let mut secret = [0; SECRET_BYTES];
         getrandom::fill(&mut secret).map_err(io::Error::other)?;
         let text = format!("{PREFIX}{}", encode_base32(&secret));
         let mut options = fs::OpenOptions::new();
         options.write(true).create_new(true);
-        let mut file = whole_file::private(&mut options).open(path)?;
-        let created = Self {
-            token: Token(blake3::hash(text.as_bytes())),
-            path: path.to_owned(),
+        let mut file = whole_file::private(&mut options).open(&draft)?;
+        let created = TokenDraft {
+            file: Self {
+                token: Token(blake3::hash(text.as_bytes())),
+                path: draft,
+            },
+            named: path.to_owned(),
         };
         writeln!(file, "{text}")?;
         Ok(created)
+    }
+}
+
+/// Checks that a token may get this name. Returns true if an earlier token has it.
+fn check_free(path: &Path) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+        Ok(metadata) if metadata.is_file() && read(path).is_ok() => Ok(true),
+        Ok(_) => Err(io::Error::other(
+            "there is a file of this name that is no token; remove it, or name another one",
+        )),
     }
 }
 

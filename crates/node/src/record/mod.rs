@@ -15,7 +15,7 @@ mod recent;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
 };
 
@@ -34,7 +34,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// The record of a node. Its file, if it has one, is created with the first promise that is asked for.
 #[derive(Debug)]
 pub struct PromiseRecord {
-    path: Option<PathBuf>,
+    path: Mutex<Option<PathBuf>>,
     follower: Mutex<Follower>,
     recent: Mutex<Recent>,
 }
@@ -43,15 +43,24 @@ impl PromiseRecord {
     /// A record in this file, or of the latest entries only.
     pub fn new(path: Option<PathBuf>) -> Self {
         Self {
-            path,
+            path: Mutex::new(path),
             follower: Mutex::default(),
             recent: Mutex::default(),
         }
     }
 
     /// The file.
-    pub fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+    pub fn path(&self) -> Option<PathBuf> {
+        self.lock_path().clone()
+    }
+
+    /// Writes the entries that follow to this file; without one, only the latest are kept.
+    pub(crate) fn set_path(&self, path: Option<PathBuf>) {
+        *self.lock_path() = path;
+    }
+
+    fn lock_path(&self) -> MutexGuard<'_, Option<PathBuf>> {
+        self.path.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The entries with numbers from `number` on, as far as they are kept; without one, none, but the next number.
@@ -69,7 +78,7 @@ impl PromiseRecord {
             if entries.is_empty() {
                 continue;
             }
-            let Some(path) = self.path.clone() else {
+            let Some(path) = self.path() else {
                 continue;
             };
             let shown = path.display().to_string();
@@ -89,8 +98,8 @@ impl PromiseRecord {
         let mut entries = self.look(host, &names);
         let mut follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
         entries.extend(follower.close_all(unix_ms()));
-        if let Some(path) = self.path.as_deref().filter(|_| !entries.is_empty())
-            && let Err(error) = file::append(path, &entries)
+        if let Some(path) = self.path().filter(|_| !entries.is_empty())
+            && let Err(error) = file::append(&path, &entries)
         {
             let path = path.display();
             tracing::warn!("promises are not recorded: {path}: {error}");

@@ -1,13 +1,15 @@
 //! Local sockets with a file: made so that nobody else can listen in their place, removed when they are closed. There are none on Windows:
 //! opening one, and connecting, is an error there.
 
-use std::io;
-
+mod door;
 #[cfg(unix)]
 mod unix;
 #[cfg(windows)]
 mod windows;
 
+use std::io;
+
+pub(crate) use door::Door;
 #[cfg(unix)]
 pub(crate) use unix::{
     OwnedReadHalf, OwnedWriteHalf, SocketFile, UnixStream, is_exposed, is_owner, make_folder,

@@ -4,11 +4,12 @@ use std::{
     fs, io,
     os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
+    task::{Context, Poll},
 };
 
-use tokio::net::{UnixListener, unix::SocketAddr};
+use tokio::net::UnixListener;
 
-use super::SocketFileError;
+use super::{SocketFileError, door::Listener};
 
 pub(crate) use tokio::net::{
     UnixStream,
@@ -21,14 +22,29 @@ const NAMES_MAX: u32 = 16;
 /// An open socket; its file is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
+    file: Named,
     listener: UnixListener,
-    path: PathBuf,
 }
 
-impl Drop for SocketFile {
+/// File of a socket; removed when this is dropped.
+#[derive(Debug)]
+struct Named {
+    path: PathBuf,
+    /// Device and number of the file.
+    inode: (u64, u64),
+}
+
+fn inode(path: &Path) -> io::Result<(u64, u64)> {
+    let metadata = fs::symlink_metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+impl Drop for Named {
     fn drop(&mut self) {
-        // It may have been removed by someone else.
-        let _ = fs::remove_file(&self.path);
+        // It may have been removed by someone else, or replaced by a socket of theirs.
+        if inode(&self.path).is_ok_and(|found| found == self.inode) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -64,16 +80,36 @@ impl SocketFile {
         let hidden = folder.0.join("s");
         let listener = UnixListener::bind(&hidden)?;
         fs::set_permissions(&hidden, fs::Permissions::from_mode(mode))?;
+        let inode = inode(&hidden)?;
         fs::rename(&hidden, path)?;
+        let path = path.to_owned();
         Ok(Self {
+            file: Named { path, inode },
             listener,
-            path: path.to_owned(),
         })
     }
+}
 
-    /// The next connection.
-    pub(crate) async fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
-        self.listener.accept().await
+impl Listener for SocketFile {
+    type Stream = UnixStream;
+
+    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<UnixStream>> {
+        self.listener.poll_accept(cx).map_ok(|(stream, _)| stream)
+    }
+
+    fn close(self) -> Vec<UnixStream> {
+        // Nobody can connect from here on.
+        drop(self.file);
+        let Ok(listener) = self.listener.into_std() else {
+            return Vec::new();
+        };
+        // It does not block, so the first error is the end of those that wait.
+        let waiting = std::iter::from_fn(|| listener.accept().ok());
+        let taken = waiting.filter_map(|(stream, _)| {
+            stream.set_nonblocking(true).ok()?;
+            UnixStream::from_std(stream).ok()
+        });
+        taken.collect()
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::SocketFileError;
+use super::{SocketFileError, door::Listener};
 
 fn unsupported() -> io::Error {
     io::Error::new(
@@ -40,8 +40,16 @@ impl SocketFile {
     pub(crate) async fn open(_: &Path, _: u32) -> Result<Self, SocketFileError> {
         Err(unsupported().into())
     }
+}
 
-    pub(crate) async fn accept(&self) -> io::Result<(UnixStream, ())> {
+impl Listener for SocketFile {
+    type Stream = UnixStream;
+
+    fn poll_accept(&self, _: &mut Context<'_>) -> Poll<io::Result<UnixStream>> {
+        match self.0 {}
+    }
+
+    fn close(self) -> Vec<UnixStream> {
         match self.0 {}
     }
 }

@@ -1,7 +1,7 @@
 //! Receiver of a transfer.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -147,6 +147,11 @@ impl Receiver {
         self
     }
 
+    /// The directory that files go into.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Default port: the same for the same node and directory, so that a ticket also leads to a receiver that was restarted. In
     /// the range for private use (RFC 6335 §6); another program may have it.
     pub fn port(&self, node: NodeId) -> u16 {
@@ -205,11 +210,24 @@ impl Receiver {
         session: &Session,
         progress: &Progress,
     ) -> Result<Completed, TransferError> {
-        let control = accept(session, CONTROL_LABEL).await?;
+        let control = Self::offered(session).await?;
         self.receive_on(session, control, progress).await
     }
 
-    async fn receive_on(
+    /// Waits for a sender that wants to send, for [`Receiver::receive_on`] of whichever receiver is then in force. Nothing is lost if
+    /// this is dropped.
+    ///
+    /// # Errors
+    /// The session ends, or the peer opens another stream of a transfer.
+    pub(crate) async fn offered(session: &Session) -> Result<Stream, TransferError> {
+        accept(session, CONTROL_LABEL).await
+    }
+
+    /// Receives one transfer whose control stream was accepted.
+    ///
+    /// # Errors
+    /// As [`Receiver::receive`].
+    pub(crate) async fn receive_on(
         &self,
         session: &Session,
         control: Stream,

@@ -9,6 +9,7 @@ mod killed_receiver;
 mod local;
 mod mutual;
 mod overlay;
+mod reload;
 mod rendezvous;
 mod rights;
 mod services;

@@ -49,7 +49,7 @@ fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
         let rest = line.trim().strip_prefix(name)?.strip_prefix('=')?;
         Some(rest.trim().trim_matches('"'))
     };
-    text.lines().filter_map(of_line).last()
+    text.lines().filter_map(of_line).next_back()
 }
 
 /// True if the first rule about UDP packets to a port from everywhere lets them in; `None`: there is none. A rule is

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use super::{Started, in_force::rendezvous};
-use crate::config::{LocalConfig, NodeConfig, OverlayConfig};
+use crate::config::{NodeConfig, OverlayConfig};
 
 impl Started {
     /// Keys that differ in `now` and that a reload does not change.
@@ -28,30 +28,7 @@ impl Started {
         };
         let pairs = [
             ("key", text(&before.key), text(&now.key)),
-            ("control", text(&before.control), text(&now.control)),
-            ("receive", text(&before.receive), text(&now.receive)),
-            (
-                "local, local_tcp or local_token",
-                text(&before.local.as_ref().map(LocalConfig::fixed)),
-                text(&now.local.as_ref().map(LocalConfig::fixed)),
-            ),
-            (
-                "cost, currency or ledger",
-                text(&before.costs),
-                text(&now.costs),
-            ),
-            (
-                "promise_record",
-                text(&before.promise_record),
-                text(&now.promise_record),
-            ),
-            ("evidence", text(&before.evidence), text(&now.evidence)),
             ("qlog", text(&before.qlog), text(&now.qlog)),
-            (
-                "interface",
-                text(&before.descriptions),
-                text(&now.descriptions),
-            ),
             (
                 "channel.mtu_max",
                 text(&before.engine.channel.mtu_max_bytes),

@@ -1,10 +1,10 @@
 //! Configuration in force after a reload: that of the start with the keys that a reload changes.
 
-use crate::config::{LocalConfig, NodeConfig, RendezvousConfig};
+use crate::config::{NodeConfig, RendezvousConfig};
 
 impl NodeConfig {
-    /// This configuration with the rights and peers of another one, as after a reload.
-    pub(super) fn with_peers_of(&self, other: Self) -> Self {
+    /// This configuration with everything of another one that a reload changes.
+    pub(super) fn with_reloaded(&self, other: Self) -> Self {
         Self {
             rights: other.rights,
             names: other.names,
@@ -15,21 +15,21 @@ impl NodeConfig {
             rules: other.rules,
             gateway: other.gateway,
             objectives: other.objectives,
-            locals: other.locals,
-            rendezvous: rendezvous(self.rendezvous.as_ref(), other.rendezvous.as_ref()),
             engine: {
                 let mut engine = other.engine;
                 engine.channel.mtu_max_bytes = self.engine.channel.mtu_max_bytes;
                 engine
             },
             settings: other.settings,
-            local: match (&self.local, other.local) {
-                (Some(local), Some(other)) => Some(LocalConfig {
-                    users: other.users,
-                    ..local.clone()
-                }),
-                (local, _) => local.clone(),
-            },
+            locals: other.locals,
+            rendezvous: rendezvous(self.rendezvous.as_ref(), other.rendezvous.as_ref()),
+            receive: other.receive,
+            promise_record: other.promise_record,
+            evidence: other.evidence,
+            control: other.control,
+            local: other.local,
+            costs: other.costs,
+            descriptions: other.descriptions,
             ..self.clone()
         }
     }

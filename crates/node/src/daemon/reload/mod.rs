@@ -4,23 +4,30 @@
 //! |---|---|
 //! | `mod` | the reload: reading, and what is put into force once nothing can fail any more |
 //! | `prepared` | everything that a configuration needs, acquired before anything changes |
+//! | `costs` | tariffs and the ledger |
+//! | `traces` | what the preparation leaves in the file system if it fails |
 //! | `differs` | keys whose new values wait for the next start |
 //! | `in_force` | the configuration in force after a reload |
 
+mod costs;
 mod differs;
 mod in_force;
 mod prepared;
+mod traces;
 
 use std::{fmt::Debug, sync::Arc};
 
 use anabranch_base::NodeId;
 use anabranch_net::{StartError, relay::RelayError};
 
-use self::prepared::Prepared;
+use self::prepared::{Files, Prepared};
 use super::{Core, meeting::serves_strangers, peers::Call};
 use crate::{
     config::{Change, NodeConfig},
+    control::ControlError,
     exports::{Settings, is_readable},
+    ledger::LedgerError,
+    local::LocalError,
     objectives::{Objectives, ObjectivesFileError},
     rights::{Right, Table},
     transfer::TransferError,
@@ -51,6 +58,21 @@ pub enum ReloadError {
     /// A folder for files cannot be used.
     #[error(transparent)]
     Receive(#[from] TransferError),
+    /// The usage ledger cannot be used.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// A place has a cost, and no address.
+    #[error(
+        "cost.on = \"{0}\": the node has no socket there, so a cap would never apply; name an interface or address that it listens on, \
+         or restart the node if `listen` is another one, too"
+    )]
+    Place(String),
+    /// The control socket cannot be opened.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// A socket of the local interface cannot be opened.
+    #[error(transparent)]
+    Local(#[from] LocalError),
 }
 
 /// Outcome of a reload.
@@ -106,17 +128,17 @@ impl Core {
             locals,
             rendezvous,
             parts,
+            files,
+            mut traces,
         } = prepared;
+        traces.keep();
         let mut engine = config.engine.clone();
         engine.objectives.clone_from(&objectives.all);
         let before = self.rights.table();
         for (node, _) in before.iter().filter(|(node, _)| !table.may_connect(node)) {
             self.allowed.remove(node);
         }
-        *self
-            .receivers
-            .lock()
-            .unwrap_or_else(|error| error.into_inner()) = receivers;
+        self.resources.receivers.send_replace(receivers);
         let strangers = serves_strangers(config.rendezvous.as_ref());
         if !strangers {
             self.allowed.admit_strangers(false);
@@ -142,19 +164,49 @@ impl Core {
             // The relay has one of the node's ports.
             is_other || has_moved
         });
-        if let (Some(overlay), Some(settings)) = (&self.overlay, &config.overlay) {
-            let quotas = settings.relay.as_ref().map(|relay| relay.quotas.clone());
-            overlay.set_quotas(quotas.unwrap_or_default()).await;
-        }
+        let relay = config.overlay.as_ref().map(|overlay| &overlay.relay);
+        let quotas = relay.map(|relay| relay.as_ref().map(|relay| relay.quotas.clone()));
         self.names
             .lock()
             .unwrap_or_else(|error| error.into_inner())
             .clone_from(&config.names);
         self.exports.replace(exports(&config));
-        started.config = started.config.with_peers_of(config);
+        self.commit_files(&started.config, &config, files);
+        started.config = started.config.with_reloaded(config);
         for put_into_force in parts {
             put_into_force();
         }
+        // Last: only this one waits.
+        if let (Some(overlay), Some(quotas)) = (&self.overlay, quotas) {
+            overlay.set_quotas(quotas.unwrap_or_default()).await;
+        }
+    }
+
+    /// Puts files and sockets that are different into use.
+    fn commit_files(&self, before: &NodeConfig, config: &NodeConfig, files: Files) {
+        let resources = &self.resources;
+        let Files {
+            evidence,
+            costs,
+            control,
+            local,
+        } = files;
+        if before.promise_record != config.promise_record {
+            resources.record.set_path(config.promise_record.clone());
+        }
+        if let Some(other) = evidence {
+            resources.evidence.move_to(other, &self.host);
+        }
+        if let Some(costs) = costs {
+            self.commit_costs(costs);
+        }
+        if before.descriptions != config.descriptions {
+            self.host.set_descriptions(config.descriptions.clone());
+        }
+        if let Some(file) = control {
+            resources.control.replace(file);
+        }
+        resources.local.apply(local, &self.host);
     }
 }
 

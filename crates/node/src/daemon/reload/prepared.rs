@@ -1,18 +1,24 @@
 //! Preparation of a reload: everything that may fail, acquired before anything changes.
 
+use std::path::Path;
+
 use anabranch_net::Prepared as Locals;
 
-use super::{Core, ReloadError, Started};
+use super::{
+    Core, ReloadError, Started,
+    costs::NewCosts,
+    traces::{Traces, try_file},
+};
 use crate::{
-    config::NodeConfig,
-    daemon::{
-        meeting::{Change, Running},
-        part::Commit,
-        peers::Receivers,
-    },
+    config::{LocalTcp, NodeConfig},
+    daemon::{is_unsupported, meeting, part::Commit, peers::Receivers, resources},
+    evidence::OtherFile,
+    local::{Change, LocalError},
     objectives::Objectives,
     rights::{Right, Table},
+    socket_file::SocketFile,
     transfer::Receiver,
+    whole_file::folder,
 };
 
 /// A configuration with everything that it needs. Dropping it releases what was acquired.
@@ -24,8 +30,20 @@ pub(super) struct Prepared {
     pub(super) receivers: Receivers,
     /// Other local addresses; `None`: they are the same.
     pub(super) locals: Option<Locals>,
-    pub(super) rendezvous: Option<Change>,
+    pub(super) rendezvous: Option<meeting::Change>,
     pub(super) parts: Vec<Commit>,
+    pub(super) files: Files,
+    /// Last, so that what was made goes when nothing uses it any more.
+    pub(super) traces: Traces,
+}
+
+/// Files and sockets that are different; of each, `None` is no change.
+pub(super) struct Files {
+    pub(super) evidence: Option<OtherFile>,
+    pub(super) costs: Option<NewCosts>,
+    /// The control socket, or that the system has none.
+    pub(super) control: Option<Option<SocketFile>>,
+    pub(super) local: Change,
 }
 
 impl Core {
@@ -38,12 +56,17 @@ impl Core {
         started: &Started,
         config: NodeConfig,
     ) -> Result<Prepared, ReloadError> {
+        // First, so that it is dropped last.
+        let mut traces = Traces::default();
         let objectives = Objectives::read(&config)?;
         let table = self.table(&config);
         let receivers = {
-            let before = self.receivers.lock();
-            let before = before.unwrap_or_else(|error| error.into_inner()).clone();
-            Receivers::new(started.config.receive.as_deref(), &table, &before, |path| {
+            let directory = config.receive.as_deref();
+            for folder in Receivers::folders(&table).into_iter().flatten() {
+                traces.folder(&directory.unwrap_or(Path::new("")).join(folder));
+            }
+            let before = self.resources.receivers.borrow().clone();
+            Receivers::new(directory, &table, &before, |path| {
                 Receiver::with_rights(path, &self.key, self.rights.clone())
             })?
         };
@@ -52,6 +75,9 @@ impl Core {
             false => Some(self.host.prepare_locals(config.locals.clone()).await?),
         };
         let rendezvous = self.prepare_rendezvous(started, &config, locals.is_some())?;
+        let files = self
+            .prepare_files(&started.config, &config, &mut traces)
+            .await?;
         let parts = self.prepare_parts(&config).map_err(ReloadError::Config)?;
         Ok(Prepared {
             config,
@@ -61,6 +87,57 @@ impl Core {
             locals,
             rendezvous,
             parts,
+            files,
+            traces,
+        })
+    }
+
+    async fn prepare_files(
+        &self,
+        before: &NodeConfig,
+        config: &NodeConfig,
+        traces: &mut Traces,
+    ) -> Result<Files, ReloadError> {
+        let unusable = |key: &'static str, path: &Path, error: std::io::Error| {
+            let path = path.display();
+            ReloadError::Config(format!("{key} = \"{path}\": {error}; name another file"))
+        };
+        if let Some(path) = &config.promise_record
+            && before.promise_record != config.promise_record
+        {
+            try_file(path).map_err(|error| unusable("promise_record", path, error))?;
+        }
+        let mut evidence = None;
+        if before.evidence != config.evidence {
+            let path = config.evidence.as_deref();
+            let failed = |error| unusable("evidence", path.unwrap_or(Path::new("")), error);
+            path.map(try_file).transpose().map_err(failed)?;
+            evidence = Some(OtherFile::read(config.evidence.clone()).map_err(failed)?);
+        }
+        let costs = self.prepare_costs(before, config, traces)?;
+        let mut control = None;
+        if before.control != config.control {
+            traces.folder(folder(&config.control));
+            control = Some(resources::open_control(&config.control).await?);
+        }
+        if let Some(local) = &config.local {
+            traces.folder(folder(&local.path));
+            if let Some(LocalTcp { token, .. }) = &local.tcp {
+                traces.folder(folder(token));
+            }
+        }
+        let local = match Change::prepare(before.local.as_ref(), config.local.as_ref()).await {
+            Err(LocalError::Listen { source, .. }) if is_unsupported(&source) => {
+                tracing::warn!(%source, "no local interface");
+                Change::default()
+            }
+            change => change?,
+        };
+        Ok(Files {
+            evidence,
+            costs,
+            control,
+            local,
         })
     }
 
@@ -70,7 +147,7 @@ impl Core {
         started: &Started,
         config: &NodeConfig,
         moves: bool,
-    ) -> Result<Option<Change>, ReloadError> {
+    ) -> Result<Option<meeting::Change>, ReloadError> {
         let before = started.config.rendezvous.as_ref();
         match (before, config.rendezvous.as_ref()) {
             // Its relay would begin on the former addresses.
@@ -81,10 +158,10 @@ impl Core {
             )),
             (None, Some(settings)) => {
                 let parts = (&self.rights, &self.services);
-                let running = Running::start(settings, &self.host, parts);
-                Ok(Some(Change::Start(running?)))
+                let running = meeting::Running::start(settings, &self.host, parts);
+                Ok(Some(meeting::Change::Start(running?)))
             }
-            (Some(_), None) => Ok(Some(Change::Stop)),
+            (Some(_), None) => Ok(Some(meeting::Change::Stop)),
             _ => Ok(None),
         }
     }

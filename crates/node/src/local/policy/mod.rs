@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `mod` | [`Policy`]: the table of users in force, changed by a reload |
 //! | `account` | what the applications of one user have |
-//! | `users` | users by name and number, and the part that follows reloads |
+//! | `users` | users by name and number, and their table at a reload |
 
 mod account;
 mod users;
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 pub(super) use self::{
     account::{Account, Reservation},
-    users::{LocalPart, mode, resolve},
+    users::{mode, put_into_force, resolve},
 };
 use crate::{config::LocalLimits, socket_file::is_owner};
 
@@ -42,7 +42,7 @@ impl Policy {
     }
 
     /// Applies another table. What is open stays.
-    fn replace(&self, table: Table) {
+    pub(super) fn replace(&self, table: Table) {
         self.table.send_replace(Arc::new(table));
     }
 

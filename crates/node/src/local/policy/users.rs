@@ -1,19 +1,14 @@
-//! Users by name and number, and the part of the node that follows reloads of them.
+//! Users by name and number, and their table at a reload.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::fs;
 
 use anabranch_net::Host;
 
 use super::{Policy, Table};
 use crate::{
-    config::{LocalConfig, LocalUser, NodeConfig},
-    daemon::{Commit, Part},
+    config::{LocalConfig, LocalUser},
     local::LocalError,
-    socket_file::{EVERYONE, OWNER_ONLY, set_mode},
+    socket_file::{EVERYONE, OWNER_ONLY},
 };
 
 /// File with the names and numbers of users.
@@ -39,51 +34,17 @@ pub(in crate::local) fn mode(config: &LocalConfig) -> u32 {
     }
 }
 
-/// The part of the node that applies the users of a reloaded configuration.
-#[derive(Debug)]
-pub(in crate::local) struct LocalPart {
-    policy: Arc<Policy>,
-    socket: PathBuf,
-    /// The host, which knows the users' shares of what can be promised.
-    host: Host,
-}
-
-impl LocalPart {
-    /// Creates the part, and notifies the host of the shares in force.
-    pub(in crate::local) fn new(policy: Arc<Policy>, socket: &Path, host: Host) -> Self {
-        for (tenant, share) in policy.promised_shares() {
-            host.set_promised_share(tenant, share);
-        }
-        Self {
-            policy,
-            socket: socket.to_owned(),
-            host,
-        }
+/// Applies a table of users, or at the start the one that is there, and notifies the host of their shares of what can be promised.
+pub(in crate::local) fn put_into_force(policy: &Policy, table: Option<Table>, host: &Host) {
+    let mut shares = policy.promised_shares();
+    if let Some(table) = table {
+        // Those who are no longer listed have none.
+        shares.values_mut().for_each(|share| *share = None);
+        policy.replace(table);
+        shares.append(&mut policy.promised_shares());
     }
-}
-
-impl Part for LocalPart {
-    fn prepare(&self, config: &NodeConfig) -> Result<Commit, String> {
-        let Some(config) = &config.local else {
-            // The interface stays open until the next start, with the users that it has.
-            return Ok(Box::new(|| {}));
-        };
-        let table = resolve(config).map_err(|error| error.to_string())?;
-        let (policy, socket, mode) = (self.policy.clone(), self.socket.clone(), mode(config));
-        let host = self.host.clone();
-        Ok(Box::new(move || {
-            // Those who are no longer listed have none.
-            let mut shares = policy.promised_shares();
-            shares.values_mut().for_each(|share| *share = None);
-            policy.replace(table);
-            shares.append(&mut policy.promised_shares());
-            for (tenant, share) in shares {
-                host.set_promised_share(tenant, share);
-            }
-            if let Err(error) = set_mode(&socket, mode) {
-                tracing::warn!(%error, socket = %socket.display(), "mode not changed");
-            }
-        }))
+    for (tenant, share) in shares {
+        host.set_promised_share(tenant, share);
     }
 }
 
