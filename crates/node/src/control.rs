@@ -15,7 +15,7 @@
 //! | `flows` | `flow`, one per open flow of the gateway |
 //! | `flow_rules` | `rule`, one per rule for flows, in order, and one for flows that match none |
 //! | `console_link` | `link`: a link that opens the page of the node's console once, within ten minutes |
-//! | `reload` | `reloaded`: reads the configuration again and applies its rights and peers; `change`, one per key with another value |
+//! | `reload` | `reloaded`: reads the configuration again and applies it; `change`, one per key with another value |
 //! | `config` | `setting`, one per key of the configuration in force, with its `value` in TOML and where that is `from` |
 //! | `ping` with `peer` and, if replies are waited for other than 2 s, `within_ms` | `ping`, one per path: `round_trip_ms`, null without a reply |
 //! | `admit` with `spec` (a [`SpecText`](crate::spec::SpecText)) | for each session `answer`, and the `path`s of a grant |

@@ -297,8 +297,9 @@ impl Daemon {
         Handle::new(self.core.clone())
     }
 
-    /// Reads the configuration again, and applies its peers and rights atomically: all of them, or none if the configuration is
-    /// refused. Whatever depends on a right that was withdrawn ends: sessions, transfers, circuits.
+    /// Reads the configuration again, and applies it atomically: all of it, but for keys that need a restart
+    /// ([`Reloaded::restart`]), or nothing if something that it names cannot be used. Sessions go on. Whatever depends on a right that
+    /// was withdrawn ends: sessions, transfers, circuits.
     ///
     /// # Errors
     /// The configuration cannot be read or used.
