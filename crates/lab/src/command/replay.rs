@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, fs, path::PathBuf};
 
-use anabranch_base::{ChannelId, StreamId, duration, text::printable};
+use anabranch_base::{ChannelId, StreamId, text::printable};
 use anabranch_session::{
     Policy,
     transcript::{
@@ -287,8 +287,8 @@ fn stream_text(of: &StreamEstimate) -> String {
     };
     let windows = match (of.windows, of.window_of) {
         (Some((_, 0)), Some((window, known))) => format!(
-            ", windows not judged: none of {} is whole in the {:.1} s recorded of it",
-            duration::format(window),
+            ", windows not judged: none of {} s is whole in the {:.1} s recorded of it",
+            window.as_secs_f64(),
             known.as_secs_f64()
         ),
         (Some((kept, all)), _) => format!(", windows kept {kept} of {all}"),
