@@ -194,6 +194,11 @@ fn a_changed_priority_applies_at_once() {
     adjust(&mut world, 0, priority(Priority::SCAVENGER));
     world.run_until(Instant::from_secs(30));
     let (one, other) = (record(&mut world, "one"), record(&mut world, "other"));
+    // A record ends with the last data that arrived.
+    let mbps = |record: &StreamRecord, from: usize, to: usize| {
+        let bytes: u64 = record.per_100ms.iter().take(to).skip(from).sum();
+        bytes as f64 * 8.0 / 1e5 / (to - from) as f64
+    };
     // Half a second is left to what was in flight and in the queue of the path.
     for (from, to, least, most) in [
         (30, 100, 0.45, 0.55),
