@@ -24,8 +24,8 @@ pub(crate) fn guarantee(json: &str) -> Result<Option<Guarantee>, Failed> {
     text.map(resolve).transpose().map_err(refused)
 }
 
-/// Changes of a stream: those keys of a specification that are given. A text of a cap or a drop order is read as that of a
-/// specification; `null` removes either.
+/// Changes of a stream: those keys of a specification that are given. A text of a cap, a drop order or a lifetime is read as that of a
+/// specification; `null` removes it.
 pub(crate) fn parameters(json: &str) -> Result<StreamParameters, Failed> {
     let given: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(json).map_err(refused)?;
@@ -41,6 +41,8 @@ pub(crate) fn parameters(json: &str) -> Result<StreamParameters, Failed> {
         cap: is_given("cap").then_some(resolved.cap),
         drop: is_given("drop").then_some(resolved.drop),
         redundant: is_given("redundant").then_some(resolved.redundant),
+        priority: is_given("priority").then_some(resolved.priority),
+        lifetime: is_given("lifetime").then_some(resolved.lifetime),
         ..StreamParameters::default()
     })
 }

@@ -132,6 +132,10 @@ class Adjustments(unittest.IsolatedAsyncioTestCase):
             stream = await outgoing.open("live", reliable=False, cap="2 Mbit/s", drop="oldest")
             await stream.adjust(weight=300, cap=5e6, drop="newest")
             await stream.adjust(cap="none", drop="none", redundant=True)
+            await stream.adjust(priority="urgent", deadline=0.5)
+            await stream.adjust(priority=7, deadline="none")
+            with self.assertRaisesRegex(anabranch.AnabranchError, "lifetime"):
+                await stream.adjust(deadline=0)
             with self.assertRaisesRegex(anabranch.AnabranchError, "weight"):
                 await stream.adjust(weight=0)
             with self.assertRaisesRegex(anabranch.SpecError, "cap"):

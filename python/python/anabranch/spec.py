@@ -236,7 +236,14 @@ def spec_text(label: str, options: StreamOptions) -> str:
     return _json(keys)
 
 
-def changes_text(weight: int | None, cap: RateValue | None, drop: DropOrder | None, redundant: bool | None) -> str:
+def changes_text(
+    weight: int | None,
+    cap: RateValue | None,
+    drop: DropOrder | None,
+    redundant: bool | None,
+    priority: Priority | None,
+    deadline: Time | None,
+) -> str:
     """Changes of a stream as the extension module takes them."""
     keys: dict[str, Any] = {}
     if weight is not None:
@@ -247,6 +254,10 @@ def changes_text(weight: int | None, cap: RateValue | None, drop: DropOrder | No
         keys["drop"] = None if drop == "none" else drop
     if redundant is not None:
         keys["redundant"] = redundant
+    if priority is not None:
+        keys["priority"] = str(priority)
+    if deadline is not None:
+        keys["lifetime"] = None if deadline == "none" else _time("deadline", deadline)
     return _json(keys)
 
 

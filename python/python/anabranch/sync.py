@@ -18,7 +18,7 @@ from ._bridge import waited
 from ._handles import Fields, Key, NodeHandle, SessionHandle, StreamHandle, added, named, objectives
 from .errors import Closed, Finding
 from .reports import Event, Explanation, Grant, Objective, Transferred, event
-from .spec import DropOrder, Guarantee, RateValue, StreamOptions, Time, changes_text, guarantee_text, seconds, spec_text
+from .spec import DropOrder, Guarantee, Priority, RateValue, StreamOptions, Time, changes_text, guarantee_text, seconds, spec_text
 
 if TYPE_CHECKING:
     # Of Python 3.11.
@@ -110,10 +110,12 @@ class Stream(StreamHandle):
         cap: RateValue | None = None,
         drop: DropOrder | None = None,
         redundant: bool | None = None,
+        priority: Priority | None = None,
+        deadline: Time | None = None,
     ) -> None:
-        """Changes what this side sends, from the next packet on; ``"none"`` removes a cap or a drop order. Values are those of
-        :class:`anabranch.StreamOptions`."""
-        waited(self._raw.adjust(changes_text(weight, cap, drop, redundant)))
+        """Changes what this side sends, from the next packet on, the deadline from the next message on; ``"none"`` removes a cap, a
+        drop order or a deadline. Values are those of :class:`anabranch.StreamOptions`."""
+        waited(self._raw.adjust(changes_text(weight, cap, drop, redundant, priority, deadline)))
 
     def change_guarantee(self, guarantee: Guarantee | None) -> None:
         """Asks for another guarantee; ``None`` releases the promise. Refused, the old promise stays."""

@@ -9,9 +9,9 @@ mod session;
 
 use std::collections::BTreeMap;
 
-use anabranch_base::Rate;
+use anabranch_base::{Rate, duration};
 use anabranch_net::Field;
-use anabranch_session::StreamParameters;
+use anabranch_session::{Priority, StreamParameters};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -276,6 +276,15 @@ pub struct Changes {
     /// Drop order, or `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drop: Option<String>,
+    /// True if every packet is sent on every path that has a slot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redundant: Option<bool>,
+    /// Importance, 0 to 255.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
+    /// Lifetime of ADUs from now on, or `none`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lifetime: Option<String>,
 }
 
 impl Changes {
@@ -290,6 +299,11 @@ impl Changes {
             drop: parameters
                 .drop
                 .map(|drop| drop.map_or_else(none, |order| drop_name(order).to_owned())),
+            redundant: parameters.redundant,
+            priority: parameters.priority.map(|priority| priority.0),
+            lifetime: parameters.lifetime.map(|lifetime| {
+                lifetime.map_or_else(none, |lifetime| format!("{} ns", lifetime.as_nanos()))
+            }),
         }
     }
 
@@ -301,6 +315,8 @@ impl Changes {
         use crate::config::{parsed, refused};
         let mut parameters = StreamParameters {
             weight: self.weight,
+            redundant: self.redundant,
+            priority: self.priority.map(Priority),
             ..StreamParameters::default()
         };
         if let Some(text) = &self.cap {
@@ -311,6 +327,17 @@ impl Changes {
         }
         if let Some(text) = &self.drop {
             parameters.drop = Some(drop_order(text).map_err(|why| refused("drop", text, why))?);
+        }
+        if let Some(text) = &self.lifetime {
+            let read = |text| {
+                duration::parse(text)
+                    .map(Some)
+                    .map_err(|why| refused("lifetime", text, why.to_string()))
+            };
+            parameters.lifetime = Some(match text.as_str() {
+                "none" => None,
+                text => read(text)?,
+            });
         }
         Ok(parameters)
     }
@@ -426,10 +453,14 @@ mod tests {
                 weight: Some(3),
                 cap: Some(None),
                 drop: Some(None),
+                redundant: Some(true),
+                lifetime: Some(None),
                 ..StreamParameters::default()
             },
             StreamParameters {
                 cap: Some(Some(Rate::from_bps(1_234_567))),
+                priority: Some(Priority(200)),
+                lifetime: Some(Some(std::time::Duration::from_micros(1_234_567))),
                 drop: Some(Some(anabranch_session::DropOrder::LeastImportant)),
                 ..StreamParameters::default()
             },
