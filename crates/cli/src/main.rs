@@ -131,7 +131,7 @@ enum Command {
     Rights(control::Asking),
     /// List the open flows of a running node, or its rules for flows with their counters.
     Flows(flows::Arguments),
-    /// Reload the configuration of a running node; changes of peers, rights, forwards and rules take effect at once.
+    /// Reload the configuration of a running node, all of it or nothing; sessions go on, and keys that wait for the next start are listed.
     Reload(control::Asking),
     /// Show, check or describe the configuration of a node.
     Config(Box<config::Arguments>),

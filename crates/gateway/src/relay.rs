@@ -5,7 +5,7 @@
 
 use std::{
     io,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
@@ -118,6 +118,7 @@ async fn carry(
         Ok(())
     };
     let answered = Notify::new();
+    let is_open = AtomicBool::new(phase == Phase::Open);
     let up = async {
         send(socket, stream, &credit, flow).await?;
         end()
@@ -129,15 +130,24 @@ async fn carry(
             stream,
             flow,
             answered: &answered,
+            is_open: &is_open,
         };
         receive(ends, phase, &credit, &mut window, &end).await
     };
     let both = async { tokio::try_join!(up, down).map(|((), ())| ()) };
     let result = tokio::select! {
+        // First: what ends a stream may arrive together with what was said on it.
+        biased;
         result = both => result,
         error = socket.failed() => Err(error.into()),
         failure = stopped(stream) => Err(failure.into()),
         broken = out_of_reach(phase, &answered, &outage) => Err(broken),
+    };
+    let result = match (result, phase) {
+        (Err(Broken::Stream(failure)), Phase::Asked { by }) if !is_open.load(Ordering::Acquire) => {
+            Err(behind(stream, failure, by).await)
+        }
+        (result, _) => result,
     };
     match result {
         // Both programs have all bytes, and the end behind them. The session may end early, or the connection be reset.
@@ -147,6 +157,20 @@ async fn carry(
     // If this is the last stream of the session, the peer must learn of its end before the session's.
     let _ = stream.delivered().await;
     Ok(())
+}
+
+/// Refusal by a peer that has stopped the stream: it wants no more of it, and its answer may arrive behind that. The failure itself if
+/// no answer comes.
+async fn behind(stream: &Stream, failure: StreamFailure, by: tokio::time::Instant) -> Broken {
+    let StreamFailure::Stopped(_) = failure else {
+        return failure.into();
+    };
+    if let Ok(Ok(Some(adu))) = timeout_at(by, stream.recv()).await
+        && let Ok(Message::Answer(Err(refusal))) = Message::decode(adu.data)
+    {
+        return Broken::Refused(refusal);
+    }
+    failure.into()
 }
 
 /// Waits until the peer has not answered the request in time, or, after its answer, was out of reach for too long.
@@ -262,6 +286,8 @@ struct Ends<'r> {
     flow: &'r Registered,
     /// Notified when the peer has made the connection.
     answered: &'r Notify,
+    /// True from then on.
+    is_open: &'r AtomicBool,
 }
 
 /// Writes what the peer sends, until it has ended and finished.
@@ -277,12 +303,14 @@ async fn receive(
         stream,
         flow,
         answered,
+        is_open,
     } = ends;
     let mut is_ended = false;
     while let Some(adu) = stream.recv().await? {
         match (Message::decode(adu.data)?, phase) {
             (Message::Answer(Ok(_)), Phase::Asked { .. }) => {
                 phase = Phase::Open;
+                is_open.store(true, Ordering::Release);
                 answered.notify_one();
             }
             (Message::Answer(Err(refusal)), Phase::Asked { .. }) => {

@@ -54,35 +54,46 @@ impl Drop for Node {
     }
 }
 
+/// A node without a gateway, that does not run yet; its configuration, and the text of the sections, which a reload reads again.
+pub(crate) async fn daemon(
+    folder: &Path,
+    own: u8,
+    listen: &str,
+    sections: &str,
+) -> (Arc<Daemon>, NodeConfig, Arc<Mutex<String>>) {
+    let folder: PathBuf = folder.join(own.to_string());
+    let key_file = folder.join("key");
+    if !folder.exists() {
+        fs::create_dir(&folder).unwrap();
+        fs::write(&key_file, SecretKey::from_seed([own; 32]).to_text()).unwrap();
+        let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        fs::set_permissions(&key_file, owner_only).unwrap();
+    }
+    let places = format!(
+        "key = {key_file:?}\nlisten = [{listen:?}]\ncontrol = {:?}\n",
+        folder.join("control")
+    );
+    let text = Arc::new(Mutex::new(sections.to_owned()));
+    let source = {
+        let text = text.clone();
+        move || -> Result<NodeConfig, String> {
+            let mut text = places.clone() + &text.lock().unwrap();
+            if !text.contains("[gateway]") {
+                text += PATIENT;
+            }
+            let layer = Layer::from_toml(&text).map_err(|error| error.to_string())?;
+            layer.resolve(|_| None).map_err(|error| error.to_string())
+        }
+    };
+    let config = source().unwrap();
+    let daemon = Daemon::start(config.clone()).await.unwrap();
+    let daemon = Arc::new(daemon.with_source(Box::new(source)));
+    (daemon, config, text)
+}
+
 impl Node {
     pub(crate) async fn start(folder: &Path, own: u8, listen: &str, sections: &str) -> Self {
-        let folder: PathBuf = folder.join(own.to_string());
-        let key_file = folder.join("key");
-        if !folder.exists() {
-            fs::create_dir(&folder).unwrap();
-            fs::write(&key_file, SecretKey::from_seed([own; 32]).to_text()).unwrap();
-            let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-            fs::set_permissions(&key_file, owner_only).unwrap();
-        }
-        let places = format!(
-            "key = {key_file:?}\nlisten = [{listen:?}]\ncontrol = {:?}\n",
-            folder.join("control")
-        );
-        let text = Arc::new(Mutex::new(sections.to_owned()));
-        let source = {
-            let text = text.clone();
-            move || -> Result<NodeConfig, String> {
-                let mut text = places.clone() + &text.lock().unwrap();
-                if !text.contains("[gateway]") {
-                    text += PATIENT;
-                }
-                let layer = Layer::from_toml(&text).map_err(|error| error.to_string())?;
-                layer.resolve(|_| None).map_err(|error| error.to_string())
-            }
-        };
-        let config = source().unwrap();
-        let daemon = Daemon::start(config.clone()).await.unwrap();
-        let daemon = Arc::new(daemon.with_source(Box::new(source)));
+        let (daemon, config, text) = daemon(folder, own, listen, sections).await;
         let notices: Arc<Mutex<Vec<Notice>>> = Arc::default();
         let seen = notices.clone();
         let show = Notices::new(move |notice| seen.lock().unwrap().push(notice.clone()));

@@ -1,12 +1,21 @@
 //! The right to forward: what it does not allow, and its withdrawal.
 
-use anabranch_gateway::Code;
+use std::{sync::Arc, time::Duration};
+
+use anabranch::{
+    Session, Stream,
+    service::{Service, Serving},
+};
+use anabranch_gateway::{
+    Code, Refusal,
+    wire::{LABEL, Message},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
 
-use crate::harness::{Pair, echo, echoed, rights, within};
+use crate::harness::{FAR, NEAR, Node, Pair, daemon, echo, echoed, forwards, rights, within};
 
 /// The code with which a connection to each target is refused.
 async fn refusals(may: &str, targets: &[&str]) -> Vec<Code> {
@@ -128,6 +137,54 @@ async fn a_withdrawn_right_ends_what_rests_on_it_and_nothing_else() {
         };
         reading.await.unwrap_err();
         assert_eq!(pair.near.refusal().await.code, Code::NotAllowed);
+    })
+    .await;
+}
+
+/// Stops the stream of a request before it refuses it, as a peer may whose packets are reordered on the way.
+#[derive(Debug)]
+struct Reluctant;
+
+impl Service for Reluctant {
+    fn takes(&self, label: &str) -> bool {
+        label == LABEL
+    }
+
+    fn serve(self: Arc<Self>, _: Session, stream: Stream) -> Serving {
+        Box::pin(async move {
+            stream.recv().await.unwrap();
+            stream.stop(0x11).unwrap();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let refusal = Refusal::new(Code::NotAllowed, "not here");
+            let answer = Message::Answer(Err(refusal)).encode();
+            stream.send(answer).await.unwrap();
+            stream.finish().unwrap();
+            let _ = stream.delivered().await;
+        })
+    }
+}
+
+/// The program's owner would not learn why its connection was reset.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_that_comes_behind_the_end_of_its_stream_is_reported() {
+    within(async {
+        let folder = tempfile::tempdir().unwrap();
+        let may = rights("{ right = \"forward\", to = [\"192.0.2.0/24:*\"] }");
+        let (far, ..) = daemon(folder.path(), FAR, "127.0.0.1:0", &may).await;
+        let _service = far
+            .handle()
+            .services()
+            .register(Arc::new(Reluctant))
+            .unwrap();
+        let address = far.host().addresses()[0];
+        let running = tokio::spawn(async move { far.run().await });
+        let sections = forwards(address, &[("127.0.0.1:0", "192.0.2.1:80", "")]);
+        let near = Node::start(folder.path(), NEAR, "127.0.0.1:0", &sections).await;
+        let mut program = TcpStream::connect(near.listening()[0]).await.unwrap();
+        assert!(program.read(&mut [0; 8]).await.is_err(), "it is reset");
+        let refusal = near.refusal().await;
+        assert_eq!(refusal.code, Code::NotAllowed);
+        running.abort();
     })
     .await;
 }
