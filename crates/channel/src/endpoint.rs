@@ -197,7 +197,7 @@ impl Endpoint {
         self.config = config;
     }
 
-    /// Whether peers may open channels on a local socket, which they may unless this is called. Where they may not, their first
+    /// Sets if peers may open channels on a local socket, which they may unless this is called. Where they may not, their first
     /// packets get no answer, as at an address where no node is; channels that exist stay.
     pub fn set_accepting(&mut self, socket: SocketId, accepts: bool) {
         match accepts {

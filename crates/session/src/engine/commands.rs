@@ -98,7 +98,7 @@ impl Engine {
         }
     }
 
-    /// Whether peers may open channels on a local socket, which they may unless this is called. Where they may not, they get no
+    /// Sets if peers may open channels on a local socket, which they may unless this is called. Where they may not, they get no
     /// answer; channels that exist stay.
     pub fn set_accepting(&mut self, socket: SocketId, accepts: bool) {
         self.endpoint.set_accepting(socket, accepts);

@@ -82,7 +82,7 @@ impl Sender {
         self.links = links;
     }
 
-    /// What each lane has sent, in order.
+    /// Pieces that each lane has sent, in order.
     pub(super) fn accepted(&self) -> impl Iterator<Item = &[Piece]> {
         self.lanes.iter().map(|lane| lane.accepted.as_slice())
     }

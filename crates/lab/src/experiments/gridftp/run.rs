@@ -273,7 +273,7 @@ mod tests {
         }
     }
 
-    /// What the paper shows: connections share what is missing among all components, streams leave it to the elastic one.
+    /// As the paper shows: connections share what is missing among all components, streams leave it to the elastic one.
     #[test]
     fn without_it_lanes_take_from_every_component_and_streams_from_the_elastic_one() {
         for layout in ["partitioned", "blocked"] {

@@ -7,7 +7,7 @@
 //! 2. one that is scheduled on another path, the earliest deadline first, then the highest window constraint;
 //! 3. one that is not scheduled.
 //!
-//! What a window did not send is not scheduled in the next. Ours differs in what it does when a path is behind (`sched::policy`).
+//! Data that a window did not send is not scheduled in the next. Ours differs in what it does when a path is behind (`sched::policy`).
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use anabranch_sched::{
 };
 use anabranch_spec::{ChannelMask, Plan};
 
-/// What a path is to carry of a promised stream in each window.
+/// Part of a promised stream that a path is to carry in each window.
 #[derive(Clone, Debug)]
 struct Share {
     stream: StreamId,
