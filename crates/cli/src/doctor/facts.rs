@@ -42,6 +42,8 @@ pub(super) struct Ufw {
     pub(super) defaults: String,
     /// `/etc/ufw/user.rules`; usually root only.
     pub(super) rules: Option<String>,
+    /// `/etc/ufw/user6.rules`: those for IPv6.
+    pub(super) rules6: Option<String>,
 }
 
 /// Answers of firewalld.

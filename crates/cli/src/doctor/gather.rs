@@ -105,6 +105,7 @@ async fn firewall() -> Firewall {
             config,
             defaults: read("/etc/default/ufw").unwrap_or_default(),
             rules: read("/etc/ufw/user.rules"),
+            rules6: read("/etc/ufw/user6.rules"),
         }),
         firewalld: state.map(|state| Firewalld { state, zones }),
     }

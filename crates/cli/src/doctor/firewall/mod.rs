@@ -83,6 +83,7 @@ mod tests {
                     rules: Some(
                         "### tuple ### allow udp 4433 0.0.0.0/0 any 0.0.0.0/0 in\n".to_owned(),
                     ),
+                    rules6: None,
                 }),
                 ..Firewall::default()
             },

@@ -30,8 +30,24 @@ pub(super) fn check(ufw: &Ufw, ports: &[u16]) -> Option<Finding> {
         );
         return Some(open(Finding::unknown(CHECK, words), ports));
     };
-    let is_closed = |port: &&u16| !verdict(rules, **port).unwrap_or(lets_in);
-    let closed: Vec<u16> = ports.iter().filter(is_closed).copied().collect();
+    let closed = |rules: &str, everywhere: &str| -> Vec<u16> {
+        let is_closed = |port: &&u16| !verdict(rules, **port, everywhere).unwrap_or(lets_in);
+        ports.iter().filter(is_closed).copied().collect()
+    };
+    let has_ipv6 = value(&ufw.defaults, "IPV6") == Some("yes");
+    let closed6 = match &ufw.rules6 {
+        Some(rules) if has_ipv6 => closed(rules, "::/0"),
+        _ => Vec::new(),
+    };
+    let closed = closed(rules, "0.0.0.0/0");
+    if closed.is_empty() && !closed6.is_empty() {
+        let words = format!(
+            "ufw lets UDP packets to {} in, but those to {} not over IPv6: nobody can call this node's IPv6 addresses",
+            named(ports),
+            named(&closed6)
+        );
+        return Some(open(Finding::warning(CHECK, words), &closed6));
+    }
     if closed.is_empty() {
         let words = format!("ufw lets UDP packets to {} in", named(ports));
         return Some(Finding::ok(CHECK, words));
@@ -54,18 +70,18 @@ fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 
 /// True if the first rule about UDP packets to a port from everywhere lets them in; `None`: there is none. A rule is
 /// `### tuple ### allow udp 4433 0.0.0.0/0 any 0.0.0.0/0 in`: action, protocol, port, destination, source port, source, direction.
-fn verdict(rules: &str, port: u16) -> Option<bool> {
+fn verdict(rules: &str, port: u16, everywhere: &str) -> Option<bool> {
     rules.lines().find_map(|line| {
         let words: Vec<&str> = line
             .strip_prefix("### tuple ### ")?
             .split_whitespace()
             .collect();
-        let [action, protocol, to, _, "any", "0.0.0.0/0", ..] = words[..] else {
+        let [action, protocol, to, _, "any", source, ..] = words[..] else {
             return None;
         };
         let is_in = words.iter().skip(6).any(|word| *word == "in");
         let is_udp = matches!(protocol, "udp" | "any");
-        if !is_in || !is_udp || !has(to, port) {
+        if !is_in || !is_udp || source != everywhere || !has(to, port) {
             return None;
         }
         Some(action.starts_with("allow") || action.starts_with("limit"))
@@ -94,6 +110,7 @@ mod tests {
             config: "# /etc/ufw/ufw.conf\n#\n\n# Set to yes to start on boot.\nENABLED=yes\n\nLOGLEVEL=low\n".to_owned(),
             defaults: "IPV6=yes\nDEFAULT_INPUT_POLICY=\"DROP\"\nDEFAULT_OUTPUT_POLICY=\"ACCEPT\"\n".to_owned(),
             rules: rules.map(|rules| format!("*filter\n:ufw-user-input - [0:0]\n### RULES ###\n\n{rules}\n### END RULES ###\n")),
+            rules6: None,
         }
     }
 
@@ -126,6 +143,22 @@ mod tests {
             let found = check(&ufw(Some(&rules)), &[4433]).unwrap();
             assert_eq!(found.state == State::Ok, is_open, "{rule}");
         }
+    }
+
+    #[test]
+    fn a_port_that_is_open_for_ipv4_alone_is_named() {
+        let mut ufw = ufw(Some(OPEN));
+        ufw.rules6 = Some(SSH.replace("0.0.0.0/0", "::/0"));
+        let found = check(&ufw, &[4433]).unwrap();
+        assert_eq!(found.state, State::Warning);
+        assert!(found.words.contains("not over IPv6"), "{}", found.words);
+        assert_eq!(found.mend, ["ufw allow 4433/udp"]);
+        // Rules for IPv6 are not in force.
+        ufw.defaults = ufw.defaults.replace("IPV6=yes", "IPV6=no");
+        assert_eq!(check(&ufw, &[4433]).unwrap().state, State::Ok);
+        ufw.defaults = ufw.defaults.replace("IPV6=no", "IPV6=yes");
+        ufw.rules6 = Some(OPEN.replace("0.0.0.0/0", "::/0"));
+        assert_eq!(check(&ufw, &[4433]).unwrap().state, State::Ok);
     }
 
     #[test]
