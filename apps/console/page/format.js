@@ -14,18 +14,20 @@ export const rate = (bps) => known(bps) ? scaled(bps, ["bit/s", "kbit/s", "Mbit/
 /** Bytes. */
 export const bytes = (count) => known(count) ? scaled(count, ["B", "kB", "MB", "GB", "TB"], 1000) : "–";
 /** Milliseconds. */
-export const time = (ms) => !known(ms) ? "–" : ms < 1000 ? `${ms < 10 ? ms.toFixed(1) : ms.toFixed(0)} ms` : age(ms / 1000);
+export const time = (ms) => !known(ms) ? "–" : ms < 1000 ? `${ms < 10 ? ms.toFixed(1) : ms.toFixed(0)} ms`
+  : ms < 9950 ? `${Number((ms / 1000).toFixed(1))} s` : age(ms / 1000);
 /** A fraction as a percentage. */
 export const percent = (part) => !known(part) ? "–" : `${(part * 100).toFixed(part > 0 && part < 0.1 ? 2 : 1)} %`;
 /** A count. */
 export const count = (value) => known(value) ? String(value) : "–";
 
 /** Seconds as a time that one would say. */
-export function age(seconds) {
-  if (!known(seconds)) return "–";
-  if (seconds < 60) return `${Math.round(seconds)} s`;
+export function age(exact) {
+  if (!known(exact)) return "–";
+  const seconds = Math.round(exact);
+  if (seconds < 60) return `${seconds} s`;
   const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return `${minutes} min ${Math.round(seconds % 60)} s`;
+  if (minutes < 60) return `${minutes} min ${seconds % 60} s`;
   const hours = Math.floor(minutes / 60);
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }

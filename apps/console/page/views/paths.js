@@ -39,7 +39,7 @@ function budgetOf(path, budgets) {
 
 function state(path) {
   if (path.state === "active") return ["good", "active"];
-  if (path.state === "out") return ["warn", path.out_for_ms === null ? "out of use" : `out of use for ${time(path.out_for_ms)}`];
+  if (path.state === "out") return ["warn", path.out_for_ms === null ? "out of use" : `out of use for ${age(path.out_for_ms / 1000)}`];
   const since = path.silent_s === null ? "" : `, ${age(path.silent_s)}`;
   return [path.state === "not responding" ? "bad" : "warn", `${path.state}${since}`];
 }

@@ -86,17 +86,53 @@ fn a_person_sees_what_the_node_does() {
     );
 
     // A stream is changed in a dialog: nonsense is explained in it, a limit is set.
-    let limit = "[...document.querySelectorAll('dialog input')].find((input) => input.name === 'cap').value";
+    let field = |name: &str| {
+        format!(
+            "[...document.querySelectorAll('dialog input')].find((input) => input.name === '{name}').value"
+        )
+    };
     let done = "document.querySelector('dialog form').requestSubmit()";
-    browser.value("[...document.querySelectorAll('tbody tr')].find((row) => row.innerText.includes('bulk')).querySelector('button').focus()");
-    browser.press("Enter");
-    browser.wait("document.querySelector('dialog')?.open === true");
-    browser.value(&format!("{limit} = 'fast'; {done}"));
-    browser.wait("document.querySelector('dialog [role=alert]').innerText.includes('fast')");
-    browser.value(&format!("{limit} = '20 Mbit/s'; {done}"));
-    browser.wait("document.querySelector('dialog') === null");
-    let (_, streams) = setting.ask(&["streams", "--json"]);
-    assert!(streams.contains("\"cap_bps\":20000000"), "{streams}");
+    let row =
+        "[...document.querySelectorAll('tbody tr')].find((row) => row.innerText.includes('bulk'))";
+    for (changes, shown, told) in [
+        (
+            [("cap", "fast", "20 Mbit/s")].as_slice(),
+            "bulk",
+            ["\"cap_bps\":20000000"].as_slice(),
+        ),
+        (
+            &[
+                ("priority", "soonest", "urgent"),
+                ("lifetime", "a while", "1.5 s"),
+            ],
+            "1.5 s",
+            &["\"priority\":192", "\"lifetime_ms\":1500"],
+        ),
+        (
+            &[("lifetime", "-1 s", "4 s")],
+            "4 s",
+            &["\"priority\":192", "\"lifetime_ms\":4000"],
+        ),
+    ] {
+        browser.value(&format!("{row}.querySelector('button').focus()"));
+        browser.press("Enter");
+        browser.wait("document.querySelector('dialog')?.open === true");
+        for (name, bad, good) in changes {
+            let field = field(name);
+            browser.value(&format!("{field} = '{bad}'; {done}"));
+            browser.wait(&format!(
+                "document.querySelector('dialog [role=alert]').innerText.includes('{bad}')"
+            ));
+            browser.value(&format!("{field} = '{good}'"));
+        }
+        browser.value(done);
+        browser.wait("document.querySelector('dialog') === null");
+        browser.wait(&format!("{row}.innerText.includes('{shown}')"));
+        let (_, streams) = setting.ask(&["streams", "--json"]);
+        for words in told {
+            assert!(streams.contains(words), "{words}: {streams}");
+        }
+    }
 
     // The search narrows the list.
     browser.value("const search = document.getElementById('search'); search.value = 'TELE'; search.dispatchEvent(new Event('input'))");
