@@ -114,7 +114,7 @@ pub trait AduStream: Clone + Send + Sync + 'static {
     fn next_promise(&self) -> impl Future<Output = Result<PromiseEvent, Self::Error>> + Send;
     /// Explanation of the stream's promise; `None` if it asked for none.
     fn explain(&self) -> impl Future<Output = Result<Option<Explanation>, Self::Error>> + Send;
-    /// Changes the weight, cap or drop order of this side's data.
+    /// Changes weight, priority, lifetime, cap, drop order or pin of this side's data.
     fn adjust(
         &self,
         parameters: StreamParameters,

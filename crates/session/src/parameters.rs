@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use anabranch_base::Rate;
+use anabranch_base::{ChannelId, Rate};
 use anabranch_spec::{DropOrder, Priority, StreamSpec};
 
 /// Changes to the parameters by which one side sends on an open stream; those that are `None` stay as they are. The
@@ -28,6 +28,9 @@ pub struct StreamParameters {
     /// [`StreamSpec::lifetime`] of ADUs that are handed over from now on, 1 ms to 1 h; those that wait keep theirs. `Some(None)`: they
     /// never become useless. The receiver of an unreliable stream drops what outlives the lifetime with which it was opened on its way.
     pub lifetime: Option<Option<Duration>>,
+    /// [`StreamSpec::pinned`], for what waits, too; `Some(None)`: any channel. A stream whose only channel is closed sends nothing
+    /// until it is pinned to another one, or to none.
+    pub pinned: Option<Option<ChannelId>>,
 }
 
 impl StreamParameters {
@@ -38,5 +41,6 @@ impl StreamParameters {
         spec.redundant = self.redundant.unwrap_or(spec.redundant);
         spec.priority = self.priority.unwrap_or(spec.priority);
         spec.lifetime = self.lifetime.unwrap_or(spec.lifetime);
+        spec.pinned = self.pinned.unwrap_or(spec.pinned);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anabranch_base::{Instant, Rate, Seed, SessionId, StreamId};
+use anabranch_base::{ChannelId, Instant, Rate, Seed, SessionId, StreamId};
 use anabranch_link::describe::parse_both;
 use anabranch_session::{
     AllowList, Config, DropOrder, Event, Order, Priority, StreamEvent, StreamParameters, StreamSpec,
@@ -64,6 +64,11 @@ impl Observer {
 
 /// Streams on one path of `mbps` Mbit/s with a queue of 100 ms; the n-th load is stream 2 · n.
 fn world(mbps: u64, loads: Vec<Load>) -> World {
+    world_of(&[mbps], loads)
+}
+
+/// A world whose paths have these rates.
+fn world_of(mbps: &[u64], loads: Vec<Load>) -> World {
     let mut world = World::new(Seed(1));
     let observer = Observer {
         sender: Sender::new(World::node_id(1), loads),
@@ -74,10 +79,13 @@ fn world(mbps: u64, loads: Vec<Load>) -> World {
     let a = world.add_node(Config::default(), AllowList::default(), observer);
     let allowed = AllowList::of([World::node_id(0)]);
     let b = world.add_node(Config::default(), allowed, Receiver::new());
-    let text = format!("rate={mbps} Mbit/s, delay=20 ms, queue=100 ms");
-    let path = parse_both(&text, &mut |_| Err("no traces here".to_owned())).expect("a path");
-    let wire = world.add_wire(a, b, path).expect("a valid link");
-    let links = vec![world.link(a, wire)];
+    let mut links = Vec::new();
+    for mbps in mbps {
+        let text = format!("rate={mbps} Mbit/s, delay=20 ms, queue=100 ms");
+        let path = parse_both(&text, &mut |_| Err("no traces here".to_owned())).expect("a path");
+        let wire = world.add_wire(a, b, path).expect("a valid link");
+        links.push(world.link(a, wire));
+    }
     let observer = world.app::<Observer>(a);
     observer.sender.dial(Instant::EPOCH, links);
     world.with_node(a, |_| ());
@@ -237,6 +245,31 @@ fn a_changed_lifetime_drops_what_is_late_from_then_on() {
     assert_eq!(expired(&mut world), 0, "what waited has no lifetime");
     world.run_until(Instant::from_secs(10));
     assert!(expired(&mut world) > 500, "{}", expired(&mut world));
+}
+
+/// A stream that is pinned to another channel, or to none, while it sends uses that one from then on.
+#[test]
+fn a_changed_pin_moves_a_stream() {
+    let bulk = bulk("bulk", |spec| spec.pinned = Some(ChannelId(0)));
+    let mut world = world_of(&[10, 20], vec![bulk]);
+    let pin = |pinned| StreamParameters {
+        pinned: Some(pinned),
+        ..StreamParameters::default()
+    };
+    world.run_until(Instant::from_secs(10));
+    adjust(&mut world, 0, pin(Some(ChannelId(1))));
+    world.run_until(Instant::from_secs(20));
+    adjust(&mut world, 0, pin(None));
+    world.run_until(Instant::from_secs(30));
+    let record = record(&mut world, "bulk");
+    for (from, to, least, most) in [
+        (30, 100, 9.0, 10.0),
+        (120, 200, 18.0, 20.0),
+        (220, 300, 27.0, 30.0),
+    ] {
+        let got = mbps(&record, from, to);
+        assert!((least..=most).contains(&got), "{got} Mbit/s from {from}");
+    }
 }
 
 /// Streams are notified of their max–min rates: the light one of what it could have, the heavy ones of what it leaves,

@@ -9,7 +9,7 @@ mod session;
 
 use std::collections::BTreeMap;
 
-use anabranch_base::{Rate, duration};
+use anabranch_base::{ChannelId, Rate, duration};
 use anabranch_net::Field;
 use anabranch_session::{Priority, StreamParameters};
 use serde::{Deserialize, Serialize};
@@ -285,6 +285,9 @@ pub struct Changes {
     /// Lifetime of ADUs from now on, or `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifetime: Option<String>,
+    /// Number of the only channel that it may use, or `none`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<String>,
 }
 
 impl Changes {
@@ -304,6 +307,8 @@ impl Changes {
             lifetime: parameters.lifetime.map(|lifetime| {
                 lifetime.map_or_else(none, |lifetime| format!("{} ns", lifetime.as_nanos()))
             }),
+            pinned: (parameters.pinned)
+                .map(|channel| channel.map_or_else(none, |channel| channel.0.to_string())),
         }
     }
 
@@ -337,6 +342,14 @@ impl Changes {
             parameters.lifetime = Some(match text.as_str() {
                 "none" => None,
                 text => read(text)?,
+            });
+        }
+        if let Some(text) = &self.pinned {
+            let channel = text.parse().map(ChannelId).map(Some);
+            let why = |_| "give the number of a channel, or \"none\"".to_owned();
+            parameters.pinned = Some(match text.as_str() {
+                "none" => None,
+                text => channel.map_err(|error| refused("pinned", text, why(error)))?,
             });
         }
         Ok(parameters)
@@ -455,9 +468,11 @@ mod tests {
                 drop: Some(None),
                 redundant: Some(true),
                 lifetime: Some(None),
+                pinned: Some(None),
                 ..StreamParameters::default()
             },
             StreamParameters {
+                pinned: Some(Some(ChannelId(7))),
                 cap: Some(Some(Rate::from_bps(1_234_567))),
                 priority: Some(Priority(200)),
                 lifetime: Some(Some(std::time::Duration::from_micros(1_234_567))),

@@ -440,7 +440,7 @@ impl StreamMut<'_> {
         self.session.update_fields(self.id, adu, fields)
     }
 
-    /// Changes weight, priority, lifetime, cap or drop order of what this side sends on an open stream, from the next packet
+    /// Changes weight, priority, lifetime, cap, drop order or pin of what this side sends on an open stream, from the next packet
     /// on, and the lifetime from the next ADU on. Nothing changes when this is refused.
     ///
     /// # Errors
