@@ -45,6 +45,8 @@ mod path;
 mod ping;
 mod prompt;
 mod record;
+#[cfg(feature = "records")]
+mod records;
 mod recv;
 mod send;
 mod show;
@@ -155,6 +157,9 @@ enum Command {
     Overlay(overlay::Arguments),
     /// Record what the sessions of a running node do, so that `anabranch lab replay` can repeat their decisions.
     Record(record::Arguments),
+    /// Serve sets of records whose parts matter differently, fetch, watch and verify them.
+    #[cfg(feature = "records")]
+    Records(Box<records::Arguments>),
     /// Use standard input and output as streams of a running node, or change an open stream.
     Stream(stream::Arguments),
     /// Emulate links between UDP ports or between network namespaces.
@@ -258,6 +263,8 @@ async fn run(command: Command) -> Outcome {
         #[cfg(feature = "demo")]
         Command::DemoOverlay(arguments) => demo::overlay::run(arguments).await,
         Command::Record(arguments) => record::run(&arguments).await,
+        #[cfg(feature = "records")]
+        Command::Records(arguments) => records::run(*arguments).await,
         Command::Stream(arguments) => stream::run(arguments).await,
         #[cfg(feature = "demo")]
         Command::Emulate(arguments) => emulate::run(arguments).await,

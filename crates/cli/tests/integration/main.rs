@@ -20,6 +20,8 @@ mod hose;
 mod json;
 mod named_updates;
 mod pair;
+#[cfg(feature = "records")]
+mod records;
 mod service;
 mod stream;
 #[cfg(all(target_os = "linux", feature = "top"))]

@@ -199,6 +199,23 @@ impl Manifest {
             .position(|component| component.name == name)
     }
 
+    /// Bytes of a component in every record; `None` if they differ, or only the files know them.
+    pub fn stated_bytes(&self, component: usize) -> Option<u64> {
+        if let Records::Listed { all, .. } = &self.records
+            && all
+                .iter()
+                .any(|listed| matches!(listed.parts.get(component), Some(Some(_))))
+        {
+            return None;
+        }
+        let described = self.components.get(component)?;
+        match described.template.as_ref()? {
+            _ if described.is_optional => None,
+            Template::Files(_, bytes) => *bytes,
+            Template::Strided { bytes, .. } => Some(*bytes),
+        }
+    }
+
     /// Place of a component of a record; `None` if the record, or this component of it, does not exist.
     pub fn part(&self, record: u64, component: usize) -> Option<Part<'_>> {
         let name = self.record_name(record)?;

@@ -1,0 +1,404 @@
+//! `anabranch records`: sets that are served through one node and fetched through another.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Output,
+    thread,
+    time::Duration,
+};
+
+use anabranch::SecretKey;
+use serde_json::Value;
+
+use crate::harness::{Killed, Running, command, free_port, limited, private_folder, signal};
+
+const RECORDS: u64 = 30;
+/// Two paths of 8 Mbit/s, as far as a sender with a fixed rate knows.
+const SLOW: &str = "[channel]\ncontroller = \"fixed 8 Mbit/s\"\n";
+
+fn id(own: u8) -> String {
+    SecretKey::from_seed([own; 32]).node_id().to_string()
+}
+
+fn start(folder: &Path, own: u8, listen: &[SocketAddr], more: &str) -> Running {
+    let key = folder.join(format!("{own}.key"));
+    fs::write(&key, SecretKey::from_seed([own; 32]).to_text()).unwrap();
+    let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    fs::set_permissions(&key, owner_only).unwrap();
+    let listen: Vec<String> = listen
+        .iter()
+        .map(|at| format!("{:?}", at.to_string()))
+        .collect();
+    let text = format!(
+        "key = {key:?}\nlisten = [{}]\ncontrol = \"{own}.sock\"\nlocal = \"{own}.local\"\n{more}",
+        listen.join(", ")
+    );
+    let config = format!("{own}.toml");
+    fs::write(folder.join(&config), text).unwrap();
+    let mut node = Running::start(command(folder).args(["node", "--config", &config]));
+    let line = node.line();
+    assert!(line.starts_with("node "), "{line}");
+    node
+}
+
+/// A node that lets another one use these services, a node with that peer, and an application with sets.
+struct Setting {
+    folder: tempfile::TempDir,
+    served: Option<Running>,
+    _nodes: [Running; 2],
+}
+
+impl Setting {
+    fn start(services: &str, more: &str) -> Self {
+        let folder = private_folder();
+        let at = folder.path();
+        climate(&at.join("sets/climate"));
+        let far = [free_port(), free_port()];
+        let may = format!(
+            "[[peer]]\nname = \"near\"\nnode = \"{}\"\nmay = [\"call\", {{ right = \"use-service\", services = [{services}] }}]\n{more}",
+            id(1)
+        );
+        let archive = start(at, 2, &far, &may);
+        let peer = format!(
+            "[[peer]]\nname = \"far\"\nnode = \"{}\"\nmay = []\naddresses = [\"{}\", \"{}\"]\n",
+            id(2),
+            far[0],
+            far[1]
+        );
+        let near = start(at, 1, &[free_port()], &peer);
+        let mut setting = Self {
+            folder,
+            served: None,
+            _nodes: [archive, near],
+        };
+        setting.serve();
+        setting
+    }
+
+    fn at(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn serve(&mut self) {
+        let serve = ["records", "serve", "sets", "--json", "--local", "2.local"];
+        let mut served = Running::start(command(self.at()).args(serve));
+        served.event("serving");
+        self.served = Some(served);
+    }
+
+    fn arguments<'a>(words: &[&'a str]) -> Vec<&'a str> {
+        [&["records"], words, &["--local", "1.local"]].concat()
+    }
+
+    /// Exit code, output and errors.
+    fn run(&self, words: &[&str]) -> (Option<i32>, String, String) {
+        let output = limited(self.at(), 90).args(Self::arguments(words)).output();
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = output.unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (status.code(), text(stdout), text(stderr))
+    }
+
+    #[track_caller]
+    fn succeeds(&self, words: &[&str]) -> String {
+        let (code, out, err) = self.run(words);
+        assert_eq!(code, Some(0), "{words:?}: {out}{err}");
+        out
+    }
+
+    #[track_caller]
+    fn fails(&self, code: i32, words: &[&str], says: &str) {
+        let (found, out, err) = self.run(words);
+        assert_eq!(found, Some(code), "{words:?}: {out}{err}");
+        assert!(err.contains(says), "{words:?}: {err}");
+    }
+
+    #[track_caller]
+    fn is_same(&self, copy: &str) {
+        let (one, other) = (self.at().join("sets/climate"), self.at().join(copy));
+        assert_eq!(files(&one), files(&other));
+        for name in files(&one) {
+            let same = fs::read(one.join(&name)).unwrap() == fs::read(other.join(&name)).unwrap();
+            assert!(same, "{}", name.display());
+        }
+    }
+}
+
+/// Paths beneath a directory, in order.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut left = vec![folder.to_owned()];
+    while let Some(at) = left.pop() {
+        for entry in fs::read_dir(at).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => left.push(path),
+                false => found.push(path.strip_prefix(folder).unwrap().to_owned()),
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..bytes).map(|_| next()).collect()
+}
+
+/// A set of three components: numbers in one file, images of different sizes, notes of some records.
+fn climate(folder: &Path) {
+    fs::create_dir_all(folder.join("images")).unwrap();
+    fs::write(
+        folder.join("numbers.dat"),
+        noise(1, 30_000 * RECORDS as usize),
+    )
+    .unwrap();
+    for record in 0..RECORDS {
+        let image = noise(record + 2, 1_000 * (record as usize * 7 % 60));
+        fs::write(folder.join(format!("images/{record:02}.png")), image).unwrap();
+        if record % 5 == 0 {
+            fs::write(
+                folder.join(format!("{record}.txt")),
+                format!("note {record}"),
+            )
+            .unwrap();
+        }
+    }
+    let manifest = format!(
+        "rate = \"20/s\"\n\
+         [[component]]\nname = \"numbers\"\nfile = \"numbers.dat\"\nsize = 30000\npromise = 0.9\n\
+         [[component]]\nname = \"image\"\nfile = \"images/{{n:02}}.png\"\n\
+         [[component]]\nname = \"note\"\nfile = \"{{n}}.txt\"\noptional = true\n\
+         [records]\ncount = {RECORDS}\n"
+    );
+    fs::write(folder.join("records.toml"), manifest).unwrap();
+}
+
+const ALL: &str = r#""records/1/*""#;
+
+#[test]
+fn a_set_is_listed_fetched_and_verified_in_every_layout() {
+    let setting = Setting::start(ALL, "");
+    let out = setting.succeeds(&["ls", "far"]);
+    assert!(
+        out.contains("climate") && out.contains("numbers, image, note"),
+        "{out}"
+    );
+    let out = setting.succeeds(&["ls", "far:climate"]);
+    assert!(
+        out.contains("30 records, 20 a second") && out.contains("4.80 Mbit/s"),
+        "{out}"
+    );
+    for (number, layout) in ["pgos", "partitioned", "blocked:16KiB"]
+        .into_iter()
+        .enumerate()
+    {
+        let copy = format!("copy{number}");
+        let out = setting.succeeds(&["get", "far:climate", &copy, "--layout", layout]);
+        assert!(out.contains("the set is complete"), "{out}");
+        setting.is_same(&copy);
+    }
+    let out = setting.succeeds(&["verify", "far:climate", "copy1"]);
+    assert!(out.starts_with("90 parts compared"), "{out}");
+    // What is there already is not fetched again.
+    let out = setting.succeeds(&["get", "far:climate", "copy1", "--json"]);
+    assert!(
+        out.contains(r#""bytes_moved":0"#) && out.contains(r#""is_complete":true"#),
+        "{out}"
+    );
+    // Differences of every kind.
+    let copy = setting.at().join("copy1");
+    let mut numbers = fs::read(copy.join("numbers.dat")).unwrap();
+    numbers[70_000] ^= 1;
+    fs::write(copy.join("numbers.dat"), numbers).unwrap();
+    fs::write(copy.join("images/03.png"), "x").unwrap();
+    fs::remove_file(copy.join("images/04.png")).unwrap();
+    fs::write(copy.join("1.txt"), "surplus").unwrap();
+    let (code, out, _) = setting.run(&["verify", "far:climate", "copy1", "--json"]);
+    assert_eq!(code, Some(1), "{out}");
+    for words in [
+        r#""record":2,"component":"numbers","words":"the bytes differ"#,
+        r#""record":3,"component":"image","words":"it has 1 bytes here, and 21000"#,
+        r#""record":4,"component":"image","words":"it is not here"#,
+        r#""record":1,"component":"note","words":"it is here, and the peer has none"#,
+        r#""differences":4"#,
+    ] {
+        assert!(out.contains(words), "{words}: {out}");
+    }
+}
+
+#[test]
+fn a_part_of_a_set_is_fetched_and_the_rest_later() {
+    let setting = Setting::start(ALL, "");
+    let some = [
+        "get",
+        "far:climate",
+        "copy",
+        "-c",
+        "numbers",
+        "--records",
+        "3..5",
+    ];
+    let out = setting.succeeds(&some);
+    assert!(out.contains("60.0 kB moved, a part of the set"), "{out}");
+    let bytes = [
+        "get",
+        "far:climate",
+        "copy",
+        "-c",
+        "image",
+        "--bytes",
+        "100..300",
+        "--records",
+        "..6",
+    ];
+    setting.succeeds(&bytes);
+    let image = fs::read(setting.at().join("copy/images/03.png")).unwrap();
+    let whole = fs::read(setting.at().join("sets/climate/images/03.png")).unwrap();
+    assert_eq!((image.len(), &image[100..]), (300, &whole[100..300]));
+    let (_, out, _) = setting.run(&["get", "far:climate", "copy", "--json"]);
+    let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert_eq!(last["kind"], "fetched");
+    assert_eq!(last["components"][0]["records_present_before"], 2);
+    // An event for each record that became complete.
+    let records = out
+        .lines()
+        .filter(|line| line.contains(r#""kind":"record""#));
+    assert_eq!(records.count() as u64, RECORDS);
+    setting.is_same("copy");
+    setting.fails(
+        2,
+        &["get", "far:climate", "x", "-c", "sound"],
+        "numbers, image, note",
+    );
+    setting.fails(
+        2,
+        &["get", "far:climate", "x", "--records", "30.."],
+        "30 records",
+    );
+    setting.fails(
+        2,
+        &["get", "far:climate", "x", "--layout", "striped"],
+        "blocked:SIZE",
+    );
+    setting.fails(2, &["get", "far"], "PEER:SET");
+    setting.fails(2, &["get", "nobody:climate"], "nobody");
+    setting.fails(4, &["get", "far:weather"], "no set 'weather'");
+    setting.fails(6, &["get", "far:climate", "sets"], "not empty");
+}
+
+#[test]
+fn a_fetch_that_was_killed_goes_on_where_it_stopped() {
+    let mut setting = Setting::start(ALL, SLOW);
+    fs::write(
+        setting.at().join("sets/climate/images/07.png"),
+        noise(99, 6_000_000),
+    )
+    .unwrap();
+    let arguments = Setting::arguments(&["get", "far:climate", "copy", "--retry", "60 s"]);
+    let note = setting.at().join("copy/.anabranch-records");
+    let noted = || fs::read_to_string(&note).map_or(0, |text| text.lines().count());
+    for round in 0..3 {
+        let mut child = Killed(command(setting.at()).args(&arguments).spawn().unwrap());
+        let before = noted();
+        while noted() <= before.max(1) {
+            assert!(child.0.try_wait().unwrap().is_none(), "it ended before");
+            thread::sleep(Duration::from_millis(20));
+        }
+        if round == 1 {
+            // The application at the peer is killed, too; the command waits for another one.
+            let served = setting.served.take().unwrap();
+            signal(served.id(), "KILL");
+            drop(served);
+            thread::sleep(Duration::from_millis(300));
+            assert!(child.0.try_wait().unwrap().is_none());
+            setting.serve();
+        }
+        signal(child.0.id(), "KILL");
+        child.0.wait().unwrap();
+    }
+    let out = setting.succeeds(&["get", "far:climate", "copy", "--json"]);
+    let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    let moved = last["bytes_moved"].as_u64().unwrap();
+    assert!(moved < 7_000_000, "all was fetched again: {moved}");
+    setting.is_same("copy");
+}
+
+#[test]
+fn rights_are_by_set_and_what_cannot_be_sent_is_named() {
+    let setting = Setting::start(r#""records/1/get/climate*""#, "");
+    setting.fails(4, &["ls", "far"], "use-service");
+    setting.succeeds(&["get", "far:climate", "-c", "note"]);
+    setting.fails(4, &["get", "far:other"], "use-service");
+    // A source that lies: a file that is missing, one that is short.
+    let set = setting.at().join("sets/climate");
+    fs::remove_file(set.join("images/09.png")).unwrap();
+    fs::write(set.join("numbers.dat"), noise(1, 30_000 * 29)).unwrap();
+    let get = ["get", "far:climate", "copy"];
+    setting.fails(4, &get, "missing: image of record 9: its file is not there");
+    setting.fails(
+        4,
+        &get,
+        "missing: numbers of record 29: its file ends before it does",
+    );
+    // It is mended, and the rest comes.
+    fs::write(set.join("images/09.png"), "x").unwrap();
+    fs::write(set.join("numbers.dat"), noise(1, 30_000 * 30)).unwrap();
+    let out = setting.succeeds(&get);
+    assert!(out.contains("30.0 kB moved, the set is complete"), "{out}");
+    setting.is_same("copy");
+    // Another manifest is another set.
+    let manifest = fs::read_to_string(set.join("records.toml")).unwrap();
+    fs::write(
+        set.join("records.toml"),
+        manifest.replace("= 30\n", "= 29\n"),
+    )
+    .unwrap();
+    setting.fails(6, &get, "another version");
+}
+
+#[test]
+fn records_are_watched_as_they_are_produced() {
+    let setting = Setting::start(ALL, "");
+    let set = setting.at().join("sets/climate");
+    // Records 20 and later are not there yet.
+    let whole = fs::read(set.join("numbers.dat")).unwrap();
+    fs::write(set.join("numbers.dat"), &whole[..20 * 30_000]).unwrap();
+    let watch = [
+        "watch",
+        "far:climate",
+        "copy",
+        "-c",
+        "numbers",
+        "-c",
+        "image",
+        "--json",
+    ];
+    let mut watching = Running::start(command(setting.at()).args(Setting::arguments(&watch)));
+    for record in 0..RECORDS {
+        if record == 20 {
+            fs::write(set.join("numbers.dat"), &whole).unwrap();
+        }
+        // Over paths without loss they are complete in order.
+        assert_eq!(watching.event("record")["record"], record);
+    }
+    let event = watching.event("fetched");
+    assert_eq!(event["missing"], 0);
+    drop(watching);
+    assert_eq!(
+        fs::read(setting.at().join("copy/numbers.dat")).unwrap(),
+        whole
+    );
+}
