@@ -1,4 +1,4 @@
-//! What has to reach the disk before it is noted.
+//! Work of the disk: files that must be durable before the note tells of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! What a client wants, read part by part and packed.
+//! Parts that a client wants, read one after the other and packed.
 
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
