@@ -14,15 +14,21 @@
 //! | [`spans`] | sets of numbers as intervals |
 //! | [`server`] | the service of an application that is attached to a node |
 //! | [`client`] | the side that asks |
+//! | `writer` | the tasks that write what arrives, and make it durable |
+//! | `carry` | the task that sends what is read |
+//! | `error` | [`client::RecordsError`] |
 //! | `at` | reading and writing at an offset |
 
 pub use anabranch_recordset as recordset;
 
 mod at;
+mod carry;
 pub mod client;
+mod error;
 pub mod server;
 pub mod shelf;
 pub mod sink;
 pub mod source;
 pub mod spans;
 pub mod wire;
+mod writer;

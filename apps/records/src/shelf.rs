@@ -155,6 +155,13 @@ pub fn open_set(folder: &Path) -> Result<Source, ShelfError> {
     Ok(Source::new(name, folder, Arc::new(manifest), text))
 }
 
+/// True if a set can have this name where it is a directory's.
+pub fn is_set_name(name: &str) -> bool {
+    (1..=SET_NAME_BYTES_MAX).contains(&name.len())
+        && !name.starts_with('.')
+        && !name.contains(|c: char| matches!(c, '/' | '\\' | ':') || c.is_control())
+}
+
 /// Sets of a directory, with those that cannot be used.
 #[derive(Debug, Default)]
 pub struct Found {

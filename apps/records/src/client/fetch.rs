@@ -16,14 +16,13 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{
-    Records, RecordsError, flow,
-    writer::{Counters, Input, State, Writer},
-};
+use super::{Records, flow};
 use crate::{
+    error::RecordsError,
     shelf::Text,
     sink::{Selection, Sink},
-    wire::{Digest, Fault, Item, OnRefusal, Promised},
+    wire::{Digest, Fault, Item, OnRefusal},
+    writer::{Counters, Input, State, Up, Writer},
 };
 
 /// Interval between two times at which what arrived is made durable.
@@ -46,32 +45,6 @@ pub struct Plan {
     pub promises: Option<OnRefusal>,
     /// True if records come at the set's rate, each when it is due, and late ones are left out.
     pub is_watched: bool,
-}
-
-/// Something that an application may act on.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Up {
-    /// A part is complete.
-    Part {
-        /// Record.
-        record: u64,
-        /// Component.
-        component: u16,
-        /// Its length.
-        bytes: u64,
-    },
-    /// All components that are fetched of a record are there, or known not to be.
-    Record {
-        /// Record.
-        record: u64,
-    },
-    /// A promise was given, or cannot be kept.
-    Promise {
-        /// Component.
-        component: u16,
-        /// Its promise.
-        promise: Promised,
-    },
 }
 
 /// A set that is being fetched.

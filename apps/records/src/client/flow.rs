@@ -4,10 +4,14 @@ use anabranch::{AduSession, AduStream, Order, Priority, StreamParameters};
 use anabranch_recordset::{Layout, Manifest, manifest::Component};
 use tokio::sync::mpsc;
 
-use super::{Records, RecordsError, Up, message, received, writer::Input};
+use super::{Records, message, received};
 use crate::wire::{
     Begun, Demand, Digest, Get, Item, Kind, Label, Lane, Notice, OnRefusal, Purpose, Request, Want,
     encode,
+};
+use crate::{
+    error::RecordsError,
+    writer::{Input, Up},
 };
 
 /// Items in one message.

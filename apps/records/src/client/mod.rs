@@ -4,24 +4,26 @@
 //! |---|---|
 //! | `mod` | [`Records`]: the sets of a peer; requests that are answered at once |
 //! | `fetch` | [`Fetch`]: a set, or a part of it, into a directory |
-//! | `writer` | the task that writes what arrives |
 //! | `flow` | streams with data, by layout |
 //! | `verify` | comparison of a directory with the set |
-//! | `error` | [`RecordsError`] |
+//! | `put` | [`Put`]: a set that is sent to the peer |
+//! | `copy` | a set that the peer sends to a third node |
 
-mod error;
+mod copy;
 mod fetch;
 mod flow;
+mod put;
 mod verify;
-mod writer;
 
 use anabranch::{AduSession, AduStream, Order, Priority, StreamSpec};
 use bytes::{Bytes, BytesMut};
 
-pub use error::RecordsError;
-pub use fetch::{Fetch, Fetched, Plan, Settled, Up};
+pub use copy::Copied;
+pub use fetch::{Fetch, Fetched, Plan, Settled};
+pub use put::{Put, Sent};
 pub use verify::{Difference, Verified};
 
+pub use crate::{error::RecordsError, writer::Up};
 use crate::{
     shelf::Text,
     wire::{Kind, Label, Notice, Purpose, Request, SetEntry, decode, encode, from_json},

@@ -6,11 +6,12 @@ use anabranch::{AduSession, AduStream, Order, Priority};
 use tokio::{sync::mpsc, task::spawn_blocking};
 
 use super::{
-    Plan, Records, RecordsError,
+    Plan, Records,
     fetch::{parse, select},
     message, received,
 };
 use crate::{
+    error::RecordsError,
     source::{Reading, Source},
     wire::{Block, Fault, Item, Kind, Label, Notice, Purpose, Request, Want, encode},
 };

@@ -6,8 +6,9 @@ use anabranch::{ClientError, local::client::Stream};
 
 use super::{End, Inbox, Server, lock, refused};
 use crate::{
+    carry::{blocking, fault_of},
     shelf::entry,
-    source::{Next, Reading, Source},
+    source::{Reading, Source},
     wire::{CHUNK_BYTES, Digest, Notice, Want, chunk, decode, encode},
 };
 
@@ -63,12 +64,12 @@ impl Server {
             reading.want(decode::<Want>(&adu)?.items);
             loop {
                 let (blocks, faults);
-                (reading, blocks, faults) = self
-                    .reading(move || {
-                        let (blocks, faults) = hashes_of(&mut reading);
-                        (reading, blocks, faults)
-                    })
-                    .await?;
+                let hashing = move || {
+                    let (blocks, faults) = hashes_of(&mut reading);
+                    (reading, blocks, faults)
+                };
+                let hashed = blocking(&self.readers, hashing).await;
+                (reading, blocks, faults) = hashed.ok_or(End::Reading)?;
                 if blocks.is_empty() && faults.is_empty() {
                     break;
                 }
@@ -81,20 +82,6 @@ impl Server {
             }
         }
         Ok(())
-    }
-
-    /// Does what blocks, when one of the readers is free.
-    pub(super) async fn reading<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, End> {
-        // The semaphore is not closed.
-        let permit = self.readers.clone().acquire_owned().await;
-        let done = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            work()
-        });
-        done.await.map_err(|_| End::Silent)
     }
 }
 
@@ -119,22 +106,4 @@ fn hashes_of(reading: &mut Reading) -> (Vec<crate::wire::Block>, Vec<Notice>) {
         }
     }
     (blocks, faults)
-}
-
-/// A fault as a message.
-pub(super) fn fault_of(next: &Next) -> Option<Notice> {
-    match *next {
-        Next::Pack(_) => None,
-        Next::Fault {
-            record,
-            component,
-            fault,
-            version,
-        } => Some(Notice::Fault {
-            record,
-            component,
-            fault,
-            version,
-        }),
-    }
 }

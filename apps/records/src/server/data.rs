@@ -2,17 +2,13 @@
 
 use std::sync::Arc;
 
-use anabranch::{base::NodeId, local::client::Stream};
+use anabranch::base::NodeId;
 use anabranch_recordset::Layout;
 
-use super::{
-    End, Inbox, Server,
-    answer::{CHANGED, fault_of},
-    paced::Pace,
-    pin, promise, refused,
-};
+use super::{End, Inbox, Server, answer::CHANGED, paced::Pace, pin, promise, refused};
 use crate::{
-    source::{Next, Reading, Source},
+    carry::{blocking, carry},
+    source::{Reading, Source},
     wire::{Begun, Get, Notice, Want, WireError, decode, encode},
 };
 
@@ -80,7 +76,7 @@ impl Server {
             match &mut pace {
                 None => {
                     reading.want(items);
-                    reading = self.send(stream, reading).await?;
+                    reading = carry(stream, &self.readers, reading, |_| ()).await?;
                 }
                 Some(pace) => reading = self.paced(stream, reading, items, pace).await?,
             }
@@ -107,40 +103,13 @@ impl Server {
             }
             reading.want(items);
         }
-        let reading = self
-            .reading(move || {
-                reading.only(layout, lanes, lane);
-                reading
-            })
-            .await?;
-        self.send(stream, reading).await.map(drop)
-    }
-
-    /// Sends all that a reading has; the next pack is read while one is sent.
-    pub(super) async fn send(&self, stream: &Stream, reading: Reading) -> Result<Reading, End> {
-        let (mut reading, mut next) = self.next(reading).await?;
-        while let Some(out) = next {
-            let sending = async {
-                match out {
-                    Next::Pack(pack) => stream.send(pack).await.map(drop),
-                    fault => match fault_of(&fault) {
-                        Some(notice) => stream.send(encode(&notice)).await.map(drop),
-                        None => Ok(()),
-                    },
-                }
-            };
-            let (sent, read) = tokio::join!(sending, self.next(reading));
-            sent?;
-            (reading, next) = read?;
-        }
-        Ok(reading)
-    }
-
-    pub(super) async fn next(&self, mut reading: Reading) -> Result<(Reading, Option<Next>), End> {
-        self.reading(move || {
-            let next = reading.next_out();
-            (reading, next)
-        })
-        .await
+        let measuring = move || {
+            reading.only(layout, lanes, lane);
+            reading
+        };
+        let reading = blocking(&self.readers, measuring).await;
+        let reading = reading.ok_or(End::Reading)?;
+        carry(stream, &self.readers, reading, |_| ()).await?;
+        Ok(())
     }
 }

@@ -7,15 +7,18 @@
 //! | `data` | the data that a client wants, as fast as possible |
 //! | `paced` | the same, record by record at its rate |
 //! | `inbox` | messages of a client in the order in which it sent them |
+//! | `put`, `copy` | sets that clients send, and sets that are sent to third nodes |
 //! | `promise` | the promise that a client asks for |
 //! | `pin` | a lane on its channel, and elsewhere while that one does not respond |
 
 mod answer;
+mod copy;
 mod data;
 mod inbox;
 mod paced;
 mod pin;
 mod promise;
+mod put;
 
 use std::{
     collections::BTreeMap,
@@ -37,6 +40,7 @@ use inbox::Inbox;
 use tokio::{sync::Semaphore, task::JoinSet, time::timeout};
 
 use crate::{
+    carry::Ended,
     shelf::{self, Found, ShelfError},
     source::Source,
     wire::{ALL_LABELS, Label, Notice, Purpose, Request, WireError, encode},
@@ -64,9 +68,21 @@ enum End {
     /// The client does not keep to the protocol.
     #[error(transparent)]
     Wire(#[from] WireError),
+    /// The task that reads has ended.
+    #[error("its data cannot be read")]
+    Reading,
     /// The client says nothing.
     #[error("it made no request")]
     Silent,
+}
+
+impl From<Ended<ClientError>> for End {
+    fn from(ended: Ended<ClientError>) -> Self {
+        match ended {
+            Ended::Stream(error) => Self::Stream(error),
+            Ended::Reading => Self::Reading,
+        }
+    }
 }
 
 /// A server of the sets in a directory.
@@ -77,6 +93,9 @@ pub struct Server {
     sets: Mutex<BTreeMap<String, Arc<Source>>>,
     readers: Arc<Semaphore>,
     streams: Mutex<BTreeMap<NodeId, usize>>,
+    /// True if peers may send sets.
+    is_accepting: bool,
+    taking: Mutex<put::AllTaken>,
 }
 
 /// A stream that is counted until this is dropped.
@@ -102,11 +121,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Server {
-    /// A server of the sets in a directory, with those that were found. Blocks while it looks.
+    /// A server of the sets in a directory, with those that were found. Blocks while it looks. `is_accepting`: peers with the right may
+    /// send sets, which become directories in it.
     ///
     /// # Errors
     /// The directory cannot be read.
-    pub fn open(client: Client, shelf: &Path) -> Result<(Arc<Self>, Found), ShelfError> {
+    pub fn open(
+        client: Client,
+        shelf: &Path,
+        is_accepting: bool,
+    ) -> Result<(Arc<Self>, Found), ShelfError> {
         let found = shelf::look(shelf, &BTreeMap::new())?;
         let server = Self {
             client,
@@ -114,6 +138,8 @@ impl Server {
             sets: Mutex::new(found.sets.clone()),
             readers: Arc::new(Semaphore::new(READERS_MAX)),
             streams: Mutex::default(),
+            is_accepting,
+            taking: Mutex::default(),
         };
         Ok((Arc::new(server), found))
     }
@@ -143,6 +169,10 @@ impl Server {
                 None => refuse(&stream, CODE_BUSY),
             }
         }
+    }
+
+    fn accepts_sets(&self) -> bool {
+        self.is_accepting
     }
 
     fn enter(self: &Arc<Self>, peer: NodeId) -> Option<Place> {
@@ -177,6 +207,28 @@ impl Server {
         let request: Request = crate::wire::decode(&first)?;
         match (label.purpose, request) {
             (Purpose::List, Request::List { after }) => self.list(stream, &after).await?,
+            (
+                Purpose::Put,
+                Request::Put {
+                    bytes,
+                    format,
+                    digest,
+                },
+            ) => {
+                let manifest = (bytes, format, digest);
+                self.put(peer, &mut inbox, &label.set, manifest).await?;
+            }
+            (Purpose::Put, Request::Data { manifest }) => {
+                self.put_data(peer, &mut inbox, &label.set, manifest)
+                    .await?;
+            }
+            (Purpose::Copy, Request::Copy { to }) => match self.set(&label.set).await {
+                Some(source) => self.copy(peer, &mut inbox, source, &to).await?,
+                None => {
+                    let why = format!("there is no set '{}'", label.set);
+                    return Ok(refused(stream, why, false).await?);
+                }
+            },
             (Purpose::Get, request) => {
                 let Some(source) = self.set(&label.set).await else {
                     let why = format!("there is no set '{}'", label.set);
@@ -192,8 +244,8 @@ impl Server {
                     Request::Hashes { manifest } => {
                         self.hashes(&mut inbox, source, manifest).await?;
                     }
-                    Request::List { .. } => {
-                        return Err(WireError("a list of one set".to_owned()).into());
+                    _ => {
+                        return Err(WireError("another request than its label".to_owned()).into());
                     }
                 }
             }

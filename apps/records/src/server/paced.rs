@@ -5,8 +5,9 @@ use std::time::Duration;
 use anabranch::{StreamParameters, local::client::Stream};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use super::{End, Server, answer::fault_of};
+use super::{End, Server};
 use crate::{
+    carry::{fault_of, next},
     source::{Next, Reading},
     wire::{Fault, Get, Item, WireError, encode},
 };
@@ -100,9 +101,9 @@ impl Server {
         let until = due + pace.deadline.unwrap_or(WAIT_MAX);
         reading.want([one]);
         loop {
-            let next;
-            (reading, next) = self.next(reading).await?;
-            match next {
+            let out;
+            (reading, out) = next(&self.readers, reading).await.ok_or(End::Reading)?;
+            match out {
                 None => return Ok(reading),
                 Some(Next::Pack(pack)) => {
                     let Ok(sent) = timeout_at(until, stream.send(pack)).await else {

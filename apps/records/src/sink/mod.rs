@@ -38,6 +38,8 @@ use crate::{
 
 /// Files that are kept open.
 const OPEN_MAX: usize = 64;
+/// Files whose lengths are known before.
+const SHARED_MAX: usize = 10_000;
 /// Versions of parts that are not taken again.
 const REFUSED_MAX: usize = 100_000;
 
@@ -134,6 +136,8 @@ pub struct Sink {
     /// Versions of parts that the sender has given up.
     refused: BTreeSet<(u64, u16, u64)>,
     open: HashMap<String, (Arc<File>, u64)>,
+    /// Lengths of files that parts share: some formats refuse a file that is shorter than its header says.
+    lengths: BTreeMap<String, u64>,
     /// Number of uses of files.
     uses: u64,
     work: Work,
@@ -197,8 +201,10 @@ impl Sink {
             let to = path.join(text.file_name());
             std::fs::write(&to, &text.bytes).map_err(SinkError::write(&to))?;
         }
+        let lengths = lengths(&manifest);
         Ok(Self {
             manifest,
+            lengths,
             path: path.to_owned(),
             folder,
             parts,
@@ -481,10 +487,45 @@ impl Sink {
             }
         }
         let file = self.folder.file(name);
-        let file = Arc::new(file.map_err(SinkError::write(&self.path.join(name)))?);
+        let failed = SinkError::write(&self.path.join(name));
+        let sized = file.and_then(|file| {
+            if let Some(length) = self.lengths.get(name)
+                && file.metadata()?.len() < *length
+            {
+                file.set_len(*length)?;
+            }
+            Ok(file)
+        });
+        let file = Arc::new(sized.map_err(failed)?);
         self.open.insert(name.to_owned(), (file.clone(), self.uses));
         Ok(file)
     }
+}
+
+/// Lengths of the files that parts share, as far as there are not too many.
+fn lengths(manifest: &Manifest) -> BTreeMap<String, u64> {
+    let mut all: BTreeMap<String, u64> = BTreeMap::new();
+    for component in 0..manifest.components.len() {
+        let records = match manifest.stated_bytes(component) {
+            // Parts at equal distances, or in files of their own: the last tells.
+            Some(_) => manifest.len().saturating_sub(1)..manifest.len(),
+            None => 0..manifest.len(),
+        };
+        for record in records {
+            let Some(part) = manifest.part(record, component) else {
+                continue;
+            };
+            let end = part.extents.end();
+            match all.get_mut(&*part.file) {
+                Some(length) => *length = end.max(*length),
+                None if end > 0 && all.len() < SHARED_MAX => {
+                    all.insert(part.file.into_owned(), end);
+                }
+                None => {}
+            }
+        }
+    }
+    all
 }
 
 /// Records that are looked at before anything is written; every file is checked when it is opened.

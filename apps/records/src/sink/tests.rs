@@ -86,6 +86,9 @@ fn an_attempt_goes_on_where_the_last_one_has_noted_what_is_there() {
         sink.missing(&selection, 0),
         [records(0, 1, 0), records(2, 3, 0)]
     );
+    // The file that records share has its whole length, so that readers of it can open it.
+    let numbers = fs::metadata(path.join("all/numbers.dat")).unwrap();
+    assert_eq!(numbers.len(), 4 + 2 * 12 + 10);
     let part = Item::Part {
         record: 2,
         component: 1,

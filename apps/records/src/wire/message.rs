@@ -78,6 +78,27 @@ pub enum Request {
     Paths,
     /// Data; [`Notice::Begun`], and then pieces for each [`Want`] that follows.
     Get(Get),
+    /// A set that the client sends: its manifest follows in chunks, and [`Notice::Wanted`] answers.
+    Put {
+        /// Length of the manifest.
+        bytes: u64,
+        /// Its syntax.
+        format: Format,
+        /// Its hash.
+        digest: Digest,
+    },
+    /// Pieces of a set that is being sent follow.
+    Data {
+        /// Hash of its manifest.
+        manifest: Digest,
+    },
+    /// What was wanted was sent: what is still lacking?
+    Done,
+    /// The set is to be sent to another node; [`Notice::Copied`].
+    Copy {
+        /// Name or id of that node at the server's.
+        to: String,
+    },
     /// Hashes by block; [`Notice::Hashes`] for the parts of each [`Want`] that follows.
     Hashes {
         /// Hash of the manifest that the client has.
@@ -308,6 +329,25 @@ pub enum Notice {
     Hashes {
         /// Of several parts.
         blocks: Vec<Block>,
+    },
+    /// What is lacking of a set that is being sent; nothing: it is complete and durable.
+    Wanted {
+        /// Some of it.
+        items: Vec<Item>,
+        /// True if more follows.
+        has_more: bool,
+    },
+    /// Progress of a copy: bytes of each component that were handed over.
+    Copying {
+        /// Bytes.
+        bytes: Vec<u64>,
+    },
+    /// End of a copy.
+    Copied {
+        /// Bytes of each component that were handed over.
+        bytes: Vec<u64>,
+        /// True if the other node has the whole set.
+        is_complete: bool,
     },
     /// The request is refused.
     Refused {

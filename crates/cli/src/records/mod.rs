@@ -6,12 +6,15 @@
 //! | `ls` | `records ls`: the sets of a peer |
 //! | `fetch` | `records get` and `records watch` |
 //! | `follow` | their progress and events |
+//! | `put`, `copy` | `records put`, `records copy` |
 //! | `verify` | `records verify` |
 //! | `reach` | the session with the peer |
 
+mod copy;
 mod fetch;
 mod follow;
 mod ls;
+mod put;
 mod reach;
 mod serve;
 mod verify;
@@ -42,6 +45,10 @@ enum Command {
     Get(Box<fetch::Arguments>),
     /// Fetch records at the rate of their set, as they are produced; what is late is left out.
     Watch(Box<fetch::Arguments>),
+    /// Send a set to a peer that accepts it; an interrupted transfer goes on where it stopped.
+    Put(put::Arguments),
+    /// Have a peer send one of its sets to another node; the data does not pass through this one.
+    Copy(copy::Arguments),
     /// Compare a directory with the set of a peer, without a transfer.
     Verify(verify::Arguments),
 }
@@ -52,6 +59,8 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         Command::Ls(arguments) => ls::run(&arguments).await,
         Command::Get(arguments) => fetch::run(*arguments, false).await,
         Command::Watch(arguments) => fetch::run(*arguments, true).await,
+        Command::Put(arguments) => put::run(&arguments).await,
+        Command::Copy(arguments) => copy::run(&arguments).await,
         Command::Verify(arguments) => verify::run(&arguments).await,
     }
 }

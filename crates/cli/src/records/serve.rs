@@ -24,11 +24,15 @@ A set is a directory with a manifest, records.toml or records.json (spec/records
 manifests that are changed, are noticed. `python -m anabranch.records` makes manifests from netCDF, HDF5 and Zarr files.
 
 A peer needs the right use-service in the node's configuration: services = [\"records/1/*\"] for everything, or \
-\"records/1/list\" for the names and \"records/1/get/climate*\" for one set.")]
+\"records/1/list\" for the names and \"records/1/get/climate*\" for one set; \"records/1/put/*\" to send sets (--accept), \"records/1/copy/*\" \
+to have sets sent to other peers of this node.")]
 pub(super) struct Arguments {
     /// Directory with sets, or of one.
     #[arg(value_name = "DIR")]
     shelf: PathBuf,
+    /// Accept sets of peers with the right, as directories in DIR.
+    #[arg(long)]
+    accept: bool,
     /// Print a line of JSON when it serves.
     #[arg(long)]
     json: bool,
@@ -61,8 +65,8 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
 async fn serve(arguments: &Arguments, is_first: bool) -> Result<Failure, Failure> {
     let client =
         (arguments.place.attach("anabranch records serve").await).map_err(attach::failure)?;
-    let shelf = arguments.shelf.clone();
-    let opening = tokio::task::spawn_blocking(move || Server::open(client, &shelf));
+    let (shelf, accept) = (arguments.shelf.clone(), arguments.accept);
+    let opening = tokio::task::spawn_blocking(move || Server::open(client, &shelf, accept));
     let opened = opening.await.map_err(Failure::other)?;
     let (server, found) = opened.map_err(|error| match error {
         ShelfError::Read { .. } => Failure::file(error),

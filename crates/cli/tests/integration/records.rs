@@ -52,6 +52,15 @@ struct Setting {
 
 impl Setting {
     fn start(services: &str, more: &str) -> Self {
+        Self::start_with(services, more, "may = []")
+    }
+
+    /// As [`Setting::start`]; the far node has rights, too.
+    fn start_both(services: &str, far_may: &str) -> Self {
+        Self::start_with(services, "", far_may)
+    }
+
+    fn start_with(services: &str, more: &str, far_may: &str) -> Self {
         let folder = private_folder();
         let at = folder.path();
         climate(&at.join("sets/climate"));
@@ -62,7 +71,7 @@ impl Setting {
         );
         let archive = start(at, 2, &far, &may);
         let peer = format!(
-            "[[peer]]\nname = \"far\"\nnode = \"{}\"\nmay = []\naddresses = [\"{}\", \"{}\"]\n",
+            "[[peer]]\nname = \"far\"\nnode = \"{}\"\n{far_may}\naddresses = [\"{}\", \"{}\"]\n{more}",
             id(2),
             far[0],
             far[1]
@@ -401,4 +410,110 @@ fn records_are_watched_as_they_are_produced() {
         fs::read(setting.at().join("copy/numbers.dat")).unwrap(),
         whole
     );
+}
+
+/// An application at the near node that accepts sets, beside the one that serves them at the far node.
+fn accepting(setting: &Setting, folder: &str) -> Running {
+    fs::create_dir(setting.at().join(folder)).unwrap();
+    let serve = [
+        "records", "serve", folder, "--accept", "--json", "--local", "1.local",
+    ];
+    let mut served = Running::start(command(setting.at()).args(serve));
+    served.event("serving");
+    served
+}
+
+/// The far node may send sets to the near one.
+const BACK: &str = r#"may = ["call", { right = "use-service", services = ["records/1/put/*"] }]"#;
+
+#[test]
+fn a_set_is_sent_and_goes_on_where_it_was_interrupted() {
+    let mut setting = Setting::start(ALL, SLOW);
+    fs::create_dir(setting.at().join("own")).unwrap();
+    let own = setting.at().join("own/weather");
+    climate(&own);
+    fs::write(own.join("images/07.png"), noise(99, 3_000_000)).unwrap();
+    // The application takes none, unless it is told to.
+    setting.fails(4, &["put", "own/weather", "far"], "--accept");
+    drop(setting.served.take());
+    let serve = [
+        "records", "serve", "sets", "--accept", "--json", "--local", "2.local",
+    ];
+    let serve = |setting: &Setting| {
+        let mut served = Running::start(command(setting.at()).args(serve));
+        served.event("serving");
+        served
+    };
+    setting.served = Some(serve(&setting));
+    let there = setting.at().join("sets/weather");
+    let note = there.join(".anabranch-records");
+    let lines = || fs::read_to_string(&note).map_or(0, |text| text.lines().count());
+    let arguments = Setting::arguments(&["put", "own/weather", "far"]);
+    for who in ["sender", "receiver"] {
+        let mut child = Killed(command(setting.at()).args(&arguments).spawn().unwrap());
+        let before = lines();
+        while lines() <= before.max(1) && child.0.try_wait().unwrap().is_none() {
+            thread::sleep(Duration::from_millis(20));
+        }
+        if who == "receiver" {
+            let served = setting.served.take().unwrap();
+            signal(served.id(), "KILL");
+            drop(served);
+            // What is not complete is not served.
+            setting.served = Some(serve(&setting));
+            let out = setting.succeeds(&["ls", "far"]);
+            assert!(lines() == 0 || !out.contains("weather"), "{out}");
+        } else {
+            signal(child.0.id(), "KILL");
+        }
+        child.0.wait().unwrap();
+    }
+    let out = setting.succeeds(&["put", "own/weather", "far"]);
+    assert!(out.contains("the set is complete there"), "{out}");
+    assert_eq!(files(&own), files(&there));
+    let out = setting.succeeds(&["verify", "far:weather", "own/weather"]);
+    assert!(out.starts_with("90 parts compared"), "{out}");
+    // Another set of this name is not overwritten.
+    let manifest = fs::read_to_string(own.join("records.toml")).unwrap();
+    fs::write(
+        own.join("records.toml"),
+        manifest.replace("= 30\n", "= 29\n"),
+    )
+    .unwrap();
+    setting.fails(4, &["put", "own/weather", "far"], "of this name already");
+    // Parts that are missing here are named, and what is there is kept.
+    fs::write(own.join("records.toml"), manifest).unwrap();
+    fs::remove_dir_all(&there).unwrap();
+    fs::remove_file(own.join("images/02.png")).unwrap();
+    setting.fails(
+        4,
+        &["put", "own/weather", "far"],
+        "missing: image of record 2",
+    );
+    fs::write(own.join("images/02.png"), "late").unwrap();
+    setting.succeeds(&["put", "own/weather", "far"]);
+    assert_eq!(
+        fs::read_to_string(there.join("images/02.png")).unwrap(),
+        "late"
+    );
+}
+
+#[test]
+fn a_set_is_copied_between_others() {
+    // The near node gives the orders; the far one has the set, and sends it to a third, which is the near node's other application.
+    let setting = Setting::start_both(ALL, BACK);
+    let _accepting = accepting(&setting, "inbox");
+    let out = setting.succeeds(&["copy", "far:climate", "near"]);
+    assert!(out.contains("the set is complete at near"), "{out}");
+    setting.is_same("inbox/climate");
+    setting.fails(
+        4,
+        &["copy", "far:climate", "nobody"],
+        "cannot reach 'nobody'",
+    );
+    setting.fails(4, &["copy", "far:weather", "near"], "no set 'weather'");
+    // The third party vanishes: the reason arrives, and no hidden success.
+    fs::remove_dir_all(setting.at().join("inbox")).unwrap();
+    drop(_accepting);
+    setting.fails(4, &["copy", "far:climate", "near"], "failed");
 }

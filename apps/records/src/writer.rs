@@ -16,10 +16,10 @@ use tokio::{
     task::{JoinHandle, spawn_blocking},
 };
 
-use super::{RecordsError, Up};
 use crate::{
+    error::RecordsError,
     sink::{Selection, Sink, SinkError, Work},
-    wire::{Fault, Item, pieces},
+    wire::{Fault, Item, Promised, pieces},
 };
 
 /// ADUs that wait to be written.
@@ -27,8 +27,34 @@ const WAITING_MAX: usize = 48;
 /// Faults that are kept for the report.
 const FAULTS_MAX: usize = 1_000_000;
 
+/// Something that an application may act on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Up {
+    /// A part is complete.
+    Part {
+        /// Record.
+        record: u64,
+        /// Component.
+        component: u16,
+        /// Its length.
+        bytes: u64,
+    },
+    /// All components that are fetched of a record are there, or known not to be.
+    Record {
+        /// Record.
+        record: u64,
+    },
+    /// A promise was given, or cannot be kept.
+    Promise {
+        /// Component.
+        component: u16,
+        /// Its promise.
+        promise: Promised,
+    },
+}
+
 /// Input of the writer.
-pub(super) enum Input {
+pub(crate) enum Input {
     /// Pieces with their hash.
     Pieces(Bytes),
     /// A part that cannot be sent.
@@ -48,32 +74,32 @@ pub(super) enum Input {
 
 /// State of a set.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
-    pub(super) is_complete: bool,
+pub(crate) struct State {
+    pub(crate) is_complete: bool,
     /// Reasons for parts that are missing, by record and component.
-    pub(super) faults: BTreeMap<(u64, u16), Fault>,
+    pub(crate) faults: BTreeMap<(u64, u16), Fault>,
 }
 
 /// Counters that are read while the writer runs.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(crate) struct Counters {
     /// Bytes of each component that arrived.
-    pub(super) bytes: Vec<AtomicU64>,
+    pub(crate) bytes: Vec<AtomicU64>,
     /// Records of which each component is complete.
-    pub(super) records: Vec<AtomicU64>,
+    pub(crate) records: Vec<AtomicU64>,
 }
 
 /// A writer.
 #[derive(Debug)]
-pub(super) struct Writer {
-    pub(super) input: mpsc::Sender<Input>,
-    pub(super) task: JoinHandle<Result<(), RecordsError>>,
-    pub(super) counters: Arc<Counters>,
+pub(crate) struct Writer {
+    pub(crate) input: mpsc::Sender<Input>,
+    pub(crate) task: JoinHandle<Result<(), RecordsError>>,
+    pub(crate) counters: Arc<Counters>,
 }
 
 impl Writer {
     /// Starts a writer; `up` gets each record of which all of `components` are there.
-    pub(super) fn start(sink: Sink, components: Vec<u16>, up: Option<mpsc::Sender<Up>>) -> Self {
+    pub(crate) fn start(sink: Sink, components: Vec<u16>, up: Option<mpsc::Sender<Up>>) -> Self {
         let (input, inputs) = mpsc::channel(WAITING_MAX);
         let count = sink.manifest().components.len();
         let counters = Arc::new(Counters {
@@ -92,7 +118,7 @@ impl Writer {
     }
 
     /// Asks the writer.
-    pub(super) async fn ask<T>(
+    pub(crate) async fn ask<T>(
         &self,
         question: impl FnOnce(oneshot::Sender<T>) -> Input,
     ) -> Result<T, RecordsError> {

@@ -1,4 +1,4 @@
-//! Errors of the client.
+//! Errors of those who ask, and of those who write what arrives.
 
 use anabranch::{
     Failure,
@@ -7,7 +7,7 @@ use anabranch::{
 };
 use anabranch_recordset::ManifestError;
 
-use crate::{server, sink::SinkError, wire::WireError};
+use crate::{server, shelf::ShelfError, sink::SinkError, wire::WireError};
 
 /// A request about record sets failed.
 #[derive(Debug, thiserror::Error)]
@@ -41,9 +41,12 @@ pub enum RecordsError {
     /// The manifest has errors.
     #[error("the manifest of the set has errors: {0}")]
     Manifest(#[from] ManifestError),
-    /// The set cannot be written, or read, here.
+    /// The set cannot be written here.
     #[error(transparent)]
     Sink(#[from] SinkError),
+    /// The set cannot be read here.
+    #[error(transparent)]
+    Shelf(#[from] ShelfError),
     /// What was asked for is not in the set.
     #[error("{0}")]
     Selection(String),
@@ -53,7 +56,7 @@ pub enum RecordsError {
 }
 
 impl RecordsError {
-    pub(super) fn of(error: &impl Failure) -> Self {
+    pub(crate) fn of(error: &impl Failure) -> Self {
         match error.reset_code().or(error.stop_code()) {
             Some(CODE_NO_RIGHT) => Self::NotServed,
             Some(server::CODE_BUSY) => Self::Busy,
