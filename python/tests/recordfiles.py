@@ -112,7 +112,11 @@ def overlaps(records: RecordSet) -> list[tuple[tuple[str, int, int], tuple[str, 
 
 
 def copied(records: RecordSet, target: str, count: int) -> str:
-    """Copies the first records, each part to its place in files of another directory, as a receiver does."""
+    """Copies the first records, each part to its place in files of another directory, as a receiver does.
+
+    Files have their length from the beginning: HDF5 opens none that is shorter than it should be.
+    """
+    ends = {file: end for file, _, end in sorted(extents(records), key=lambda one: one[2])}
     for record in records[:count]:
         for component in record:
             part = record[component]
@@ -120,6 +124,7 @@ def copied(records: RecordSet, target: str, count: int) -> str:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             data = part.read()
             with open(path, "r+b" if os.path.exists(path) else "w+b") as file:
+                file.truncate(ends.get(part.file, 0))
                 for offset, size in part.extents if part.extents is not None else [(0, len(data))]:
                     file.seek(offset)
                     file.write(data[:size])

@@ -66,8 +66,12 @@ class Source(ABC):
     is_optional: Callable[[str], bool] = staticmethod(lambda name: False)
 
     @abstractmethod
-    def rest(self, excluded: Collection[str], count: int) -> list[tuple[str, Places]]:
-        """What else is needed to open it, as a part of record 0: everything but the data of the variables with these names."""
+    def rest(self, chosen: Collection[str], excluded: Collection[str], count: int) -> list[tuple[str, Places]]:
+        """What else is needed to open it, as a part of record 0.
+
+        That is everything but the data of the chosen variables and of those that are excluded, and in any case the last byte of a file, so
+        that a copy has its length from the beginning.
+        """
 
     def fail(self, reason: str, variable: str | None = None) -> RecordsError:
         """An error of this file."""

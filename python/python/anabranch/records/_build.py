@@ -138,7 +138,7 @@ def _arrays(files: Sequence[Source], options: Options, parts: _Parts) -> set[str
             parts.add(component + suffix, places[0] if len(places) == 1 else Joined(places), wish)
     if options.has_header and found:
         counts = [next(iter(column.values())).count for column in columns]
-        rests = [dict(choice.source.rest(choice.excluded, count)) for choice, count in zip(found, counts, strict=True)]
+        rests = [dict(choice.source.rest(choice.chosen, choice.excluded, count)) for choice, count in zip(found, counts, strict=True)]
         header = next((one for one in options.components or [] if one.is_header), None)
         for group in groups:
             own = "" if len(groups) == 1 else "." + os.path.splitext(os.path.basename(found[group[0]].source.file))[0]

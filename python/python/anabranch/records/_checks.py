@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -68,6 +69,14 @@ def _part_fault(part: str) -> str | None:
     if "\\" in part or ":" in part or _OBEYED.search(part):
         return "it has a '\\', a ':' or a character that is obeyed instead of shown"
     return None
+
+
+def read_text(path: str, most: int) -> bytes | None:
+    """All of a file; ``None``: it has more than ``most`` bytes."""
+    with open(path, "rb") as file:
+        # A reader makes room for all that it is asked for, also of a short file.
+        data = file.read(min(os.fstat(file.fileno()).st_size, most) + 1)
+        return data if len(data) <= most else None
 
 
 def name_fault(name: str) -> str | None:

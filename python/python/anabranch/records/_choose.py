@@ -77,7 +77,9 @@ class Choice:
     components: dict[str, list[Variable]]
     #: Components as they were asked for.
     origin: dict[str, Wanted]
-    #: Names of variables whose data is not in the header.
+    #: Names of the variables of the components.
+    chosen: set[str] = field(default_factory=set)
+    #: Names of variables whose data is in no component, not even in the header.
     excluded: set[str] = field(default_factory=set)
     #: Reports for the user.
     notes: list[str] = field(default_factory=list)
@@ -137,7 +139,8 @@ def settle(choice: Choice, per_record: int) -> None:
     if not choice.components:
         raise choice.source.fail("none of its arrays has rows that can be separated; set the rows of a record with --per-record")
     large = (one for one in choice.source.variables if one.first.key == choice.dimension.key and len(one.shape) > 1)
-    choice.excluded = {one.name for several in choice.components.values() for one in several} | {one.name for one in large}
+    choice.chosen = {one.name for several in choice.components.values() for one in several}
+    choice.excluded = {one.name for one in large} - choice.chosen
 
 
 def _picked(source: Source, wanted: Sequence[Wanted], origin: dict[str, Wanted]) -> dict[str, list[Variable]]:

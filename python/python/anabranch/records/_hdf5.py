@@ -10,9 +10,9 @@ from typing import Any
 
 from ..errors import RecordsError
 from . import _checks as checks
-from ._arrays import Dimension, Source, Variable, failure
+from ._arrays import Dimension, Source, Variable
 from ._manifest import Extent, Location
-from ._places import First, Places, Rows, complement
+from ._places import First, Places, Rows, complement, ended
 from ._tiles import Tiles
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -50,6 +50,8 @@ class Hdf5(Source):
         self._length = os.stat(path).st_size
         #: Extents of arrays, in the order of their indices.
         self._extents: dict[str, list[Extent]] = {}
+        #: Arrays whose last value is the last of the file.
+        self._ending: set[str] = set()
         with self._opened() as opened:
             self.variables = list(self._find(opened))
 
@@ -140,11 +142,18 @@ class Hdf5(Source):
             if not array.chunks:
                 [extent] = self._extents[name] = self._all_extents(name, array)
                 row = math.prod(shape[1:], start=size)
+                if extent.offset + extent.size == self._length:
+                    self._ending.add(name)
                 return Rows(self.file, extent.offset, row, row, shape[0], per_record)
             chunk = tuple(int(length) for length in array.chunks)
             chunks = self._chunks(name, array, chunk)
             self._extents[name] = list(chunks.values())
-            tiles = Tiles(self.file, name, shape, chunk, size, self._is_filtered(array), chunks)
+            last = next((place for place, extent in chunks.items() if extent.offset + extent.size == self._length), None)
+            is_filtered = self._is_filtered(array)
+            if last is not None and (is_filtered or all((at + 1) * one <= all_ for at, one, all_ in zip(last, chunk, shape, strict=True))):
+                # What fills up a chunk beyond the array is in no part.
+                self._ending.add(name)
+            tiles = Tiles(self.file, name, shape, chunk, size, is_filtered, chunks)
         return tiles.rows(per_record, is_optional=self.is_optional(name))
 
     def _all_extents(self, name: str, array: Any) -> list[Extent]:
@@ -197,14 +206,15 @@ class Hdf5(Source):
             raise self.fail(f"its data would end at byte {end}, but the file has {self._length}; it is incomplete", name)
         return extent
 
-    def rest(self, excluded: Collection[str], count: int) -> list[tuple[str, Places]]:
+    def rest(self, chosen: Collection[str], excluded: Collection[str], count: int) -> list[tuple[str, Places]]:
         known = {variable.name: variable for variable in self.variables}
         for name in excluded:
-            if name not in self._extents and known[name].refusal is None:
+            if known[name].refusal is None:
                 with self._opened() as opened:
                     self._extents[name] = self._all_extents(name, opened[name])
-        taken = [extent for name in excluded for extent in self._extents.get(name, [])]
+        taken = [extent for name in (*chosen, *excluded) for extent in self._extents.get(name, [])]
         extents = complement(taken, self._length)
-        if len(extents) > checks.EXTENTS_MAX:
-            raise failure(self.file, f"the header would have {len(extents)} pieces; make no component of it (--no-header)")
-        return [("", First(Location(self.file, extents), count))]
+        if len(extents) >= checks.EXTENTS_MAX:
+            raise self.fail(f"the header would have {len(extents)} pieces; make no component of it (--no-header)")
+        is_last_taken = any(name in self._ending for name in chosen)
+        return [("", First(Location(self.file, ended(extents, self._length, is_last_taken=is_last_taken)), count))]

@@ -23,7 +23,7 @@ from typing import BinaryIO
 from . import _checks as checks
 from ._arrays import Dimension, Source, Variable, failure
 from ._manifest import Extent, Location
-from ._places import First, Places, Rows, complement, merged
+from ._places import First, Places, Rows, complement, ended
 
 #: Bytes of a value by the number of its type: byte, char, short, int, float, double, ubyte, ushort, uint, int64, uint64.
 _TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
@@ -205,8 +205,7 @@ class NetCdf3(Source):
         """All data is in the file, and none of it belongs to two variables."""
         taken = [(array.begin, array.end_fixed, array.name) for array in self._arrays if not array.is_record]
         for array in recorded:
-            last = array.begin + (self._records - 1) * self._stride + array.row_bytes if self._records else array.begin
-            self._check_end(last, array.name)
+            self._check_end(self._end(array), array.name)
         if self._records and self._stride:
             self._check_overlap([(array.begin, array.begin + array.row_bytes, array.name) for array in recorded])
             past = max(array.begin + array.row_bytes for array in recorded)
@@ -218,6 +217,12 @@ class NetCdf3(Source):
         for _, end, name in taken:
             self._check_end(end, name)
         self._check_overlap(taken)
+
+    def _end(self, array: _Array) -> int:
+        """End of an array's data."""
+        if not array.is_record:
+            return array.end_fixed
+        return array.begin + (self._records - 1) * self._stride + array.row_bytes if self._records else array.begin
 
     def _check_end(self, end: int, name: str) -> None:
         if end > self._length:
@@ -241,10 +246,13 @@ class NetCdf3(Source):
         shape = (rows, *(dimensions[dim][1] for dim in array.dims[1:]))
         return Variable(array.name, first, shape, rows * array.row_bytes, places)
 
-    def rest(self, excluded: Collection[str], count: int) -> list[tuple[str, Places]]:
-        taken = [Extent(array.begin, array.end_fixed - array.begin) for array in self._arrays if not array.is_record and array.name in excluded]
+    def rest(self, chosen: Collection[str], excluded: Collection[str], count: int) -> list[tuple[str, Places]]:
+        left_out = {*chosen, *excluded}
+        taken = [
+            Extent(array.begin, array.end_fixed - array.begin) for array in self._arrays if not array.is_record and array.name in left_out
+        ]
         kept = sorted(
-            (array for array in self._arrays if array.is_record and array.name not in excluded), key=lambda array: array.begin
+            (array for array in self._arrays if array.is_record and array.name not in left_out), key=lambda array: array.begin
         )
         if self._records and len(kept) < sum(array.is_record for array in self._arrays):
             taken.append(Extent(self._section, self._records * self._stride))
@@ -258,4 +266,5 @@ class NetCdf3(Source):
         extents = [*complement(taken, self._length)]
         for row in range(self._records if kept else 0):
             extents += [Extent(array.begin + row * self._stride, array.row_bytes) for array in kept]
-        return [("", First(Location(self.file, merged(sorted(extents))), count))]
+        is_last_taken = any(self._end(array) == self._length for array in self._arrays if array.name in chosen)
+        return [("", First(Location(self.file, ended(extents, self._length, is_last_taken=is_last_taken)), count))]

@@ -35,6 +35,14 @@ def complement(taken: Iterable[Extent], length: int) -> tuple[Extent, ...]:
     return tuple(found)
 
 
+def ended(extents: Iterable[Extent], length: int, *, is_last_taken: bool) -> tuple[Extent, ...]:
+    """The rest of a file of this length, with its last byte unless another part has it."""
+    found = merged(sorted(extents))
+    if not is_last_taken and length and (not found or found[-1].offset + found[-1].size < length):
+        found = merged([*found, Extent(length - 1, 1)])
+    return found
+
+
 class Places(ABC):
     """The part of a component in each record."""
 
@@ -74,9 +82,12 @@ class Rows(Places):
         self.count = -(-rows // per_record)
         is_dense = stride == size
         if is_plain(file) and (is_dense or per_record == 1):
-            keys = {"file": file, "offset": offset, "size": size * per_record, "stride": stride * per_record}
-            defaults = {"offset": 0, "stride": size * per_record}
-            self.template = {key: value for key, value in keys.items() if value != defaults.get(key)}
+            keys: dict[str, str | int] = {"file": file, "offset": offset, "size": size * per_record}
+            if not offset:
+                del keys["offset"]
+            if not is_dense:
+                keys["stride"] = stride
+            self.template = keys
 
     @property
     def is_regular(self) -> bool:

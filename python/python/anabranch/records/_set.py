@@ -141,9 +141,8 @@ class RecordSet(Sequence[Record]):
         if ending not in (".toml", ".json"):
             raise RecordsError(f"'{checks.shown(path)}': the name of a manifest ends in .toml or .json")
         try:
-            with open(path, "rb") as file:
-                data = file.read(checks.TEXT_BYTES_MAX + 1)
-            if len(data) > checks.TEXT_BYTES_MAX:
+            data = checks.read_text(path, checks.TEXT_BYTES_MAX)
+            if data is None:
                 raise RecordsError("a manifest has up to 1 GiB; records that follow a pattern need no list")
             home = os.path.dirname(path) or "." if directory is None else directory
             return cls(data.decode(), directory=home, name=stem, is_json=ending == ".json")

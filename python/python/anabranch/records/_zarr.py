@@ -114,9 +114,8 @@ class Zarr(Source):
     def _json(self, file: str) -> dict[str, Any]:
         path = os.path.join(self._path, *file.split("/"))
         try:
-            with open(path, "rb") as opened:
-                data = opened.read(_METADATA_BYTES_MAX + 1)
-            if len(data) > _METADATA_BYTES_MAX:
+            data = checks.read_text(path, _METADATA_BYTES_MAX)
+            if data is None:
                 raise self.fail(f"'{checks.shown(file)}' has more than 256 MiB")
             found = json.loads(data)
         except (ValueError, RecursionError) as error:
@@ -171,9 +170,10 @@ class Zarr(Source):
                 return array if re.fullmatch(shape, file[len(folder) + 1 if folder else 0 :]) else None
         return None
 
-    def rest(self, excluded: Collection[str], count: int) -> list[tuple[str, Places]]:
+    def rest(self, chosen: Collection[str], excluded: Collection[str], count: int) -> list[tuple[str, Places]]:
+        left_out = {*chosen, *excluded}
         owners = ((file, self._owner(file)) for file in self._files)
-        left = sorted(file for file, owner in owners if owner is None or self._name(owner) not in excluded)
+        left = sorted(file for file, owner in owners if owner is None or self._name(owner) not in left_out)
         if len(left) > checks.COMPONENTS_MAX:
             reason = (
                 f"the header would have {len(left)} files, each a component; up to {checks.COMPONENTS_MAX} are possible: "
