@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import struct
@@ -77,6 +78,14 @@ def cdf(version: int, dims: Mapping[str, int], variables: Mapping[str, Var], *, 
     for row in range(max(map(len, recorded.values()), default=0)):
         body += b"".join(pad(rows[row]) for rows in recorded.values())
     return header(begins) + body
+
+
+def optional(module: str) -> Any:
+    """A module; ``None`` if it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        return None
 
 
 def write(path: str, data: bytes | str | Mapping[str, Any]) -> str:

@@ -14,17 +14,9 @@ from unittest import mock
 
 from anabranch.records import RecordsError, RecordSet
 
-from .recordfiles import copied, extents, opened, overlaps, write
+from .recordfiles import copied, extents, opened, optional, overlaps, write
 
-try:
-    import h5py
-    import numpy as np
-except ImportError:
-    h5py = None
-try:
-    import netCDF4
-except ImportError:
-    netCDF4 = None
+np, h5py, netCDF4 = map(optional, ("numpy", "h5py", "netCDF4"))
 
 
 class Folder(unittest.TestCase):
@@ -37,7 +29,10 @@ class Folder(unittest.TestCase):
 class Missing(Folder):
     def test_the_error_says_what_to_install(self) -> None:
         write(os.path.join(self.folder, "set.h5"), b"\x89HDF\r\n\x1a\n" + bytes(600))
-        with mock.patch.dict(sys.modules, {"h5py": None}), self.assertRaisesRegex(RecordsError, "pip install h5py"):
+        with (
+            mock.patch.dict(sys.modules, {"h5py": None}),
+            self.assertRaisesRegex(RecordsError, r"need h5py: pip install 'anabranch\[records\]'"),
+        ):
             opened(self.folder, "set.h5")
 
 
@@ -92,7 +87,14 @@ class Hdf5(Folder):
             self.slices(opened(self.folder, "set.h5", per_record=3), ["a", "c"], 3)
 
     def test_chunks_that_are_not_compressed_give_exact_slices(self) -> None:
-        shapes = [((6, 4, 5), (1, 4, 5)), ((6, 4, 5), (4, 4, 5)), ((6, 7, 9), (1, 3, 9)), ((7, 7, 9), (2, 3, 4)), ((9,), (4,)), ((5, 3), (2, 8))]
+        shapes = [
+            ((6, 4, 5), (1, 4, 5)),
+            ((6, 4, 5), (4, 4, 5)),
+            ((6, 7, 9), (1, 3, 9)),
+            ((7, 7, 9), (2, 3, 4)),
+            ((9,), (4,)),
+            ((5, 3), (2, 8)),
+        ]
         for options in ({}, {"libver": "latest"}, {"userblock_size": 512}):
             for shape, chunk in shapes:
 
@@ -234,7 +236,12 @@ class Hdf5(Folder):
 @unittest.skipIf(netCDF4 is None or h5py is None, "needs netCDF4 and h5py")
 class NetCdf4(Folder):
     def test_files_of_the_library(self) -> None:
-        for options in ({"contiguous": True}, {"chunksizes": (1, 4, 6)}, {"chunksizes": (3, 4, 6)}, {"chunksizes": (1, 2, 6), "zlib": True}):
+        for options in (
+            {"contiguous": True},
+            {"chunksizes": (1, 4, 6)},
+            {"chunksizes": (3, 4, 6)},
+            {"chunksizes": (1, 2, 6), "zlib": True},
+        ):
             is_contiguous = "contiguous" in options
             path = os.path.join(self.folder, "set.nc")
             with netCDF4.Dataset(path, "w", format="NETCDF4") as data:

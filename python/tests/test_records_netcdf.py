@@ -11,13 +11,9 @@ from typing import Any
 
 from anabranch.records import RecordsError
 
-from .recordfiles import Var, cdf, copied, extents, opened, overlaps, write
+from .recordfiles import Var, cdf, copied, extents, opened, optional, overlaps, write
 
-try:
-    import netCDF4
-    import numpy as np
-except ImportError:
-    netCDF4 = None
+np, netCDF4 = optional("numpy"), optional("netCDF4")
 
 #: A file of the ERA-Interim reanalysis.
 ERA = os.environ.get("ANABRANCH_ERA", "/work/shared/data/media/eraint_uvz.nc")

@@ -10,13 +10,9 @@ from typing import Any
 
 from anabranch.records import RecordsError
 
-from .recordfiles import copied, opened, overlaps, write
+from .recordfiles import copied, opened, optional, overlaps, write
 
-try:
-    import numpy as np
-    import zarr
-except ImportError:
-    zarr = None
+np, zarr = optional("numpy"), optional("zarr")
 
 
 def version_2(shape: list[int], chunks: list[int], **more: Any) -> dict[str, Any]:

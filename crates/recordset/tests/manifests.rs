@@ -1,5 +1,7 @@
 //! Manifests that `python -m anabranch.records` writes (`python/tests/test_records.py`) have the parts that it finds in them.
 
+#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
+
 use std::{fmt::Write, fs, path::PathBuf};
 
 use anabranch_recordset::{Manifest, manifest::Extents};

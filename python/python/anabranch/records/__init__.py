@@ -43,11 +43,12 @@ def make_manifest(
 ) -> str:
     """The text of a manifest, in TOML or JSON. Raises :class:`RecordsError` if none can be made.
 
-    ``sources`` are netCDF and HDF5 files, Zarr directories, and directories of other files, all of them beneath ``directory``, the set's.
-    ``rate`` is that of records, such as ``"25/s"``. ``along`` is the dimension of the records: by default the unlimited one, or the first
-    of the largest array. ``per_record`` is the number of its steps in a record: by default that of compressed chunks, or 1.
-    ``components`` are texts as the command takes them, ``NAME[=MATCH][,rate=…][,promise=…][,deadline=…][,optional]``, the most important
-    first; by default, all variables along the dimension, and all files. ``header``: what else is in the files is a part of record 0.
+    ``sources`` are netCDF and HDF5 files, Zarr directories, and directories of other files, all beneath ``directory``, the set's.
+    ``rate`` is that of records, such as ``"25/s"``. ``along`` is the dimension of the records: by default the unlimited one, or the
+    first of the largest array. ``per_record`` is the number of its steps in a record: by default that of compressed chunks, or 1.
+    ``components`` are texts as the command takes them, ``NAME[=MATCH][,rate=…][,promise=…][,deadline=…][,optional]``, the most
+    important first; by default, all variables along the dimension, and all files. With ``header``, record 0 has what else is in the
+    files, too.
     """
     options = Options(
         directory=os.fspath(directory),

@@ -34,8 +34,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--directory", help="directory of the set, above the sources [default: that of the manifest, or the current one]")
     parser.add_argument("--name", help="name of the set [default: that of the manifest without its ending]")
     parser.add_argument("--rate", help="records of a second while the set is watched, such as 25/s")
-    parser.add_argument("--along", metavar="DIM", help="dimension of the records [default: the unlimited one, or the first of the largest array]")
-    parser.add_argument("--per-record", type=int, metavar="ROWS", help="steps of the dimension in a record [default: those of a compressed chunk, or 1]")
+    parser.add_argument("--along", metavar="DIM", help="dimension of the records [default: the unlimited one, or the largest array's]")
+    parser.add_argument("--per-record", type=int, metavar="ROWS", help="its steps in a record [default: those of a compressed chunk, or 1]")
     parser.add_argument("--component", action="append", metavar="COMPONENT", help="a component; repeat it for several")
     parser.add_argument("--no-header", action="store_true", help="leave out what else is in the files, without which they cannot be opened")
     return parser

@@ -174,8 +174,9 @@ def _grouped(found: Sequence[Choice]) -> list[list[int]]:
             common = sorted(names & other.components.keys())
             if common:
                 apart = sorted(names ^ other.components.keys())[0]
-                reason = f"it and '{checks.shown(other.source.file)}' both have '{checks.shown(common[0])}', but only one has '{checks.shown(apart)}'"
-                raise choice.source.fail(f"{reason}; name the components that are wanted with --component")
+                both = f"it and '{checks.shown(other.source.file)}' both have '{checks.shown(common[0])}'"
+                reason = f"{both}, but only one has '{checks.shown(apart)}'; name the components that are wanted with --component"
+                raise choice.source.fail(reason)
         else:
             groups.append([index])
     return groups

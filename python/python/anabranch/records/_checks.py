@@ -28,8 +28,7 @@ _SHOWN_CHARS = 100
 
 #: Characters that are obeyed instead of shown, as in ``crates/base/src/text.rs``.
 _OBEYED = re.compile(
-    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
-    "\ud800-\udfff]"
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
 )
 _QUANTITY = re.compile(r"\s*([0-9.]*)\s*(.*?)\s*", re.DOTALL)
 _SIZES = {
@@ -131,7 +130,7 @@ def size(place: str, key: str, value: Any) -> int:
         if quantity is not None and unit is not None and quantity[0] * unit <= 1e18:
             found = int(quantity[0] * unit)
     if found is None or found < 0:
-        raise refuse(place, key, value, "write a number of bytes, or a text with a unit, such as \"172.8 kB\" or \"1 MiB\"")
+        raise refuse(place, key, value, 'write a number of bytes, or a text with a unit, such as "172.8 kB" or "1 MiB"')
     if found > PART_BYTES_MAX:
         raise refuse(place, key, value, "up to 1024 TiB are possible")
     return found

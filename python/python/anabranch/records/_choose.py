@@ -189,4 +189,8 @@ def _dimension(source: Source, candidates: Sequence[Variable], along: str | None
 def order(names: Sequence[str], headers: Sequence[str], wanted: Sequence[Wanted] | None, origin: Mapping[str, Wanted]) -> list[str]:
     """Components in the order in which they are wanted; headers that were not asked for come first."""
     places = {one.name: place for place, one in enumerate(wanted or [])}
-    return sorted([*headers, *names], key=lambda name: places[origin[name].name] if name in origin else -1 if name in headers else len(places))
+
+    def place(name: str) -> int:
+        return places[origin[name].name] if name in origin else -1 if name in headers else len(places)
+
+    return sorted([*headers, *names], key=place)

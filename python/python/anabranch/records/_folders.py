@@ -51,7 +51,8 @@ class Folders:
             fault = checks.name_fault(name)
             if fault is not None:
                 example = next(files[name] for files in grouped.values() if name in files)
-                raise RecordsError(f"'{checks.shown(example)}': the record's name would be '{checks.shown(name)}': {fault}; rename the file")
+                reason = f"the record's name would be '{checks.shown(name)}': {fault}; rename the file"
+                raise RecordsError(f"'{checks.shown(example)}': {reason}")
         if not names:
             raise RecordsError(f"'{self.name}': there are no files to make records of")
         found = {}
@@ -75,7 +76,8 @@ class Folders:
             folder = folder or (source.rstrip("/").rpartition("/")[2] if are_several else "")
             files = keys.setdefault((folder, ending), {})
             if stem in files:
-                raise RecordsError(f"'{checks.shown(source + inner)}' and '{checks.shown(files[stem])}' would be the same part; use --component")
+                both = f"'{checks.shown(source + inner)}' and '{checks.shown(files[stem])}'"
+                raise RecordsError(f"{both} would be the same part; use --component")
             files[stem] = source + inner
         folders = [folder for folder, _ in keys]
         found: dict[str, dict[str, str]] = {}

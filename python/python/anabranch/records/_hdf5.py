@@ -45,7 +45,7 @@ class Hdf5(Source):
         try:
             import h5py
         except ImportError:
-            raise self.fail("netCDF-4 and HDF5 files need the package h5py: pip install h5py") from None
+            raise self.fail("netCDF-4 and HDF5 files need h5py: pip install 'anabranch[records]'") from None
         self._h5py: Any = h5py
         self._length = os.stat(path).st_size
         #: Extents of arrays, in the order of their indices.

@@ -69,7 +69,6 @@ class Component:
     promise: float | None = None
     #: Age in seconds from which it is of no use to who watches; ``None``: it keeps its use.
     deadline_s: float | None = None
-    _template: Files | Strided | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +89,8 @@ class Manifest:
         if self.name is not None:
             checks.check_name(place, self.name)
         self.rate = checks.per_second(keys["rate"]) if "rate" in keys else None
-        self.components = _components(keys.get("component", []))
-        self._numbers = {component.name: number for number, component in enumerate(self.components)}
+        self._templates: dict[str, Files | Strided | None] = {}
+        self.components = self._components(keys.get("component", []))
         if "records" in keys and keys.get("record"):
             raise RecordsError(f"{place}: it has [records] and [[record]]; give one of them")
         self._listed: list[Listed] = []
@@ -107,6 +106,41 @@ class Manifest:
                     f"component '{checks.shown(component.name)}': it is to be promised, but neither it nor the set has a rate; "
                     'add rate = "34 Mbit/s" here, or rate = "25/s" to the set'
                 )
+
+    def _components(self, layers: Sequence[Any]) -> list[Component]:
+        if not layers:
+            raise RecordsError("the set: it has no [[component]]; add one")
+        if len(layers) > checks.COMPONENTS_MAX:
+            raise RecordsError(f"the set: it has {len(layers)} components; up to {checks.COMPONENTS_MAX} are possible")
+        known = {
+            "name": str,
+            "file": str,
+            "size": object,
+            "offset": object,
+            "stride": object,
+            "optional": bool,
+            "rate": str,
+            "promise": object,
+            "deadline": str,
+        }
+        found: list[Component] = []
+        for layer in layers:
+            layer = _table("component", layer, known, {"name"})
+            name = layer["name"]
+            place = f"component '{checks.shown(name)}'"
+            checks.check_name(place, name)
+            if name in self._templates:
+                raise RecordsError(f"{place}: there are two of this name; rename one")
+            component = Component(
+                name,
+                layer.get("optional", False),
+                checks.rate_bps(place, layer["rate"]) if "rate" in layer else None,
+                checks.promise(place, layer["promise"]) if "promise" in layer else None,
+                checks.seconds(place, layer["deadline"]) if "deadline" in layer else None,
+            )
+            self._templates[name] = _template(place, layer)
+            found.append(component)
+        return found
 
     def _counted(self, keys: Any) -> None:
         place = "the set"
@@ -128,7 +162,7 @@ class Manifest:
             name = self._pattern.text(number, "")
             checks.check_name(f"record '{checks.shown(name)}'", name)
             for component in self.components:
-                _check_template(component, number, name)
+                self._check_template(component, number, name)
 
     def _list(self, layers: Sequence[Any]) -> None:
         self.count = len(layers)
@@ -140,19 +174,31 @@ class Manifest:
             checks.check_name(f"record '{checks.shown(name)}'", name)
             parts = {}
             for key, value in layer.get("parts", {}).items():
-                if key not in self._numbers:
-                    reason = f"no component has this name; there are {', '.join(self._numbers)}"
+                if key not in self._templates:
+                    reason = f"no component has this name; there are {', '.join(self._templates)}"
                     raise checks.refuse(f"record '{checks.shown(name)}'", "parts", key, reason)
                 parts[key] = _location(f"record '{checks.shown(name)}', '{checks.shown(key)}'", value)
             for component in self.components:
                 if component.name not in parts:
-                    _check_template(component, number, name)
+                    self._check_template(component, number, name)
             self._listed.append(Listed(name, parts))
         self._by_name = sorted(range(self.count), key=self.record_name)
         for one, other in zip(self._by_name, self._by_name[1:], strict=False):
             if self._listed[one].name == self._listed[other].name:
                 name = checks.shown(self._listed[one].name)
                 raise RecordsError(f"record '{name}': there are two of this name, number {one + 1} and {other + 1}; rename one")
+
+    def _check_template(self, component: Component, number: int, name: str) -> None:
+        """The part of a record that only its component places is possible."""
+        template = self._templates[component.name]
+        place = f"record '{checks.shown(name)}', '{checks.shown(component.name)}'"
+        if template is None:
+            if not component.is_optional:
+                raise RecordsError(f'{place}: its component has no file; add file = "…" to the component, or mark it optional = true')
+            return
+        location = template.location(number, name)
+        checks.check_path(place, location.file)
+        check_extents(place, location.extents)
 
     def record_name(self, number: int) -> str:
         """Name of a record, which exists."""
@@ -170,8 +216,7 @@ class Manifest:
         """Place of a component of a record; ``None``: the record is without it."""
         if self._listed and component in self._listed[number].parts:
             return self._listed[number].parts[component]
-        index = self._numbers.get(component)
-        template = self.components[index]._template if index is not None else None
+        template = self._templates.get(component)
         return template.location(number, self.record_name(number)) if template is not None else None
 
 
@@ -214,41 +259,6 @@ def _table(place: str, keys: Any, known: Mapping[str, type], needed: Iterable[st
     return keys
 
 
-def _components(layers: Sequence[Any]) -> list[Component]:
-    if not layers:
-        raise RecordsError("the set: it has no [[component]]; add one")
-    if len(layers) > checks.COMPONENTS_MAX:
-        raise RecordsError(f"the set: it has {len(layers)} components; up to {checks.COMPONENTS_MAX} are possible")
-    known = {
-        "name": str,
-        "file": str,
-        "size": object,
-        "offset": object,
-        "stride": object,
-        "optional": bool,
-        "rate": str,
-        "promise": object,
-        "deadline": str,
-    }
-    found: dict[str, Component] = {}
-    for layer in layers:
-        layer = _table("component", layer, known, {"name"})
-        name = layer["name"]
-        place = f"component '{checks.shown(name)}'"
-        checks.check_name(place, name)
-        if name in found:
-            raise RecordsError(f"{place}: there are two of this name; rename one")
-        found[name] = Component(
-            name,
-            layer.get("optional", False),
-            checks.rate_bps(place, layer["rate"]) if "rate" in layer else None,
-            checks.promise(place, layer["promise"]) if "promise" in layer else None,
-            checks.seconds(place, layer["deadline"]) if "deadline" in layer else None,
-            _template(place, layer),
-        )
-    return list(found.values())
-
-
 def _template(place: str, layer: Mapping[str, Any]) -> Files | Strided | None:
     given = {key: checks.size(place, key, layer[key]) for key in ("size", "offset", "stride") if key in layer}
     if "file" not in layer:
@@ -272,19 +282,6 @@ def _template(place: str, layer: Mapping[str, Any]) -> Files | Strided | None:
             "or write {n} or {name} in file"
         )
     return Strided(file, given.get("offset", 0), given.get("stride", given["size"]), given["size"])
-
-
-def _check_template(component: Component, number: int, name: str) -> None:
-    """The part of a record that only its component places is possible."""
-    template = component._template
-    place = f"record '{checks.shown(name)}', '{checks.shown(component.name)}'"
-    if template is None:
-        if not component.is_optional:
-            raise RecordsError(f'{place}: its component has no file; add file = "…" to the component, or mark it optional = true')
-        return
-    location = template.location(number, name)
-    checks.check_path(place, location.file)
-    check_extents(place, location.extents)
 
 
 def check_extents(place: str, extents: tuple[Extent, ...] | None) -> None:

@@ -251,9 +251,7 @@ class NetCdf3(Source):
         taken = [
             Extent(array.begin, array.end_fixed - array.begin) for array in self._arrays if not array.is_record and array.name in left_out
         ]
-        kept = sorted(
-            (array for array in self._arrays if array.is_record and array.name not in left_out), key=lambda array: array.begin
-        )
+        kept = sorted((array for array in self._arrays if array.is_record and array.name not in left_out), key=lambda array: array.begin)
         if self._records and len(kept) < sum(array.is_record for array in self._arrays):
             taken.append(Extent(self._section, self._records * self._stride))
         else:

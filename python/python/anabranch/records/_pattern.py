@@ -50,8 +50,8 @@ class Pattern:
 
     def text(self, number: int, name: str) -> str:
         """Text for a record."""
-        of = lambda piece: piece if isinstance(piece, str) else name if piece is None else f"{number:0{piece}}"  # noqa: E731
-        return "".join(map(of, self._pieces))
+        texts = (piece if isinstance(piece, str) else name if piece is None else f"{number:0{piece}}" for piece in self._pieces)
+        return "".join(texts)
 
     def number(self, text: str) -> int | None:
         """Number of the record for which the pattern, which has no ``{name}``, gives this text."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import overload
 
 from ..errors import RecordsError
@@ -111,8 +111,9 @@ class Record:
         return f"<Record {self.number} {self.name!r}: {', '.join(self)}>"
 
 
-class RecordSet(Sequence[Record]):
-    """Records of a manifest, as a sequence: ``records[0]``, ``len(records)``, iteration; and by name, ``records["1979-01-01T00"]``.
+class RecordSet:
+    """Records of a manifest, as a sequence: ``records[0]``, ``records[5:9]``, ``len(records)``, iteration; and by name,
+    ``records["1979-01-01T00"]``.
 
     Nothing but the manifest is read before the bytes of a part are asked for.
     """
@@ -172,6 +173,9 @@ class RecordSet(Sequence[Record]):
         if not 0 <= number < len(self):
             raise IndexError(f"record {key}: the set has {len(self)}")
         return Record(self, number)
+
+    def __iter__(self) -> Iterator[Record]:
+        return (Record(self, number) for number in range(len(self)))
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and self._manifest.find(key) is not None

@@ -80,7 +80,7 @@ def text(plan: Plan, *, is_json: bool) -> Iterator[str]:
         length += len(piece.encode())
         if length > checks.TEXT_BYTES_MAX:
             reason = "the list of records is longer than 1 GiB, which a manifest can have; make larger records (--per-record)"
-            raise RecordsError(f"{reason}, or, if the parts of all records are at equal distances, no component of the header (--no-header)")
+            raise RecordsError(f"{reason}, or leave out the header (--no-header) if all parts are at equal distances")
         yield piece
 
 

@@ -128,7 +128,9 @@ class Zarr(Source):
     def _variable(self, array: _Array) -> Variable:
         first = Dimension(array.dimension, array.shape[0], False)
         size = math.prod(array.shape, start=array.value_bytes)
-        return Variable(self._name(array), first, array.shape, size, lambda per_record: self._places(array, per_record), array.chunk[0], True)
+        return Variable(
+            self._name(array), first, array.shape, size, lambda per_record: self._places(array, per_record), array.chunk[0], True
+        )
 
     def _name(self, array: _Array) -> str:
         return array.name or self._label
@@ -137,8 +139,8 @@ class Zarr(Source):
         count = -(-array.shape[0] // per_record)
         grid = [-(-length // size) for length, size in zip(array.shape[1:], array.chunk[1:], strict=True)]
         if math.prod(grid) > checks.COMPONENTS_MAX:
-            reason = f"a record would have {math.prod(grid)} files, each a component; up to {checks.COMPONENTS_MAX} are possible: write larger chunks"
-            raise self.fail(reason, array.name)
+            reason = f"a record would have {math.prod(grid)} files, each a component; up to {checks.COMPONENTS_MAX} are possible"
+            raise self.fail(f"{reason}: write larger chunks", array.name)
         if count > checks.RECORDS_MAX:
             raise self.fail(f"it has {count} rows of chunks; up to {checks.RECORDS_MAX} records are possible", array.name)
         found: list[tuple[str, Places]] = []
