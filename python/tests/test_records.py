@@ -228,6 +228,11 @@ class Directories(Folder):
         self.assertEqual([component.name for component in records.components], ["header", "a", "image"])
         self.assertEqual([record.name for record in records], ["x", "y", "z"])
         self.assertEqual(records["y"]["a"].read() + records["y"]["image"].read(), values[1] + b"images/y.png")
+        # What is named is no part of the directory above it.
+        self.put("w/x.txt", "w/y.txt", "w/z.txt")
+        records = opened(self.folder, ".", "set.nc", "images")
+        self.assertEqual([component.name for component in records.components], ["header", "a", "w", "images"])
+        self.assertEqual(overlaps(records), [])
         self.put("images/w.png")
         self.assertIn("different numbers of records: 'a' has 3 records, 'png' has 4", self.refused("set.nc", "images"))
 

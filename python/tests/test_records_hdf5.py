@@ -9,6 +9,7 @@ import tempfile
 import unittest
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -204,6 +205,17 @@ class Hdf5(Folder):
             file.create_dataset("a", (1, 3000, 3000), "<i1", chunks=(1, 1500, 1500), fillvalue=1)[0, 0, 0] = 1
 
         self.assertIn("variable 'a': ", self.refused(fill))
+
+        def lying(file: Any, **options: Any) -> None:
+            file.create_dataset("a", (2, 1 << 50), "<i1", chunks=(1, 1), **options)[0, 0] = 1
+
+        def long(file: Any) -> None:
+            file.create_dataset("a", (1 << 50,), "<i1", chunks=(1,), compression="gzip")[0] = 1
+
+        for fill, options in ((lying, {}), (partial(lying, compression="gzip"), {}), (long, {"per_record": 1 << 40})):
+            self.assertIn("pieces of chunks; up to 1048576 are possible", self.refused(fill, **options))
+        self.assertIn("chunks of record 1 were never written", self.refused(long))
+        self.assertIn("up to 100000000 are possible", self.refused(long, components=["a,optional"]))
         with h5py.File(os.path.join(self.folder, "set.h5"), "w") as file:
             file.create_dataset("a", data=np.zeros((2, 9_000_000), "i1"), chunks=(1, 1_000_000))
         self.assertEqual(len(opened(self.folder, "set.h5")), 2)

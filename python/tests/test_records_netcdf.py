@@ -150,6 +150,8 @@ class Classic(unittest.TestCase):
         self.assertEqual([record.number for record in records if "header.a" in record], [0, 3])
         with self.assertRaisesRegex(RecordsError, "'v' has 3 records, 'w' has 6"):
             opened(self.folder, "a.nc", "w.nc")
+        with self.assertRaisesRegex(RecordsError, "named twice"):
+            opened(self.folder, "a.nc", "b.nc", "a.nc")
 
     def test_damaged_headers_are_refused_in_words(self) -> None:
         data, _ = example(1)

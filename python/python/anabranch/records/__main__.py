@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import tempfile
@@ -80,6 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         plan, notes = build(given.sources, options)
         if output is None:
+            if isinstance(sys.stdout, io.TextIOWrapper):
+                sys.stdout.reconfigure(encoding="utf-8")
             sys.stdout.writelines(text(plan, is_json=False))
         else:
             _write(text(plan, is_json=output.endswith(".json")), output)
@@ -87,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (RecordsError, OSError) as error:
-        words = str(error) if isinstance(error, RecordsError) else f"'{checks.shown(error.filename)}': {error.strerror}"
+        words = str(error) if isinstance(error, RecordsError) else f"'{checks.shown(error.filename or output)}': {error.strerror}"
         print(f"anabranch.records: {words}", file=sys.stderr)
         return 1
     for note in notes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -48,6 +49,8 @@ class _Parts:
     origin: dict[str, Wanted] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     names: Sequence[str] | None = None
+    #: Absolute paths that are no parts of a directory.
+    skipped: set[str] = field(default_factory=set)
 
     def add(self, name: str, places: Places, wanted: Wanted | None, *, is_header: bool = False) -> None:
         if name in self.places:
@@ -69,7 +72,7 @@ def build(sources: Sequence[str | os.PathLike[str]], options: Options) -> tuple[
     if options.per_record is not None and not 1 <= options.per_record <= _ROWS_MAX:
         raise RecordsError(f"--per-record {options.per_record}: a record has 1 row or more")
     files, folders = _opened(sources, options)
-    parts = _Parts()
+    parts = _Parts(skipped=_skipped(sources, options))
     matched = _arrays(files, options, parts)
     if folders:
         _add_folders(folders, options, parts, matched)
@@ -86,7 +89,7 @@ def _opened(sources: Sequence[str | os.PathLike[str]], options: Options) -> tupl
     files: list[Source] = []
     folders: list[tuple[str, str]] = []
     root = os.path.abspath(options.directory)
-    manifest = os.path.abspath(options.manifest) if options.manifest is not None else None
+    skipped = _skipped(sources, options)
     for source in sources:
         path = os.fspath(source)
         whole = os.path.abspath(path)
@@ -100,15 +103,24 @@ def _opened(sources: Sequence[str | os.PathLike[str]], options: Options) -> tupl
             if os.path.isdir(path) and not is_zarr(path):
                 folders.append((path, file))
             else:
-                files.append(_source(path, file, manifest))
+                files.append(_source(path, file, skipped - {whole}))
         except OSError as error:
             raise RecordsError(f"'{checks.shown(path)}' cannot be read: {error.strerror or error}") from None
     return files, folders
 
 
-def _source(path: str, file: str, manifest: str | None) -> Source:
+def _skipped(sources: Sequence[str | os.PathLike[str]], options: Options) -> set[str]:
+    """Paths that are no parts of a directory: the manifest, and other sources."""
+    paths = [os.path.abspath(os.fspath(source)) for source in sources]
+    twice = [path for path, count in Counter(paths).items() if count > 1]
+    if twice:
+        raise RecordsError(f"'{checks.shown(twice[0])}': it is named twice")
+    return {*paths, os.path.abspath(options.manifest)} if options.manifest is not None else {*paths}
+
+
+def _source(path: str, file: str, skipped: set[str]) -> Source:
     if os.path.isdir(path):
-        return Zarr(path, file, manifest)
+        return Zarr(path, file, skipped)
     if not os.path.isfile(path):
         raise RecordsError(f"'{checks.shown(path)}': " + ("it is not a file" if os.path.exists(path) else "there is no such file"))
     with open(path, "rb") as opened:
@@ -194,7 +206,7 @@ def _add_header(rests: Sequence[dict[str, Places]], source: Source, own: str, pa
 
 
 def _add_folders(folders: Sequence[tuple[str, str]], options: Options, parts: _Parts, matched: set[str]) -> None:
-    found = Folders(folders, os.path.abspath(options.manifest) if options.manifest is not None else None)
+    found = Folders(folders, parts.skipped)
     wanted = options.components
     if wanted is not None:
         wanted = [one for one in wanted if not one.is_header and (one.name not in matched or one.is_open)]

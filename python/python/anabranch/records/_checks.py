@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from ..errors import RecordsError
@@ -76,6 +77,22 @@ def read_text(path: str, most: int) -> bytes | None:
         # A reader makes room for all that it is asked for, also of a short file.
         data = file.read(min(os.fstat(file.fileno()).st_size, most) + 1)
         return data if len(data) <= most else None
+
+
+def walk(path: str, skipped: Collection[str]) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Directories from this one down: the path beneath it, which ends in ``/`` or is empty; folders, which may be taken out; files.
+
+    What is in ``skipped`` (absolute paths) is left out. A directory that cannot be read is an error, lest its files be missing.
+    """
+
+    def fail(error: OSError) -> None:
+        raise RecordsError(f"'{shown(error.filename)}' cannot be read: {error.strerror or error}")
+
+    for folder, folders, files in os.walk(path, onerror=fail):
+        whole = os.path.abspath(folder)
+        inner = os.path.relpath(folder, path).replace(os.sep, "/")
+        folders[:] = sorted(name for name in folders if os.path.join(whole, name) not in skipped)
+        yield "" if inner == "." else inner + "/", folders, [name for name in files if os.path.join(whole, name) not in skipped]
 
 
 def name_fault(name: str) -> str | None:

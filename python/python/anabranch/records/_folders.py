@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ..errors import RecordsError
 from . import _checks as checks
@@ -21,24 +21,21 @@ _FILES_MAX = 10_000_000
 class Folders:
     """Files of directories."""
 
-    def __init__(self, folders: Sequence[tuple[str, str]], skipped: str | None) -> None:
+    def __init__(self, folders: Sequence[tuple[str, str]], skipped: Collection[str]) -> None:
         #: Paths beneath their source, after those of the sources.
         self._inner: list[tuple[str, str]] = []
         self.name = ", ".join(checks.shown(file or ".") for _, file in folders)
         for path, file in folders:
             self._walk(path, file, skipped)
-        self._inner.sort(key=lambda one: (natural(one[1]), one[0]))
 
-    def _walk(self, path: str, file: str, skipped: str | None) -> None:
-        for folder, folders, files in os.walk(path):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            base = os.path.relpath(folder, path).replace(os.sep, "/")
-            prefix = "" if base == "." else base + "/"
+    def _walk(self, path: str, file: str, skipped: Collection[str]) -> None:
+        found = []
+        for prefix, folders, files in checks.walk(path, skipped):
+            folders[:] = [name for name in folders if not name.startswith(".")]
             for name in files:
-                whole = os.path.join(folder, name)
-                is_skipped = skipped is not None and os.path.abspath(whole) == skipped
-                if not name.startswith(".") and not is_skipped and os.path.isfile(whole):
-                    self._inner.append((file + "/" if file else "", prefix + name))
+                if not name.startswith(".") and os.path.isfile(os.path.join(path, prefix, name)):
+                    found.append(prefix + name)
+        self._inner += [(file + "/" if file else "", inner) for inner in sorted(found, key=natural)]
         if len(self._inner) > _FILES_MAX:
             raise RecordsError(f"'{self.name}': it has more than {_FILES_MAX} files")
 

@@ -81,6 +81,9 @@ class Rows(Places):
         self.file, self.offset, self.stride, self.size, self.rows, self.per_record = file, offset, stride, size, rows, per_record
         self.count = -(-rows // per_record)
         is_dense = stride == size
+        if not is_dense and min(per_record, rows) > checks.EXTENTS_MAX:
+            reason = f"up to {checks.EXTENTS_MAX} rows that are apart can be a record, not {min(per_record, rows)}"
+            raise RecordsError(f"'{checks.shown(file)}': {reason}; make smaller records (--per-record)")
         if is_plain(file) and (is_dense or per_record == 1):
             keys: dict[str, str | int] = {"file": file, "offset": offset, "size": size * per_record}
             if not offset:

@@ -43,8 +43,7 @@ class Tiles:
 
     def rows(self, per_record: int, *, is_optional: bool) -> Computed:
         """Parts of so many rows each. A record none of whose chunks were ever written has no part, if that is allowed."""
-        if not self.is_filtered:
-            self._check_pieces(per_record)
+        self._check_pieces(per_record)
         count = -(-self.shape[0] // per_record)
         written = {row for row, *_ in self.chunks}
         lacking = next((number for number in range(count) if not written & self._chunk_rows(number, per_record)), None)
@@ -92,11 +91,15 @@ class Tiles:
                 at += step
 
     def _check_pieces(self, per_record: int) -> None:
-        tail = self._tail
-        lengths = (min(per_record, self.shape[0]), *self.shape[1:])
-        pieces = math.prod(lengths[:tail]) * (lengths[tail] // self.chunk[tail] + 2)
+        rows = min(per_record, self.shape[0])
+        if self.is_filtered:
+            pieces = math.prod(self._grid, start=rows // self.chunk[0] + 1)
+        else:
+            tail, lengths = self._tail, (rows, *self.shape[1:])
+            pieces = math.prod(lengths[:tail]) * (lengths[tail] // self.chunk[tail] + 2)
+        # Some of them may follow each other.
         if pieces > 4 * checks.EXTENTS_MAX:
-            reason = f"chunks cut a record into some {pieces} pieces; up to {checks.EXTENTS_MAX} are possible: write it with larger chunks"
+            reason = f"a record would have some {pieces} pieces of chunks; up to {checks.EXTENTS_MAX} are possible: write larger chunks"
             raise failure(self.file, reason, self.name)
 
     def _chunk(self, place: tuple[int, ...], number: int) -> Extent:

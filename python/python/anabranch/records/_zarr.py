@@ -83,7 +83,7 @@ class _Array:
 class Zarr(Source):
     """A Zarr directory."""
 
-    def __init__(self, path: str, file: str, skipped: str | None) -> None:
+    def __init__(self, path: str, file: str, skipped: Collection[str]) -> None:
         self.file = file or "."
         self._path = path
         self._prefix = file + "/" if file else ""
@@ -92,16 +92,13 @@ class Zarr(Source):
         self._arrays: dict[str, _Array] = {}
         #: Files of the directory, with ``/`` between the parts of their paths.
         self._files: set[str] = set()
-        self._skipped = skipped
-        self._walk()
+        self._walk(skipped)
         self.variables = [self._variable(array) for array in self._arrays.values() if array.shape]
 
-    def _walk(self) -> None:
-        for folder, _, files in os.walk(self._path):
-            base = os.path.relpath(folder, self._path).replace(os.sep, "/")
-            prefix = "" if base == "." else base + "/"
-            self._files.update(prefix + name for name in files if os.path.abspath(os.path.join(folder, name)) != self._skipped)
-            name = "" if base == "." else base
+    def _walk(self, skipped: Collection[str]) -> None:
+        for prefix, _, files in checks.walk(self._path, skipped):
+            self._files.update(prefix + name for name in files)
+            name = prefix.rstrip("/")
             if ".zarray" in files:
                 attributes = self._json(prefix + ".zattrs") if ".zattrs" in files else {}
                 self._arrays[name] = _Array(self, name, self._json(prefix + ".zarray"), attributes)
