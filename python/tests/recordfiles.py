@@ -74,7 +74,7 @@ def cdf(version: int, dims: Mapping[str, int], variables: Mapping[str, Var], *, 
     for key, rows in recorded.items():
         begins[key] = at
         at += len(pad(rows[0])) if rows else 0
-    body = b"".join(padded(one.data) for one in variables.values() if isinstance(one.data, bytes))
+    body = bytearray(b"".join(padded(one.data) for one in variables.values() if isinstance(one.data, bytes)))
     for row in range(max(map(len, recorded.values()), default=0)):
         body += b"".join(pad(rows[row]) for rows in recorded.values())
     return header(begins) + body

@@ -166,6 +166,7 @@ class Hdf5(Folder):
 
         def virtual(file: Any) -> None:
             layout = h5py.VirtualLayout((4, 2), "<f4")
+            layout[:] = h5py.VirtualSource("others.h5", "a", (4, 2))
             file.create_virtual_dataset("odd", layout)
 
         def texts(file: Any) -> None:
@@ -199,6 +200,16 @@ class Hdf5(Folder):
 
             self.write(beside)
             self.slices(opened(self.folder, "set.h5", components=["good"]), ["good"])
+
+    def test_names_that_are_not_utf_8(self) -> None:
+        def fill(file: Any) -> None:
+            file[b"od\xffd"] = np.arange(4)
+            file["good"] = np.arange(4)
+
+        self.assertIn("component 'od\\udcffd': name", self.refused(fill))
+        self.slices(opened(self.folder, "set.h5", components=["good"]), ["good"])
+        records = opened(self.folder, "set.h5", components=["all=*"])
+        self.assertEqual(records[1]["all"].size, 16)
 
     def test_too_many_pieces_are_refused(self) -> None:
         def fill(file: Any) -> None:

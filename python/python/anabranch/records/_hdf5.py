@@ -36,6 +36,16 @@ def is_hdf5(path: str) -> bool:
     return False
 
 
+def _text(name: str | bytes) -> str:
+    """A name; h5py leaves those as bytes that are not UTF-8."""
+    return name.decode(errors="surrogateescape") if isinstance(name, bytes) else name
+
+
+def _array(opened: Any, name: str) -> Any:
+    """The array of this name."""
+    return opened[name.encode(errors="surrogateescape")]
+
+
 class Hdf5(Source):
     """An HDF5 file."""
 
@@ -69,18 +79,18 @@ class Hdf5(Source):
     def _find(self, opened: Any) -> Iterator[Variable]:
         names: list[str] = []
 
-        def visit(name: str, thing: Any) -> bool | None:
+        def visit(name: str | bytes, thing: Any) -> bool | None:
             if len(names) >= _OBJECTS_MAX:
                 return True
             if isinstance(thing, self._h5py.Dataset):
-                names.append(name)
+                names.append(_text(name))
             return None
 
         opened.visititems(visit)
         if len(names) >= _OBJECTS_MAX:
             raise self.fail(f"it has {_OBJECTS_MAX} arrays or more")
         for name in names:
-            array = opened[name]
+            array = _array(opened, name)
             if array.shape and not self._is_dimension_only(array):
                 yield self._variable(name, array)
 
@@ -102,14 +112,14 @@ class Hdf5(Source):
 
     def _first_name(self, array: Any) -> str | None:
         if self._h5py.h5ds.is_scale(array.id):
-            return str(array.name).strip("/")
+            return _text(array.name).strip("/")
         try:
             dimension = array.dims[0]
             scales = dimension.values()
             name = scales[0].name if scales else dimension.label
         except (RuntimeError, KeyError, ValueError, OSError):
             return None
-        return str(name).strip("/") or None if name else None
+        return _text(name).strip("/") or None if name else None
 
     def _is_filtered(self, array: Any) -> bool:
         return bool(array.id.get_create_plist().get_nfilters())
@@ -136,7 +146,7 @@ class Hdf5(Source):
 
     def _places(self, name: str, per_record: int) -> Places:
         with self._opened() as opened:
-            array = opened[name]
+            array = _array(opened, name)
             shape = tuple(int(length) for length in array.shape)
             size = int(array.id.get_type().get_size())
             if not array.chunks:
@@ -211,7 +221,7 @@ class Hdf5(Source):
         for name in excluded:
             if known[name].refusal is None:
                 with self._opened() as opened:
-                    self._extents[name] = self._all_extents(name, opened[name])
+                    self._extents[name] = self._all_extents(name, _array(opened, name))
         taken = [extent for name in (*chosen, *excluded) for extent in self._extents.get(name, [])]
         extents = complement(taken, self._length)
         if len(extents) >= checks.EXTENTS_MAX:
