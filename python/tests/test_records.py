@@ -87,6 +87,14 @@ class Reader(Folder):
         self.assertEqual(records[7]["p"].extents, ((0, 3),))
         self.assertFalse("42" in records or "1000000" in records)
 
+    def test_null_is_no_value(self) -> None:
+        component = {"name": "a", "file": "f", "size": 4, "offset": None, "stride": None, "rate": None, "promise": None, "deadline": None}
+        records = self.read(name=None, rate=None, component=[component], records={"count": 1, "name": "x"}, record=[])
+        self.assertEqual((records.name, records["x"].number, records.rate), ("set", 0, None))
+        for wrong in ({"optional": None}, {"name": None}):
+            with self.assertRaises(RecordsError):
+                self.read(component=[{**component, **wrong}])
+
     def test_what_cannot_be_read_is_an_error(self) -> None:
         write(os.path.join(self.folder, "data"), bytes(10))
         records = self.read(component=[{"name": "a", "file": "data", "size": 8}, {"name": "b", "file": "{n}"}], records={"count": 2})

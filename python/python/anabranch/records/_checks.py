@@ -31,7 +31,8 @@ _SHOWN_CHARS = 100
 _OBEYED = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
 )
-_QUANTITY = re.compile(r"\s*([0-9.]*)\s*(.*?)\s*", re.DOTALL)
+#: A number and a unit. Separators of information are no space in Rust.
+_QUANTITY = re.compile(r"[^\S\x1c-\x1f]*([0-9.]*)[^\S\x1c-\x1f]*(.*?)[^\S\x1c-\x1f]*", re.DOTALL)
 _SIZES = {
     "B": 1,
     "kB": 10**3,

@@ -5,13 +5,17 @@ from __future__ import annotations
 import bisect
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..errors import RecordsError
 from . import _checks as checks
 from ._pattern import Pattern
+
+
+#: Keys that cannot be null.
+_DEFAULTED = ("component", "record", "optional", "parts")
 
 
 class Extent(NamedTuple):
@@ -244,19 +248,26 @@ def from_text(text: str, *, is_json: bool) -> Manifest:
         raise RecordsError(str(error)) from None
 
 
-def _table(place: str, keys: Any, known: Mapping[str, type], needed: Iterable[str] = ()) -> dict[str, Any]:
+def _table(place: str, keys: Any, known: Mapping[str, type], needed: Collection[str] = ()) -> dict[str, Any]:
     """The keys of a table, whose values have the known types."""
     if not isinstance(keys, dict):
         raise RecordsError(f"{place}: a table of keys is expected in place of {checks.shown(keys)}")
     for key, value in keys.items():
         if key not in known:
             raise RecordsError(f"{place}: unknown key '{checks.shown(key)}'; there are {', '.join(known)}")
+        if _is_absent(key, value, needed):
+            continue
         if known[key] is not object and (not isinstance(value, known[key]) or (isinstance(value, bool) and known[key] is not bool)):
             raise checks.refuse(place, key, value, f"a value of the type {known[key].__name__} is expected")
     for key in needed:
         if key not in keys:
             raise RecordsError(f"{place}: {key} is missing; add it")
-    return keys
+    return {key: value for key, value in keys.items() if not _is_absent(key, value, needed)}
+
+
+def _is_absent(key: str, value: Any, needed: Collection[str]) -> bool:
+    """True for null, which JSON can have in place of a value that may be missing."""
+    return value is None and key not in needed and key not in _DEFAULTED
 
 
 def _template(place: str, layer: Mapping[str, Any]) -> Files | Strided | None:
