@@ -111,6 +111,21 @@ class Hdf5(Folder):
                         self.assertEqual(overlaps(records), [])
                         self.assertEqual(sum(end - begin for _, begin, end in extents(records, ["a"])), np.prod(shape) * 4)
 
+    def test_a_copy_without_the_last_array_can_be_opened(self) -> None:
+        for options in ({}, {"chunks": (1, 5)}, {"chunks": (1, 7)}, {"chunks": (1, 5), "compression": "gzip"}):
+
+            def fill(file: Any, options: Any = options) -> None:
+                for name in "abc":
+                    file.create_dataset(name, data=np.arange(20).reshape(4, 5), maxshape=(4, None) if options else None, **options)
+
+            self.write(fill)
+            self.copies(opened(self.folder, "set.h5", components=["a", "b"]), ["a", "b"])
+            self.copies(opened(self.folder, "set.h5", components=["a", "b", "c"]), ["a", "b", "c"])
+            # What is left out does not become part of the header.
+            records = opened(self.folder, "set.h5", components=["a"])
+            everything = opened(self.folder, "set.h5")
+            self.assertLessEqual(records[0]["header"].size - everything[0]["header"].size, 1)
+
     def test_compressed_chunks_are_the_bytes_of_the_file(self) -> None:
         source = np.random.default_rng(1)
         values = source.integers(0, 50, (6, 40, 50)).astype("<i4")

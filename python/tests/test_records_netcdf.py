@@ -15,8 +15,10 @@ from .recordfiles import Var, cdf, copied, extents, opened, optional, overlaps, 
 
 np, netCDF4 = optional("numpy"), optional("netCDF4")
 
+#: Recorded data: `ANABRANCH_DATA`, or `shared/data` beside the repository.
+DATA = os.environ.get("ANABRANCH_DATA") or os.path.join(os.path.dirname(os.path.abspath(__file__)), *[".."] * 3, "shared", "data")
 #: A file of the ERA-Interim reanalysis.
-ERA = os.environ.get("ANABRANCH_ERA", "/work/shared/data/media/eraint_uvz.nc")
+ERA = os.path.join(DATA, "media", "eraint_uvz.nc")
 
 
 def rows(count: int, size: int, seed: int) -> list[bytes]:
@@ -118,6 +120,7 @@ class Classic(unittest.TestCase):
             ("x", "no source has a variable like 'x'; there are lat, flag, t, time, u"),
             ("t,rate=fast", "write a number and a unit"),
             ("t,promise=1", "a share of windows"),
+            ("u=time", "component 'u': it is named twice"),
             ("t,colour=red", "'colour=red' is not possible"),
             ("a=t", "two components would have it"),
             ("lat", "first dimension is lat (3), not time (5, unlimited)"),
@@ -265,7 +268,7 @@ class Library(unittest.TestCase):
                     data.createVariable("time", "f8", ("time",))[:] = np.arange(7)
                 self.check(os.path.basename(path), 7)
 
-    @unittest.skipUnless(os.path.exists(ERA), f"no {ERA}")
+    @unittest.skipUnless(os.path.exists(ERA), "no recorded data; set ANABRANCH_DATA")
     def test_era_interim(self) -> None:
         os.symlink(ERA, os.path.join(self.folder, "era.nc"))
         self.check("era.nc", 2)

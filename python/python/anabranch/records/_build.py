@@ -71,6 +71,9 @@ def build(sources: Sequence[str | os.PathLike[str]], options: Options) -> tuple[
         checks.per_second(options.rate)
     if options.per_record is not None and not 1 <= options.per_record <= _ROWS_MAX:
         raise RecordsError(f"--per-record {options.per_record}: a record has 1 row or more")
+    twice = [name for name, count in Counter(one.name for one in options.components or []).items() if count > 1]
+    if twice:
+        raise RecordsError(f"component '{checks.shown(twice[0])}': it is named twice; a pattern takes several variables into one")
     files, folders = _opened(sources, options)
     parts = _Parts(skipped=_skipped(sources, options))
     matched = _arrays(files, options, parts)
