@@ -261,7 +261,8 @@ class Command(Folder):
         records = RecordSet.open(path)
         self.assertEqual((records.name, records["a1"]["bin"].read()), ("pair", b"data/a1.bin"))
         self.assertEqual(sorted(os.listdir(self.folder)), ["data", "set.json"])
-        # The manifest is no part of the set.
+        # Manifests are no part of the set, even those of other names.
+        self.put("records.toml")
         code, _, err = self.run_main(self.folder, "-o", path)
         self.assertEqual((code, err), (0, "2 records of data\n"))
         code, out, _ = self.run_main(data, "--directory", data)

@@ -94,7 +94,10 @@ class Zarr(unittest.TestCase):
         self.put("zarr.json", version_3([2], [1]))
         for row in range(2):
             self.put(f"c/{row}", bytes([row]))
+        self.put("records.toml", b"")
+        self.put(".anabranch-records", b"")
         records = opened(self.folder, ".")
+        self.assertEqual([component.name for component in records.components][0], "header")
         self.assertEqual([record[records.components[1].name].file for record in records], ["c/0", "c/1"])
 
     def test_chunks_that_were_never_written(self) -> None:

@@ -6,11 +6,11 @@ A record set is a directory and a manifest, which names the components of its re
 
     from anabranch.records import RecordSet
 
-    records = RecordSet.open("era/set.toml")
+    records = RecordSet.open("era/records.toml")
     for record in records:
         numpy.frombuffer(record["t"].read(), ">f4")
 
-``python -m anabranch.records SOURCE… -o set.toml`` writes the manifest of netCDF, HDF5 and Zarr data, and of directories; so does
+``python -m anabranch.records SOURCE… -o records.toml`` writes the manifest of netCDF, HDF5 and Zarr data, and of directories; so does
 :func:`make_manifest`. netCDF classic files, Zarr and directories need nothing but this package; netCDF-4 and HDF5 files need h5py.
 """
 

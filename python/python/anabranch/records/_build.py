@@ -19,6 +19,8 @@ from ._places import Joined, Places, together
 from ._write import Plan, Planned
 from ._zarr import Zarr, is_zarr
 
+#: Files of a set that are not its records: manifests, and the note of what is there (``apps/records``).
+_SET_FILES = ("records.toml", "records.json", ".anabranch-records")
 #: Most rows of a record.
 _ROWS_MAX = 1 << 40
 
@@ -113,12 +115,13 @@ def _opened(sources: Sequence[str | os.PathLike[str]], options: Options) -> tupl
 
 
 def _skipped(sources: Sequence[str | os.PathLike[str]], options: Options) -> set[str]:
-    """Paths that are no parts of a directory: the manifest, and other sources."""
+    """Paths that are no parts of a directory: manifests, and other sources."""
     paths = [os.path.abspath(os.fspath(source)) for source in sources]
     twice = [path for path, count in Counter(paths).items() if count > 1]
     if twice:
         raise RecordsError(f"'{checks.shown(twice[0])}': it is named twice")
-    return {*paths, os.path.abspath(options.manifest)} if options.manifest is not None else {*paths}
+    of_set = {os.path.abspath(os.path.join(options.directory, name)) for name in _SET_FILES}
+    return {*paths, *of_set, os.path.abspath(options.manifest)} if options.manifest is not None else {*paths, *of_set}
 
 
 def _source(path: str, file: str, skipped: set[str]) -> Source:
