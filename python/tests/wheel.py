@@ -14,7 +14,7 @@ import zipfile
 _MACHINES = {62: "x86_64", 183: "aarch64"}
 _PROGRAMS = ("anabranch", "anabranch-lab")
 #: Files of the package that must be there.
-_FILES = ("__init__.py", "py.typed", "_anabranch.pyi", "stats/__init__.py", "lab/__init__.py")
+_FILES = ("__init__.py", "py.typed", "_anabranch.pyi", "stats/__init__.py", "lab/__init__.py", "records/__main__.py")
 _TAG = re.compile(r"anabranch-[0-9.]+-(cp311-abi3|cp310-cp310)-manylinux_2_(\d+)_(x86_64|aarch64)\.whl")
 
 

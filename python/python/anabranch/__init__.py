@@ -5,7 +5,7 @@ A *node* has an identity and addresses; a *session* joins two nodes over every p
 classes here are for ``asyncio``; those of :mod:`anabranch.sync` do the same without it.
 """
 
-from . import aio, arrays, emulation, errors, lab, objectives, reports, spec, stats, sync
+from . import aio, arrays, emulation, errors, lab, objectives, records, reports, spec, stats, sync
 from ._anabranch import Message
 from ._handles import ANYONE
 from .aio import Client, Node, Session, Stream, attach, connect
@@ -24,6 +24,7 @@ from .errors import (
     NoRoute,
     ObjectiveError,
     Offer,
+    RecordsError,
     Refused,
     Rejected,
     SendError,
@@ -65,6 +66,7 @@ __all__ = [
     "Packets",
     "Path",
     "Rate",
+    "RecordsError",
     "Refused",
     "Rejected",
     "SendError",
@@ -90,6 +92,7 @@ __all__ = [
     "errors",
     "lab",
     "objectives",
+    "records",
     "reports",
     "spec",
     "stats",

@@ -39,6 +39,11 @@ class StatsError(AnabranchError, ValueError):
     """An argument of a statistic is refused, or is too little for it."""
 
 
+class RecordsError(AnabranchError, ValueError):
+    """A manifest of a record set is refused, its bytes are not where it says, or none can be made from a file; the text names the
+    file, and the variable, component or record."""
+
+
 class LabError(AnabranchError):
     """The lab's program cannot be started, or has failed; the text is the program's own."""
 

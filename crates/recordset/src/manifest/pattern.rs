@@ -84,6 +84,10 @@ impl Pattern {
 
     /// Number of the record for which the pattern gives this text.
     pub(super) fn number(&self, text: &str) -> Option<u64> {
+        if !self.varies() {
+            // The only record of a set has this name.
+            return (self.of(0, "") == text).then_some(0);
+        }
         let first = self.0.first()?;
         let rest = match first {
             Piece::Text(before) => text.strip_prefix(before.as_str())?,

@@ -91,6 +91,15 @@ fn a_set_may_be_empty() {
 }
 
 #[test]
+fn a_single_record_is_found_by_its_name() {
+    let text = "[[component]]\nname = \"a\"\nfile = \"{n}\"\n[records]\ncount = 1\nname = \"x\"\n";
+    let manifest = Manifest::from_toml(text).unwrap();
+    assert_eq!((manifest.find("x"), manifest.find("y")), (Some(0), None));
+    let empty = Manifest::from_toml(&text.replace("= 1", "= 0")).unwrap();
+    assert_eq!(empty.find("x"), None);
+}
+
+#[test]
 fn errors_name_the_place_the_value_and_what_is_accepted() {
     for (from, to, words) in [
         (
