@@ -487,7 +487,7 @@ impl Sink {
             }
         }
         let file = self.folder.file(name);
-        let failed = SinkError::write(&self.path.join(name));
+        let path = self.path.join(name);
         let sized = file.and_then(|file| {
             if let Some(length) = self.lengths.get(name)
                 && file.metadata()?.len() < *length
@@ -496,7 +496,7 @@ impl Sink {
             }
             Ok(file)
         });
-        let file = Arc::new(sized.map_err(failed)?);
+        let file = Arc::new(sized.map_err(SinkError::write(&path))?);
         self.open.insert(name.to_owned(), (file.clone(), self.uses));
         Ok(file)
     }
@@ -516,12 +516,10 @@ fn lengths(manifest: &Manifest) -> BTreeMap<String, u64> {
                 continue;
             };
             let end = part.extents.end();
-            match all.get_mut(&*part.file) {
-                Some(length) => *length = end.max(*length),
-                None if end > 0 && all.len() < SHARED_MAX => {
-                    all.insert(part.file.into_owned(), end);
-                }
-                None => {}
+            if let Some(length) = all.get_mut(&*part.file) {
+                *length = end.max(*length);
+            } else if end > 0 && all.len() < SHARED_MAX {
+                all.insert(part.file.into_owned(), end);
             }
         }
     }
