@@ -27,6 +27,7 @@
 //! | [`overlay`] | the overlay's agent, from members that send arbitrary messages |
 //! | [`parts`] | the heads of parts of enhanced frames, and the count of missing parts |
 //! | [`media`] | stored video: files, stored indexes, and their use |
+//! | [`record_messages`] | messages about record sets, pieces of their parts, lines of notes |
 //! | [`record_set`] | manifests of record sets, and layouts |
 //! | [`stored_video`] | storage and display of stored video: object stores, HTTP, the cache, indexes |
 //! | [`configuration`] | the reader of configurations, and engines with accepted configurations |
@@ -53,6 +54,7 @@ mod packet;
 mod parsers;
 mod parts;
 mod peer;
+mod record_messages;
 mod record_set;
 mod relay;
 mod settings;
@@ -73,6 +75,7 @@ pub use overlay::overlay;
 pub use packet::packet;
 pub use parsers::{link, ticket, trace, transcript, wire};
 pub use parts::parts;
+pub use record_messages::record_messages;
 pub use record_set::record_set;
 pub use relay::relay;
 pub use settings::{configuration, control, tariffs};
@@ -100,6 +103,7 @@ pub const PROPERTIES: &[(&str, Property)] = &[
     ("overlay", overlay),
     ("packet", packet),
     ("parts", parts),
+    ("record_messages", record_messages),
     ("record_set", record_set),
     ("relay", relay),
     ("stored_video", stored_video),

@@ -304,6 +304,30 @@ fn exports() {
 }
 
 #[test]
+fn record_messages() {
+    let pieces: &[&[u8]] = &[
+        &[0],
+        &[1],
+        &[2],
+        br#"{"do":"get","manifest":"0000000000000000000000000000000000000000000000000000000000000000"}"#,
+        br#"{"do":"list","after":"a"}"#,
+        br#"{"do":"put","bytes":7,"format":"toml","digest":"00"}"#,
+        br#"{"items":[{"from":0,"to":7,"components":[0,1],"bytes":[1,2]}]}"#,
+        br#"{"items":[{"record":1,"component":2,"version":3,"ranges":[[1,2]]}]}"#,
+        br#"{"is":"fault","record":1,"component":0,"fault":"eclipse"}"#,
+        br#"{"is":"begun","promise":{"state":"promised","rate_bps":9}}"#,
+        br#"{"is":"wanted","items":[],"has_more":true}"#,
+        &[0; 39],
+        &[255; 8],
+        b"records/1/get/climate/numbers",
+        b"c 1 0 7\n",
+        b"p 1 2 9 7 0-4 6-9\n",
+        b"f 0 18446744073709551615\n",
+    ];
+    feed("record_messages", pieces, anabranch_fuzz::record_messages);
+}
+
+#[test]
 fn record_set() {
     let pieces: &[&[u8]] = &[
         &[0],

@@ -25,6 +25,9 @@ mod at;
 mod carry;
 pub mod client;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod server;
 pub mod shelf;
 pub mod sink;

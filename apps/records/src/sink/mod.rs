@@ -36,6 +36,9 @@ use crate::{
     wire::{Item, Piece},
 };
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use note::fuzz as fuzz_note;
+
 /// Files that are kept open.
 const OPEN_MAX: usize = 64;
 /// Files whose lengths are known before.

@@ -105,6 +105,16 @@ impl Line {
     }
 }
 
+/// Checks that a line that is read is written as it was understood.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(text: &str) {
+    if let Some(line) = Line::read(text) {
+        let mut written = String::new();
+        line.append_to(&mut written);
+        assert_eq!(Line::read(written.trim_end()), Some(line));
+    }
+}
+
 /// The file of a note. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Note(Option<Arc<File>>);
