@@ -175,8 +175,9 @@ async fn fetch(
     let manifest = fetch.manifest().clone();
     let path = fetch.path().to_owned();
     let finished = fetch.finish(settled).await.map_err(failure);
-    let reached = ran?;
+    // If nothing could be written any more, that is the cause of everything else.
     let fetched = finished?;
+    let reached = ran?;
     reached.close().await;
     follow::report(
         &fetched,

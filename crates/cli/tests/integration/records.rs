@@ -517,3 +517,97 @@ fn a_set_is_copied_between_others() {
     drop(_accepting);
     setting.fails(4, &["copy", "far:climate", "near"], "failed");
 }
+
+#[test]
+fn parts_of_any_size_take_what_is_asked_of_them() {
+    let setting = Setting::start(ALL, "");
+    let set = setting.at().join("sets/huge");
+    fs::create_dir(&set).unwrap();
+    let manifest = "[[component]]\nname = \"a\"\nfile = \"{n}.dat\"\n[records]\ncount = 2\n";
+    fs::write(set.join("records.toml"), manifest).unwrap();
+    fs::write(set.join("1.dat"), "").unwrap();
+    let whole = fs::File::create(set.join("0.dat")).unwrap();
+    whole.set_len(100_000_000_000).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&whole, b"the end", 100_000_000_000 - 7).unwrap();
+    let get = ["get", "far:huge", "copy", "--bytes", "99999999990.."];
+    let out = setting.succeeds(&get);
+    assert!(out.contains("10 B moved"), "{out}");
+    let copy = fs::File::open(setting.at().join("copy/0.dat")).unwrap();
+    let mut end = [0; 10];
+    std::os::unix::fs::FileExt::read_exact_at(&copy, &mut end, 99_999_999_990).unwrap();
+    assert_eq!(&end, b"\0\0\0the end");
+    assert_eq!(
+        fs::metadata(setting.at().join("copy/1.dat")).unwrap().len(),
+        0
+    );
+}
+
+/// Where this user may mount a small file system for one process.
+fn limited_disk(setting: &Setting, folder: &str, words: &[&str]) -> Option<Output> {
+    let script = format!("mount -t tmpfs -o size=1M none {folder} && exec \"$@\"");
+    let program = env!("CARGO_BIN_EXE_anabranch");
+    let isolated = |arguments: &[&str]| {
+        let mut command = std::process::Command::new("unshare");
+        crate::harness::isolate(&mut command, setting.at());
+        command
+            .args(["-rm", "sh", "-c", &script, "sh"])
+            .args(arguments)
+            .output()
+            .unwrap()
+    };
+    isolated(&["true"])
+        .status
+        .success()
+        .then(|| isolated(&[&["timeout", "60", program], words].concat()))
+}
+
+#[test]
+fn a_full_disk_is_reported_and_what_arrived_is_kept() {
+    let setting = Setting::start_both(ALL, BACK);
+    fs::write(
+        setting.at().join("sets/climate/images/07.png"),
+        noise(99, 3_000_000),
+    )
+    .unwrap();
+    fs::create_dir(setting.at().join("disk")).unwrap();
+    let words = Setting::arguments(&["get", "far:climate", "disk/copy"]);
+    let Some(output) = limited_disk(&setting, "disk", &words) else {
+        return;
+    };
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(6), "{err}");
+    assert!(err.contains("No space left on device"), "{err}");
+    // The same of a peer that takes a set.
+    fs::create_dir(setting.at().join("small")).unwrap();
+    let serve = [
+        "records", "serve", "small", "--accept", "--local", "1.local",
+    ];
+    let script = "mount -t tmpfs -o size=1M none small && exec \"$@\"";
+    let mut serving = std::process::Command::new("unshare");
+    crate::harness::isolate(&mut serving, setting.at());
+    serving.args([
+        "-rm",
+        "sh",
+        "-c",
+        script,
+        "sh",
+        env!("CARGO_BIN_EXE_anabranch"),
+    ]);
+    let mut serving = Running::start(serving.args(serve).stdout(std::process::Stdio::piped()));
+    assert!(serving.line().starts_with("Serving"));
+    let put = [
+        "records",
+        "put",
+        "sets/climate",
+        &id(1),
+        "--local",
+        "2.local",
+    ];
+    let output = limited(setting.at(), 60).args(put).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(4), "{err}");
+    assert!(
+        err.contains("cannot write the set: No space left on device"),
+        "{err}"
+    );
+}
