@@ -22,6 +22,7 @@ impl NodeConfig {
             },
             settings: other.settings,
             locals: other.locals,
+            overlay: other.overlay,
             rendezvous: rendezvous(self.rendezvous.as_ref(), other.rendezvous.as_ref()),
             receive: other.receive,
             promise_record: other.promise_record,
