@@ -35,7 +35,7 @@ impl Access {
     }
 
     fn has_lost(self, now: Self) -> bool {
-        (self.may_call && !now.may_call) || (self.is_member && !now.is_member)
+        (self.may_call && !now.may_call) || (!now.may_call && self.is_member && !now.is_member)
     }
 
     /// True if a session that is served with these rights is served in the same way with those of `now`: streams in progress go
@@ -332,7 +332,9 @@ mod tests {
             is_member,
         };
         assert!(access(true, false).goes_on_with(access(true, true)));
-        assert!(!access(true, true).goes_on_with(access(true, false)));
+        // The overlay ends its own sessions.
+        assert!(access(true, true).goes_on_with(access(true, false)));
+        assert!(!access(false, true).goes_on_with(access(false, false)));
         assert!(!access(true, true).goes_on_with(access(false, true)));
         // What was refused is served from now on.
         assert!(!access(false, true).goes_on_with(access(true, true)));
