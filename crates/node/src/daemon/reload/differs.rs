@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use super::{Started, in_force::rendezvous};
+use super::Started;
 use crate::config::NodeConfig;
 
 impl Started {
@@ -17,14 +17,6 @@ impl Started {
                 "channel.mtu_max",
                 text(&before.engine.channel.mtu_max_bytes),
                 text(&now.engine.channel.mtu_max_bytes),
-            ),
-            (
-                "rendezvous (all but its start, its end and `strangers`)",
-                text(&rendezvous(
-                    before.rendezvous.as_ref(),
-                    now.rendezvous.as_ref(),
-                )),
-                text(&now.rendezvous),
             ),
             (
                 "tunnel (all but the pools of its server)",

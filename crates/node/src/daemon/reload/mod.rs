@@ -166,6 +166,8 @@ impl Core {
         if let Some(overlay) = self.overlay() {
             overlay.place_relay(&self.host);
         }
+        self.rendezvous
+            .place_relay(config.rendezvous.as_ref(), &self.host);
         self.calls
             .send_replace(Arc::new(calls(&config, objectives)));
         self.via.send_if_modified(|via| {

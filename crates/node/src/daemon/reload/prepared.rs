@@ -169,6 +169,10 @@ impl Core {
                 Ok(Some(meeting::Change::Start(running?)))
             }
             (Some(_), None) => Ok(Some(meeting::Change::Stop)),
+            (Some(before), Some(now)) if !before.has_relay_of(now) => {
+                self.rendezvous.check(now, &self.host)?;
+                Ok(None)
+            }
             _ => Ok(None),
         }
     }
