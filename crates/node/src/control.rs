@@ -97,6 +97,7 @@ pub async fn answer_line(host: &Host, line: &str) -> Value {
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
     host: Host,
+    /// Of a process without a configuration.
     overlay: Option<Overlay>,
     /// Of a process that runs by a configuration.
     node: Option<Arc<Core>>,
@@ -107,6 +108,14 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// The overlay that the process takes part in now.
+    fn overlay(&self) -> Option<Overlay> {
+        match &self.node {
+            Some(node) => node.overlay(),
+            None => self.overlay.clone(),
+        }
+    }
+
     /// The user who asks, for people.
     fn by(&self) -> String {
         match self.user {
@@ -215,8 +224,8 @@ async fn answer_rows(context: &Context, request: &Request) -> Result<Vec<Value>,
             session,
             set,
         } => acts::stream_set(host, (stream, session.as_deref()), set),
-        Request::Overlay {} => overlay::list(context.overlay.as_ref()).await,
-        Request::OverlayPaths { paths } => overlay::paths(context.overlay.as_ref(), paths).await,
+        Request::Overlay {} => overlay::list(context.overlay().as_ref()).await,
+        Request::OverlayPaths { paths } => overlay::paths(context.overlay().as_ref(), paths).await,
     }
 }
 

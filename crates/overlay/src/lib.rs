@@ -25,7 +25,9 @@ pub mod paths;
 pub mod relay;
 pub mod wire;
 
-pub use agent::{Agent, Event, LinkView, MemberView, Output, Refused, Sample, UnknownMember};
+pub use agent::{
+    Agent, Event, LinkView, MemberView, Output, Refused, Sample, Setup, UnknownMember,
+};
 pub use config::{Config, ConfigError, Member};
 pub use keys::{FakeKeys, Keys};
 pub use measure::Source;

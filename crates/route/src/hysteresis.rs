@@ -144,6 +144,27 @@ impl<R: Clone + PartialEq> Keeper<R> {
         self.current.as_ref()
     }
 
+    /// The same state with routes in another form: as `convert` returns them; `None`: they are no longer possible, and are forgotten.
+    #[must_use]
+    pub fn map<S>(self, mut convert: impl FnMut(R) -> Option<S>) -> Keeper<S> {
+        let candidates = self.candidates.into_iter().filter_map(|candidate| {
+            Some(Candidate {
+                routes: convert(candidate.routes)?,
+                gain: candidate.gain,
+                seen: candidate.seen,
+                since: candidate.since,
+            })
+        });
+        Keeper {
+            config: self.config,
+            candidates: candidates.collect(),
+            current: self.current.and_then(&mut convert),
+            changed: self.changed,
+            settled: self.settled,
+            wider_since: self.wider_since,
+        }
+    }
+
     /// Reconsiders the routes after new estimates; `best` are the best routes by these, and `cost` returns the cost of
     /// any routes by these (`None`: they cannot be used). Returns the reason if routes have changed to `best`, or to an
     /// earlier best one. To be called with every round of estimates, because the averages cover only the estimates seen

@@ -31,7 +31,7 @@ mod ready;
 mod worker;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     net::{IpAddr, SocketAddr},
     ops::RangeInclusive,
@@ -55,7 +55,7 @@ use self::{
     ready::Ready,
     worker::Worker,
 };
-use crate::{clock::Clock, waker::Waker};
+use crate::{clock::Clock, socket::BindError, waker::Waker};
 
 /// Configuration of a relay.
 #[derive(Clone, Debug)]
@@ -100,6 +100,16 @@ pub enum RelayError {
     /// No address was given.
     #[error("a relay needs an address for its ports; give one")]
     NoAddress,
+    /// None of its ports can be opened.
+    #[error("none of the ports {first}-{last} can be opened: {source}")]
+    Ports {
+        /// The first port.
+        first: u16,
+        /// The last port.
+        last: u16,
+        /// The failure of the first.
+        source: BindError,
+    },
     /// The thread, or the descriptors on which it sleeps, cannot be created.
     #[error("cannot start the relay: {0}")]
     Io(#[from] io::Error),
@@ -141,7 +151,6 @@ pub struct Relay {
 #[derive(Debug)]
 struct Shared {
     clock: Clock,
-    pool: Pool,
     ready: Ready,
     waker: Waker,
     state: Mutex<State>,
@@ -152,6 +161,7 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     circuits: CircuitTable,
+    pool: Pool,
     ports: BTreeMap<PortId, Arc<Port>>,
     is_over: bool,
 }
@@ -160,21 +170,22 @@ impl Relay {
     /// Starts its thread. Ports are opened when circuits need them.
     ///
     /// # Errors
-    /// The config is out of range or has no address, or the thread cannot be started.
+    /// The config is out of range or has no address, none of its ports can be opened, or the thread cannot be started.
     pub fn start(config: RelayConfig) -> Result<Self, RelayError> {
         let clock = config.clock.unwrap_or_else(Clock::start);
         if config.addresses.is_empty() {
             return Err(RelayError::NoAddress);
         }
         let pool = Pool::new(&config);
+        pool.check(|_| false)?;
         let circuits = CircuitTable::new(clock.now(), config.circuits)?;
         let shared = Arc::new(Shared {
             clock,
-            pool,
             ready: Ready::new()?,
             waker: Waker::new()?,
             state: Mutex::new(State {
                 circuits,
+                pool,
                 ports: BTreeMap::new(),
                 is_over: false,
             }),
@@ -223,7 +234,7 @@ impl Relay {
         let answer = loop {
             match ask(&mut state.circuits, now) {
                 Outcome::Answer(answer) => break answer,
-                Outcome::NeedsPort(family) => match self.shared.pool.open(family) {
+                Outcome::NeedsPort(family) => match state.pool.open(family) {
                     Some(port) => self.shared.add(&mut state, port),
                     None => break state.circuits.refuse(circuit, Refusal::Ports),
                 },
@@ -259,6 +270,51 @@ impl Relay {
         let mut state = self.shared.lock();
         state.circuits.close_all(node);
         self.shared.close_unused(&mut state);
+    }
+
+    /// Checks whether another configuration can be applied; nothing changes.
+    ///
+    /// # Errors
+    /// As [`Self::start`]. Ports that this relay has open count as usable.
+    pub fn check(&self, config: &RelayConfig) -> Result<(), RelayError> {
+        config.circuits.check()?;
+        if config.addresses.is_empty() {
+            return Err(RelayError::NoAddress);
+        }
+        let own: BTreeSet<u16> = {
+            let state = self.shared.lock();
+            let ports = state.ports.values();
+            ports.map(|port| port.socket.local.port()).collect()
+        };
+        Pool::new(config).check(|port| own.contains(&port))
+    }
+
+    /// Applies another configuration, all but the clock. Circuits that exist stay as they are, with their ports and rates; a port that
+    /// the configuration does not include closes once its circuits have ended, and takes no others.
+    ///
+    /// # Errors
+    /// The config is out of range or has no address; nothing has changed then.
+    pub fn configure(&self, config: RelayConfig) -> Result<(), RelayError> {
+        if config.addresses.is_empty() {
+            return Err(RelayError::NoAddress);
+        }
+        let now = self.shared.clock.now();
+        let mut state = self.shared.lock();
+        let state = &mut *state;
+        let pool = Pool::new(&config);
+        state.circuits.configure(now, config.circuits)?;
+        state.pool = pool;
+        for (id, port) in &state.ports {
+            let is_included = state.pool.includes(port);
+            state.circuits.set_retired(*id, !is_included);
+        }
+        Ok(())
+    }
+
+    /// Gives a source that has a quota of its own the default again.
+    pub fn reset_quota(&self, node: NodeId) {
+        let now = self.shared.clock.now();
+        self.shared.lock().circuits.reset_quota(now, node);
     }
 
     /// Sets the quota of a source, from now on.

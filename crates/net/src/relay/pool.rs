@@ -9,8 +9,8 @@ use std::{
 use anabranch_base::SocketId;
 use anabranch_overlay::relay::Family;
 
-use super::RelayConfig;
-use crate::socket::Socket;
+use super::{RelayConfig, RelayError};
+use crate::socket::{BindError, Socket};
 
 /// A port of a relay.
 #[derive(Debug)]
@@ -50,6 +50,48 @@ impl Pool {
         }
     }
 
+    /// Tries whether any port can be opened at each address, where only some may be; `is_own` tells which are open already.
+    ///
+    /// # Errors
+    /// None can, at one of the addresses.
+    pub(super) fn check(&self, is_own: impl Fn(u16) -> bool) -> Result<(), RelayError> {
+        let Some(range) = &self.range else {
+            return Ok(());
+        };
+        for &(local, public) in &self.addresses {
+            let mut failure = None;
+            let is_usable = range.clone().any(|port| {
+                is_own(port)
+                    || match bind((local, public), port, self.mark) {
+                        Ok(_) => true,
+                        Err(error) => {
+                            failure.get_or_insert(error);
+                            false
+                        }
+                    }
+            });
+            if let Some(source) = failure.filter(|_| !is_usable) {
+                return Err(RelayError::Ports {
+                    first: *range.start(),
+                    last: *range.end(),
+                    source,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// True if this port is one that it would open.
+    pub(super) fn includes(&self, port: &Port) -> bool {
+        let local = port.socket.local;
+        let pair = (local.ip(), port.public.ip());
+        self.addresses.contains(&pair)
+            && self
+                .range
+                .as_ref()
+                .is_none_or(|range| range.contains(&local.port()))
+    }
+
     /// Opens a new port; `None` if the relay has no address of this family, or no port is free.
     pub(super) fn open(&self, family: Family) -> Option<Port> {
         let pair = self
@@ -58,28 +100,35 @@ impl Pool {
             .find(|(ip, _)| Family::of(*ip) == family);
         let &(local, public) = pair?;
         let Some(range) = &self.range else {
-            return bind((local, public), 0, self.mark);
+            return open((local, public), 0, self.mark);
         };
         let ports = u32::from(*range.end()).checked_sub(u32::from(*range.start()))? + 1;
         (0..ports).find_map(|_| {
             let turn = self.tried.fetch_add(1, Ordering::Relaxed) % ports;
-            bind((local, public), range.start() + turn as u16, self.mark)
+            open((local, public), range.start() + turn as u16, self.mark)
         })
     }
 }
 
-fn bind((local, public): (IpAddr, IpAddr), port: u16, mark: Option<u32>) -> Option<Port> {
-    let address = SocketAddr::new(local, port);
-    match Socket::bind(SocketId(0), address.into(), mark) {
-        Ok(socket) => Some(Port {
-            public: SocketAddr::new(public, socket.local.port()),
-            socket,
-        }),
-        Err(error) => {
-            tracing::debug!(%error, "cannot open a relay's port");
-            None
-        }
+fn open(addresses: (IpAddr, IpAddr), port: u16, mark: Option<u32>) -> Option<Port> {
+    let opened = bind(addresses, port, mark);
+    if let Err(error) = &opened {
+        tracing::debug!(%error, "cannot open a relay's port");
     }
+    opened.ok()
+}
+
+fn bind(
+    (local, public): (IpAddr, IpAddr),
+    port: u16,
+    mark: Option<u32>,
+) -> Result<Port, BindError> {
+    let address = SocketAddr::new(local, port);
+    let socket = Socket::bind(SocketId(0), address.into(), mark)?;
+    Ok(Port {
+        public: SocketAddr::new(public, socket.local.port()),
+        socket,
+    })
 }
 
 #[cfg(test)]

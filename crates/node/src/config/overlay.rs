@@ -94,7 +94,7 @@ pub struct OverlayLayer {
 }
 
 /// The overlay that the node takes part in; checked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct OverlayConfig {
     /// The members.
     pub sites: BTreeMap<NodeId, Site>,

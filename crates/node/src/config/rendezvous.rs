@@ -5,7 +5,7 @@ use std::{net::IpAddr, ops::RangeInclusive};
 use anabranch_base::Rate;
 use anabranch_net::{
     Host,
-    relay::{Quota, Relay, RelayError},
+    relay::{Quota, Relay, RelayConfig, RelayError},
 };
 use serde::{Deserialize, Serialize};
 
@@ -79,8 +79,23 @@ impl RendezvousLayer {
 }
 
 impl RendezvousConfig {
+    /// True if both have the same settings for the relay.
+    pub(crate) fn has_relay_of(&self, other: &Self) -> bool {
+        let strangers = self.strangers;
+        *self
+            == Self {
+                strangers,
+                ..other.clone()
+            }
+    }
+
     /// Starts the relay of its circuits, on the addresses of the host.
     pub(crate) fn start(&self, host: &Host) -> Result<Relay, RelayError> {
+        Relay::start(self.relay(host))
+    }
+
+    /// Configuration of that relay.
+    pub(crate) fn relay(&self, host: &Host) -> RelayConfig {
         let relaying = Relaying {
             capacity: self.rate,
             ports: self.ports.clone(),
@@ -93,7 +108,7 @@ impl RendezvousConfig {
             rate: self.rate,
             bytes_per_period: self.per_day_bytes,
         };
-        Relay::start(config)
+        config
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) async fn rows(context: &Context) -> Vec<Value> {
         let rights = node.rights().refused();
         rows.extend(rights.map(|(right, count)| refused("right", right.name(), count)));
     }
-    let totals = match &context.overlay {
+    let totals = match context.overlay() {
         Some(overlay) => overlay.relay_totals().await,
         None => None,
     };

@@ -100,7 +100,7 @@ impl Control {
     pub(crate) async fn serve_node(&self, node: &Arc<Core>) {
         let context = Context {
             host: node.host.clone(),
-            overlay: node.overlay.clone(),
+            overlay: None,
             node: Some(node.clone()),
             flows: None,
             user: None,

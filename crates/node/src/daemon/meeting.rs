@@ -56,6 +56,26 @@ impl Meeting {
         running.as_ref().map(|running| running.server.clone())
     }
 
+    /// Checks whether a rendezvous that stays can have these settings.
+    ///
+    /// # Errors
+    /// Its relay cannot have them.
+    pub(super) fn check(&self, settings: &RendezvousConfig, host: &Host) -> Result<(), RelayError> {
+        match self.server() {
+            Some(server) => server.relay().check(&settings.relay(host)),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives the relay its settings, on the addresses that the host has now.
+    pub(super) fn place_relay(&self, settings: Option<&RendezvousConfig>, host: &Host) {
+        if let Some((server, settings)) = self.server().zip(settings)
+            && let Err(error) = server.relay().configure(settings.relay(host))
+        {
+            tracing::error!(%error, "the relay of the rendezvous keeps its settings");
+        }
+    }
+
     /// Applies a change, if there is one, and sets whether strangers are served. Guests who are present stay until their sessions end.
     pub(super) fn apply(&self, change: Option<Change>, serves_strangers: bool) {
         let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);

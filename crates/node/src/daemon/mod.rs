@@ -9,6 +9,7 @@
 //! | `peers` | the peers that are dialled, and the folders that files go into |
 //! | `reach` | sessions with peers that are met at a relay |
 //! | `calling` | peers that are being called |
+//! | `membership` | its part in the overlay |
 //! | `meeting` | the rendezvous that it serves |
 //! | `part` | parts of the program above the node that follow its reloads |
 //! | `reload` | change of the configuration while the node runs |
@@ -19,6 +20,7 @@
 
 mod calling;
 mod meeting;
+mod membership;
 mod notes;
 mod part;
 mod peers;
@@ -46,6 +48,7 @@ pub(crate) use self::serve::refuse;
 use self::{
     calling::Calling,
     meeting::{Change, Meeting, Running},
+    membership::Membership,
     peers::{Call, Receivers},
     reload::Started,
     resources::{Opened, Resources},
@@ -67,7 +70,7 @@ use crate::{
     ledger::LedgerError,
     local::{LocalError, LocalServer},
     objectives::{Objectives, ObjectivesFileError},
-    overlay::{Overlay, OverlayError, Runner},
+    overlay::{Overlay, OverlayError},
     record::PromiseRecord,
     rendezvous::Via,
     rights::Rights,
@@ -119,8 +122,6 @@ pub enum DaemonError {
 #[derive(Debug)]
 pub struct Daemon {
     core: Arc<Core>,
-    /// The task of the overlay, until it is run.
-    runner: Mutex<Option<Runner>>,
     /// Sessions that were opened on demand, until they are served.
     opened: tokio::sync::Mutex<mpsc::Receiver<Session>>,
 }
@@ -129,7 +130,7 @@ pub struct Daemon {
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) host: Host,
-    pub(crate) overlay: Option<Overlay>,
+    membership: Membership,
     /// Keys whose handshakes succeed; follows `rights`.
     allowed: AllowList,
     rights: Rights,
@@ -205,13 +206,10 @@ impl Daemon {
         host.engine.priors = evidence.priors();
         let ledger = config.costs.clone().apply(&mut host)?;
         let host = Host::start(host)?;
-        let (overlay, runner) = match config.overlay.clone() {
-            Some(settings) => {
-                let (overlay, runner) = Overlay::new(&host, key.clone(), settings, rights.clone())?;
-                (Some(overlay), Some(runner))
-            }
-            None => (None, None),
-        };
+        let overlay = config.overlay.clone();
+        let overlay = overlay
+            .map(|settings| membership::Running::new(settings, &host, (&key, &rights)))
+            .transpose()?;
         let (sessions, opened) = Sessions::new();
         let services = Services::default();
         let rendezvous = Meeting::default();
@@ -225,7 +223,7 @@ impl Daemon {
         let registration = services.register(exports.clone()).ok();
         let core = Core {
             host,
-            overlay,
+            membership: Membership::new(overlay),
             allowed,
             rights,
             key,
@@ -255,7 +253,6 @@ impl Daemon {
         };
         Ok(Self {
             core: Arc::new(core),
-            runner: Mutex::new(runner),
             opened: tokio::sync::Mutex::new(opened),
         })
     }
@@ -276,9 +273,9 @@ impl Daemon {
         &self.core.host
     }
 
-    /// Its part in the overlay, if it takes part in one.
-    pub fn overlay(&self) -> Option<&Overlay> {
-        self.core.overlay.as_ref()
+    /// Its part in the overlay, if it takes part in one now.
+    pub fn overlay(&self) -> Option<Overlay> {
+        self.core.overlay()
     }
 
     /// The local interface, if it has one now.
@@ -327,9 +324,7 @@ impl Daemon {
         let accepting = async {
             while let Some(session) = core.host.accept().await {
                 core.note_connected(&session, "which called");
-                if let Some(overlay) = &core.overlay
-                    && overlay.is_member(&session.peer())
-                {
+                if let Some(overlay) = core.overlay_with(&session.peer()) {
                     overlay.accepted(session.clone()).await;
                 }
                 tasks.spawn(core.clone().attend(session));
@@ -345,16 +340,7 @@ impl Daemon {
             }
         };
         let keeping = core.resources.keep_usage(&core.host);
-        let runner = self
-            .runner
-            .lock()
-            .unwrap_or_else(|error| error.into_inner())
-            .take();
-        let relaying = async {
-            if let Some(runner) = runner {
-                runner.run().await;
-            }
-        };
+        let relaying = core.membership.run();
         let calling = core.clone().keep_all();
         let present = core.attend_at_relay();
         let serving = core.resources.control.serve_node(core);

@@ -35,7 +35,7 @@ impl Access {
     }
 
     fn has_lost(self, now: Self) -> bool {
-        (self.may_call && !now.may_call) || (self.is_member && !now.is_member)
+        (self.may_call && !now.may_call) || (!now.may_call && self.is_member && !now.is_member)
     }
 
     /// True if a session that is served with these rights is served in the same way with those of `now`: streams in progress go
@@ -210,6 +210,21 @@ impl Core {
         }
     }
 
+    /// Adds the overlay's paths to a session, whenever there is an overlay that its peer is a member of, until the session is over.
+    async fn follow_overlay(&self, session: &Session) {
+        let mut changes = self.membership.changes();
+        while session.close_reason().is_none() {
+            changes.mark_unchanged();
+            if let Some(overlay) = self.overlay_with(&session.peer()) {
+                overlay.follow(session.clone()).await;
+            }
+            tokio::select! {
+                _ = changes.changed() => {}
+                _ = session.closed() => {}
+            }
+        }
+    }
+
     /// Keeps a session with a peer open, with a first `attempt` that has begun; does not return.
     pub(super) async fn keep(self: Arc<Self>, call: Call, attempt: Attempt) {
         let Call { peer, objectives } = call;
@@ -249,23 +264,25 @@ impl Core {
                     {
                         limited!(warn, peer = peer.name, %error, "objectives not injected");
                     }
-                    let following = async {
-                        if let Some(overlay) = &self.overlay
-                            && overlay.is_member(&peer.node)
-                        {
-                            overlay.follow(session.clone()).await;
-                        }
-                    };
-                    // Objectives and the overlay are of the session on which they were begun.
-                    let is_needed = objectives.is_some()
-                        || (self.overlay.as_ref())
-                            .is_some_and(|overlay| overlay.is_member(&peer.node));
-                    tokio::select! {
-                        _ = async { tokio::join!(self.serve(&session), following) } => {}
-                        twin = self.twin(&session), if !is_needed => {
-                            session.close(0, "another session with this node is open");
-                            self.note_disconnected(&session, began);
-                            twin.closed().await;
+                    let mut changes = self.membership.changes();
+                    let mut serving = pin!(async {
+                        tokio::join!(self.serve(&session), self.follow_overlay(&session));
+                    });
+                    loop {
+                        changes.mark_unchanged();
+                        // Objectives and the overlay are of the session on which they were begun.
+                        let is_needed =
+                            objectives.is_some() || self.overlay_with(&peer.node).is_some();
+                        tokio::select! {
+                            () = &mut serving => break,
+                            // This node keeps the sender, so the channel is not closed.
+                            _ = changes.changed() => {}
+                            twin = self.twin(&session), if !is_needed => {
+                                session.close(0, "another session with this node is open");
+                                self.note_disconnected(&session, began);
+                                twin.closed().await;
+                                break;
+                            }
                         }
                     }
                 }
@@ -315,7 +332,9 @@ mod tests {
             is_member,
         };
         assert!(access(true, false).goes_on_with(access(true, true)));
-        assert!(!access(true, true).goes_on_with(access(true, false)));
+        // The overlay ends its own sessions.
+        assert!(access(true, true).goes_on_with(access(true, false)));
+        assert!(!access(false, true).goes_on_with(access(false, false)));
         assert!(!access(true, true).goes_on_with(access(false, true)));
         // What was refused is served from now on.
         assert!(!access(false, true).goes_on_with(access(true, true)));

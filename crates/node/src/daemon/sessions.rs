@@ -55,6 +55,16 @@ impl Sessions {
         sessions.push(session.downgrade());
     }
 
+    /// Open sessions that this peer has opened.
+    pub(super) fn opened_by(&self, peer: &NodeId) -> Vec<Session> {
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let sessions = table.get(peer).into_iter().flatten();
+        let sessions: Vec<Session> = sessions.filter_map(WeakSession::upgrade).collect();
+        drop(table);
+        let is_incoming = |session: &Session| session.stats().is_some_and(|stats| stats.incoming);
+        sessions.into_iter().filter(is_incoming).collect()
+    }
+
     /// The open session with this peer that new streams go to: the one with the most channels; of two equal ones, that which the node
     /// with the smaller id has opened, so that both nodes choose the same; of those, the oldest. `own` is the id of this node.
     fn find(&self, own: NodeId, peer: &NodeId) -> Option<Session> {

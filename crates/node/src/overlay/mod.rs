@@ -5,28 +5,33 @@
 //! |---|---|
 //! | `mod` | [`Overlay`], the interface to the rest of the node |
 //! | `runner` | hosts the agent |
+//! | `change` | other members and settings while it runs |
 //! | `line` | the session with one member, and the overlay's streams on it |
+//! | `probes` | test messages |
 //! | `subscription` | users of the overlay's paths to a member, and the circuits that are open for them |
 //! | `follow` | adds the overlay's paths to a session, and removes them, as they come and go |
 //! | `circuit` | a circuit, kept by its source |
 //! | `usage` | measurements of paths by a session's traffic |
 //! | `serving` | relaying for others |
+//! | `transition` | to other members and settings, and out of the overlay |
 //! | `keys` | signatures |
 //!
 //! `runner` and the tasks that it starts (`line`, `circuit`) use each other: they report to it in its `Input`, which also carries
 //! questions to the runner itself.
 
+mod change;
 mod circuit;
 mod follow;
 mod keys;
 mod line;
+mod probes;
 mod runner;
 mod serving;
 mod subscription;
+mod transition;
 mod usage;
 
 use std::{
-    collections::BTreeMap,
     net::SocketAddr,
     sync::{
         Arc,
@@ -36,21 +41,21 @@ use std::{
 
 use anabranch_base::{NodeId, Seed};
 pub use anabranch_net::relay::{RelayError, RelayReport, Totals};
-use anabranch_net::{Host, Session, relay::Quota};
-use anabranch_overlay::{Agent, Member};
+use anabranch_net::{Host, Session};
+use anabranch_overlay::Agent;
 pub use anabranch_overlay::{
     Config, ConfigError, LinkView, MemberView, Path, Routes, Source, State,
 };
 use anabranch_session::SecretKey;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
+pub(crate) use self::{change::Prepared, line::LABELS, runner::Runner};
+use self::{change::Settings, keys::OwnKey, runner::Input, serving::Serving};
 pub use self::{
     follow::{Follower, PathFeedback},
     subscription::{OpenPath, SubscriptionError},
     usage::PathUse,
 };
-use self::{keys::OwnKey, runner::Input, serving::Serving};
-pub(crate) use self::{line::LABELS, runner::Runner};
 pub use crate::config::Site;
 use crate::{
     config::OverlayConfig,
@@ -84,7 +89,7 @@ pub enum OverlayError {
 pub struct Overlay {
     me: NodeId,
     inputs: mpsc::Sender<Input>,
-    members: Arc<BTreeMap<NodeId, Site>>,
+    settings: Arc<watch::Sender<Arc<Settings>>>,
     rights: Rights,
     /// Users in this process are numbered from 0 on; others choose larger numbers.
     users: Arc<AtomicU64>,
@@ -94,15 +99,11 @@ impl Overlay {
     /// Takes part with these members, as long as each has the right in `rights`; the runner does the work.
     ///
     /// # Errors
-    /// A setting is out of its range, or the system provides no random numbers.
+    /// A setting is out of its range, the relay cannot start, or the system provides no random numbers.
     pub(crate) fn new(
         host: &Host,
         key: SecretKey,
-        OverlayConfig {
-            sites,
-            agent,
-            relay,
-        }: OverlayConfig,
+        config: OverlayConfig,
         rights: Rights,
     ) -> Result<(Self, Runner), OverlayError> {
         // Nodes that start together would otherwise act at the same moments.
@@ -111,42 +112,23 @@ impl Overlay {
         let entropy = |error: getrandom::Error| KeyError::Entropy(error.to_string());
         getrandom::fill(&mut seed_bytes).map_err(entropy)?;
         let seed = Seed(u64::from_le_bytes(seed_bytes));
-        let members: Vec<Member> = (sites.iter())
-            .map(|(&node, site)| Member {
-                node,
-                addresses: site.addresses.clone(),
-            })
-            .collect();
+        let settings = Settings::new(host, config, &rights, None)?;
         let keys = Box::new(OwnKey(key));
         let now = host.clock().now();
-        let agent = Agent::new(agent, id, &members, keys, seed, now)?;
+        let agent = Agent::of(settings.setup.clone(), keys, seed, now);
+        let (settings, wanted) = watch::channel(Arc::new(settings));
         let (sender, inputs) = mpsc::channel(INPUTS_MAX);
         let overlay = Self {
             me: id,
             inputs: sender.clone(),
-            members: Arc::new(sites.clone()),
+            settings: Arc::new(settings),
             rights: rights.clone(),
             users: Arc::default(),
-        };
-        let serving = match relay {
-            Some(relay) => Some(Serving::new(
-                relay.start(host)?,
-                sites.clone(),
-                rights.clone(),
-            )),
-            None => None,
         };
         // Circuits from before a restart of this node may still exist, under small numbers.
         let first_circuit = u64::from_le_bytes(seed_bytes) >> 1;
         let inputs = (sender, inputs);
-        let runner = Runner::new(
-            host.clone(),
-            agent,
-            (sites, rights),
-            serving,
-            first_circuit,
-            inputs,
-        );
+        let runner = Runner::new(host.clone(), agent, (wanted, rights), first_circuit, inputs);
         Ok((overlay, runner))
     }
 
@@ -155,24 +137,13 @@ impl Overlay {
         self.is_listed(node) && self.rights.may(node, Right::Member)
     }
 
-    /// True if a node was on the list of members when this node started; no member is added to that list.
-    pub(crate) fn is_listed(&self, node: &NodeId) -> bool {
-        self.members.contains_key(node)
-    }
-
-    /// Quotas of members at the relay from now on; a member that is not named has the default quota.
-    pub(crate) async fn set_quotas(&self, quotas: BTreeMap<NodeId, Quota>) {
-        self.ask(move |runner, _| {
-            if let Some(serving) = &runner.serving {
-                serving.set_quotas(&quotas);
-            }
-        })
-        .await;
+    fn is_listed(&self, node: &NodeId) -> bool {
+        self.settings.borrow().sites.contains_key(node)
     }
 
     /// Display name of a member; `here` for this node, and the beginning of its id for a node that is not on the list.
     pub fn name(&self, node: &NodeId) -> String {
-        match self.members.get(node) {
+        match self.settings.borrow().sites.get(node) {
             _ if *node == self.me => "here".to_owned(),
             Some(site) => site.name.clone(),
             None => node.to_string().chars().take(8).collect(),
@@ -213,14 +184,18 @@ impl Overlay {
         paths.await.unwrap_or(Err(SubscriptionError::Over))
     }
 
-    /// Adds the overlay's paths to a `session` with a member, beside its own links, until it is over.
+    /// Adds the overlay's paths to a `session` with a member, beside its own links, until the session or the node's part in the overlay
+    /// is over.
     pub async fn follow(&self, session: Session) {
         let (user, to) = (self.new_user(), session.peer());
         let mut follower = Follower::new(session);
         while let Some(feedback) = follower.next().await {
-            if let Ok(paths) = self.paths(user, to, USUAL_BYTES, feedback).await {
-                let near: Vec<SocketAddr> = paths.iter().filter_map(|path| path.near).collect();
-                follower.set(&near);
+            let paths = self.paths(user, to, USUAL_BYTES, feedback).await;
+            let open = paths.iter().flatten();
+            let near: Vec<SocketAddr> = open.filter_map(|path| path.near).collect();
+            follower.set(&near);
+            if paths == Err(SubscriptionError::Over) {
+                return;
             }
         }
     }

@@ -4,6 +4,8 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     net::SocketAddr,
+    pin::pin,
+    sync::Arc,
     time::Duration,
 };
 
@@ -12,10 +14,13 @@ use anabranch_net::{Host, Remotes, Session, limited};
 use anabranch_overlay::{Agent, Event, Fault, Output};
 use anabranch_session::ChannelStatus;
 use bytes::Bytes;
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
 
-use super::{Site, line::Line, serving::Serving, subscription::Subscription};
-use crate::rights::{CODE_NO_RIGHT, Right, Rights};
+use super::{Site, change::Settings, line::Line, serving::Serving, subscription::Subscription};
+use crate::rights::{CODE_NO_RIGHT, Right, Rights, Table};
 
 /// Longest pause without looking at the clock.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -53,42 +58,33 @@ pub(super) type Question = Box<dyn FnOnce(&mut Runner, Instant) + Send>;
 pub(crate) struct Runner {
     pub(super) host: Host,
     pub(super) agent: Agent,
-    pub(super) sites: BTreeMap<NodeId, Site>,
+    /// The members in force here; [`Self::wanted`] may be ahead.
+    pub(super) sites: Arc<BTreeMap<NodeId, Site>>,
+    pub(super) wanted: watch::Receiver<Arc<Settings>>,
     pub(super) lines: BTreeMap<NodeId, Line>,
     /// Members being dialled.
     calling: Vec<NodeId>,
     /// Members with whom the agent no longer needs a session.
-    unneeded: BTreeSet<NodeId>,
+    pub(super) unneeded: BTreeSet<NodeId>,
     /// Test messages under way: by session and number, the member they are for, their id, and their size.
-    probes: BTreeMap<(SessionId, u64), (NodeId, u64, u64)>,
+    pub(super) probes: BTreeMap<(SessionId, u64), (NodeId, u64, u64)>,
     pub(super) subscriptions: BTreeMap<u64, Subscription>,
     pub(super) circuits_opened: u64,
     /// Relaying for others, if enabled.
     pub(super) serving: Option<Serving>,
+    /// Tasks that answer requests for circuits.
+    pub(super) answering: JoinSet<()>,
     kept_house_at: Instant,
     inputs: mpsc::Receiver<Input>,
     pub(super) sender: mpsc::Sender<Input>,
     pub(super) tasks: JoinSet<()>,
     rights: Rights,
+    rights_changes: watch::Receiver<Arc<Table>>,
 }
 
 impl fmt::Debug for Runner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "overlay of {} members", self.sites.len())
-    }
-}
-
-impl Drop for Runner {
-    /// Sends the farewell to every member with a session.
-    fn drop(&mut self) {
-        self.agent.leave(self.host.clock().now());
-        while let Some(output) = self.agent.poll_output() {
-            if let Output::Send { to, bytes } = output
-                && let Some(line) = self.lines.get(&to)
-            {
-                line.send_gossip(bytes);
-            }
-        }
     }
 }
 
@@ -105,38 +101,42 @@ impl Runner {
     pub(super) fn new(
         host: Host,
         agent: Agent,
-        (sites, rights): (BTreeMap<NodeId, Site>, Rights),
-        serving: Option<Serving>,
+        (mut wanted, rights): (watch::Receiver<Arc<Settings>>, Rights),
         first_circuit: u64,
         (sender, inputs): (mpsc::Sender<Input>, mpsc::Receiver<Input>),
     ) -> Self {
+        let settings = wanted.borrow_and_update().clone();
         Self {
+            sites: settings.sites.clone(),
+            serving: settings.serving.clone(),
+            wanted,
+            answering: JoinSet::new(),
             unneeded: BTreeSet::new(),
             probes: BTreeMap::new(),
             subscriptions: BTreeMap::new(),
             // Circuits from before a restart of this node may still exist.
             circuits_opened: first_circuit,
-            serving,
             kept_house_at: Instant::EPOCH,
             host,
             agent,
-            sites,
             lines: BTreeMap::new(),
             calling: Vec::new(),
             inputs,
             sender,
             tasks: JoinSet::new(),
+            rights_changes: rights.changes(),
             rights,
         }
     }
 
-    /// Runs until dropped.
-    pub(crate) async fn run(mut self) {
-        let mut changes = self.rights.changes();
+    /// Runs until it is dropped, or its part in the overlay is `over`; the other members are told.
+    pub(crate) async fn run(mut self, over: impl Future<Output = ()>) {
+        let mut over = pin!(over);
         self.follow_rights(self.host.clock().now());
         loop {
             self.serve_outputs();
             while self.tasks.try_join_next().is_some() {}
+            while self.answering.try_join_next().is_some() {}
             let now = self.host.clock().now();
             self.keep_house(now);
             let due = self.agent.poll_timeout();
@@ -144,10 +144,16 @@ impl Runner {
             tokio::select! {
                 // There is always a sender: our own.
                 Some(input) = self.inputs.recv() => self.take(input),
+                // Nobody changes them any more if this fails.
+                Ok(()) = self.wanted.changed() => {
+                    self.wanted.mark_changed();
+                    self.catch_up(self.host.clock().now());
+                }
+                () = &mut over => return self.leave().await,
                 // There is always a sender: our own handle.
-                Ok(()) = changes.changed() => {
-                    changes.mark_unchanged();
-                    self.follow_rights(self.host.clock().now());
+                Ok(()) = self.rights_changes.changed() => {
+                    self.rights_changes.mark_changed();
+                    self.catch_up(self.host.clock().now());
                 }
                 () = tokio::time::sleep(pause) => {
                     self.agent.handle_timeout(self.host.clock().now());
@@ -161,8 +167,17 @@ impl Runner {
         self.sites.contains_key(node) && self.rights.may(node, Right::Member)
     }
 
+    /// Puts members, settings and rights that are wanted into force, if they are others.
+    fn catch_up(&mut self, now: Instant) {
+        self.follow_settings(now);
+        if self.rights_changes.has_changed().unwrap_or(false) {
+            self.follow_rights(now);
+        }
+    }
+
     /// Applies the rights in force: a node without the right to membership has no session and no circuit, and is ignored.
-    fn follow_rights(&mut self, now: Instant) {
+    pub(super) fn follow_rights(&mut self, now: Instant) {
+        self.rights_changes.mark_unchanged();
         for node in self.sites.keys().copied().collect::<Vec<_>>() {
             let is_member = self.rights.may(&node, Right::Member) || node == self.agent.me();
             self.agent.set_barred(&node, !is_member, now);
@@ -180,10 +195,15 @@ impl Runner {
 
     fn take(&mut self, input: Input) {
         let now = self.host.clock().now();
+        // What follows a change finds it in force.
+        self.catch_up(now);
         match input {
             Input::Up(line) => self.up(line, now),
             Input::Failed(peer) => {
                 self.calling.retain(|&other| other != peer);
+                if !self.sites.contains_key(&peer) {
+                    return;
+                }
                 self.agent.handle_unreached(&peer, now);
                 if !self.lines.contains_key(&peer) {
                     self.agent.handle_session(&peer, false, now);
@@ -257,7 +277,7 @@ impl Runner {
     }
 
     /// Removes the session with this member.
-    fn remove_line(&mut self, peer: NodeId, now: Instant) {
+    pub(super) fn remove_line(&mut self, peer: NodeId, now: Instant) {
         if let Some(line) = self.lines.remove(&peer) {
             line.close();
             self.forget_probes(&line, now);
@@ -265,26 +285,6 @@ impl Runner {
         if let Some(serving) = &self.serving {
             serving.set_session(peer, None);
         }
-    }
-
-    /// Reports test messages on a session that is over as lost.
-    fn forget_probes(&mut self, line: &Line, now: Instant) {
-        for (to, id, _) in self.take_probes(line) {
-            self.agent.handle_probe(&to, id, None, now);
-        }
-    }
-
-    /// Removes and returns the test messages under way on a session.
-    fn take_probes(&mut self, line: &Line) -> Vec<(NodeId, u64, u64)> {
-        let session = line.session.id();
-        let mut taken = Vec::new();
-        self.probes.retain(|&(of, _), &mut probe| {
-            if of == session {
-                taken.push(probe);
-            }
-            of != session
-        });
-        taken
     }
 
     /// Adds a session. If both ends dialled each other, the session that the node with the smaller id opened stays, unless it
@@ -314,7 +314,7 @@ impl Runner {
         if let Some(serving) = &self.serving {
             serving.set_session(peer, Some(line.session.clone()));
             let session = line.session.clone();
-            self.tasks.spawn(serving.clone().attend(session));
+            self.answering.spawn(serving.clone().attend(session));
         }
         self.lines.insert(peer, line);
         for (to, id, bytes) in again {
@@ -324,25 +324,6 @@ impl Runner {
         let subscriptions: Vec<u64> = self.subscriptions.keys().copied().collect();
         for subscription in subscriptions {
             self.open_circuits(subscription, now);
-        }
-    }
-
-    fn probed(&mut self, session: SessionId, number: u64, took: Option<Duration>, now: Instant) {
-        if let Some((to, id, _)) = self.probes.remove(&(session, number)) {
-            self.agent.handle_probe(&to, id, took, now);
-        }
-    }
-
-    fn probe(&mut self, to: NodeId, id: u64, bytes: u64) {
-        let now = self.host.clock().now();
-        let length = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let line = self.lines.get(&to);
-        let sent = line.map(|line| (line.session.id(), line.probe(length)));
-        match sent {
-            Some((session, Ok(number))) => {
-                self.probes.insert((session, number), (to, id, bytes));
-            }
-            _ => self.agent.handle_probe(&to, id, None, now),
         }
     }
 

@@ -9,7 +9,10 @@ use std::{
 use anabranch_base::{NodeId, Rate};
 use anabranch_net::{
     Session, Stream,
-    relay::{Answer, Members, Quota, Refusal, Relay, RelayReport, Request, Role, Totals},
+    relay::{
+        Answer, Members, Quota, Refusal, Relay, RelayConfig, RelayError, RelayReport, Request,
+        Role, Totals,
+    },
 };
 use bytes::Bytes;
 
@@ -29,12 +32,17 @@ pub(super) struct Serving {
 /// Addresses of members: from the configuration, and from the sessions with them.
 #[derive(Debug)]
 struct Known {
-    sites: BTreeMap<NodeId, Site>,
+    sites: Mutex<Arc<BTreeMap<NodeId, Site>>>,
     rights: Rights,
     sessions: Mutex<BTreeMap<NodeId, Session>>,
 }
 
 impl Known {
+    fn sites(&self) -> Arc<BTreeMap<NodeId, Site>> {
+        let sites = self.sites.lock();
+        sites.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn sessions(&self) -> MutexGuard<'_, BTreeMap<NodeId, Session>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -49,7 +57,7 @@ impl Known {
 
 impl Members for Known {
     fn is_member(&self, node: NodeId) -> bool {
-        self.sites.contains_key(&node) && self.rights.may(&node, Right::Member)
+        self.sites().contains_key(&node) && self.rights.may(&node, Right::Member)
     }
 
     fn is_at(&self, node: NodeId, address: SocketAddr, role: Role) -> bool {
@@ -64,7 +72,8 @@ impl Members for Known {
 
     /// Addresses of a node, those of the configuration first.
     fn addresses(&self, node: NodeId) -> Vec<SocketAddr> {
-        let site = self.sites.get(&node);
+        let sites = self.sites();
+        let site = sites.get(&node);
         let listed = site.iter().flat_map(|site| site.addresses.iter().copied());
         let session = self.sessions().get(&node).cloned();
         listed.chain(session.iter().flat_map(seen)).collect()
@@ -81,15 +90,44 @@ fn seen(session: &Session) -> Vec<SocketAddr> {
 }
 
 impl Serving {
-    pub(super) fn new(relay: Relay, sites: BTreeMap<NodeId, Site>, rights: Rights) -> Self {
+    pub(super) fn new(relay: Relay, sites: Arc<BTreeMap<NodeId, Site>>, rights: Rights) -> Self {
         Self {
             relay: Arc::new(relay),
             known: Arc::new(Known {
-                sites,
+                sites: Mutex::new(sites),
                 rights,
                 sessions: Mutex::default(),
             }),
         }
+    }
+
+    /// Replaces the list of members. Circuits of those that are gone end, and those that lead to them.
+    pub(super) fn set_sites(&self, sites: &Arc<BTreeMap<NodeId, Site>>) {
+        let before = {
+            let mut known = (self.known.sites.lock()).unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *known, sites.clone())
+        };
+        for node in before.keys().filter(|node| !sites.contains_key(node)) {
+            self.relay.close_all(*node);
+            self.relay.reset_quota(*node);
+            self.set_session(*node, None);
+        }
+        self.enforce();
+    }
+
+    /// See [`Relay::check`].
+    pub(super) fn check(&self, config: &RelayConfig) -> Result<(), RelayError> {
+        self.relay.check(config)
+    }
+
+    /// See [`Relay::configure`].
+    pub(super) fn configure(&self, config: RelayConfig) -> Result<(), RelayError> {
+        self.relay.configure(config)
+    }
+
+    /// True if both are the same relay.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.relay, &other.relay)
     }
 
     /// Sets the session with a member; `None` if there is none.
@@ -116,7 +154,7 @@ impl Serving {
 
     /// Sets the quotas of sources from now on; a source that is not named has the default quota.
     pub(super) fn set_quotas(&self, quotas: &BTreeMap<NodeId, Quota>) {
-        for node in self.known.sites.keys() {
+        for node in self.known.sites().keys() {
             let quota = quotas.get(node).copied().unwrap_or_default();
             self.relay.set_quota(*node, quota);
         }
@@ -125,7 +163,7 @@ impl Serving {
     /// Ends the circuits of sources that may no longer use the relay, and those that lead to nodes that are no longer members.
     pub(super) fn enforce(&self) {
         let known = &*self.known;
-        for node in known.sites.keys() {
+        for node in known.sites().keys() {
             if !known.may_use(*node) {
                 self.relay.close_all(*node);
             }

@@ -71,6 +71,14 @@ struct Open {
     wishes: mpsc::Sender<circuit::Relearn>,
 }
 
+impl Subscription {
+    /// Ends the circuits that have such a relay.
+    pub(super) fn end_circuits_over(&mut self, is_relay: impl Fn(&NodeId) -> bool) {
+        self.circuits
+            .retain(|relays, _| !relays.iter().any(&is_relay));
+    }
+}
+
 impl Runner {
     /// Paths to `to` for the user `subscription`, who wants to send about `bytes` and reports `feedback` on the paths that it
     /// has. If the user does not ask again within [`LIFETIME`], its circuits are closed.

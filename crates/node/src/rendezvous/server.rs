@@ -142,6 +142,11 @@ impl State {
 }
 
 impl Server {
+    /// The relay of its circuits.
+    pub(crate) fn relay(&self) -> &Relay {
+        &self.relay
+    }
+
     /// A rendezvous that opens circuits at `relay`, for nodes with [`Right::UseRendezvous`] or, if it `serves_strangers`, for all.
     pub fn new(relay: Relay, rights: Rights, serves_strangers: bool, clock: Clock) -> Self {
         Self {

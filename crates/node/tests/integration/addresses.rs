@@ -2,6 +2,7 @@
 
 use std::{
     net::{SocketAddr, UdpSocket},
+    ops::RangeInclusive,
     path::Path,
     sync::{Arc, Mutex},
     time::Duration,
@@ -12,7 +13,8 @@ use anabranch::{
     codes::Place,
     config::{Layer, NodeConfig},
     daemon::Daemon,
-    rendezvous::{Via, Waiter},
+    net::Detour,
+    rendezvous::{Pairing, Via, Waiter},
 };
 
 use crate::common::{id, key, within};
@@ -213,10 +215,32 @@ async fn a_rendezvous_begins_opens_to_strangers_and_ends_with_a_reload() {
             let waiting = Waiter::start(&second, &via, place).await;
             assert_eq!(waiting.is_ok(), is_open, "{section}");
         }
-        // Its limits are those of its start.
-        let limited = "[rendezvous]\nstrangers = true\nrate = \"1 Mbit/s\"\n";
-        node.configure(&(here.clone() + limited));
-        assert_eq!(node.daemon.reload().await.unwrap().restart.len(), 1);
+        // Limits and ports change while it goes on.
+        let limited = |ports: RangeInclusive<u16>| {
+            let (first, last) = (ports.start(), ports.end());
+            let section = "[rendezvous]\nstrangers = true\nrate = \"1 Mbit/s\"\n";
+            format!("{here}{section}ports = \"{first}-{last}\"\n")
+        };
+        let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let number = taken.local_addr().unwrap().port();
+        node.configure(&limited(number..=number));
+        let error = node.daemon.reload().await.unwrap_err().to_string();
+        assert!(error.contains("rendezvous: none of the ports"), "{error}");
+        let mut numbers = 31_000 + (std::process::id() % 100 * 10) as u16..32_500;
+        let is_free = |port: &u16| is_free(SocketAddr::from(([127, 0, 0, 1], *port)));
+        // Two nodes at one address need two ports.
+        let pair = numbers.find(|port| is_free(port) && is_free(&(port + 1)));
+        let ports = pair.unwrap()..=pair.unwrap() + 1;
+        node.configure(&limited(ports.clone()));
+        let reloaded = node.daemon.reload().await.unwrap();
+        assert!(reloaded.restart.is_empty(), "{reloaded:?}");
+        let (here, there) = tokio::join!(
+            Pairing::meet(&first, &via, third.node_id()),
+            Pairing::meet(&third, &via, first.node_id()),
+        );
+        let near = here.unwrap().open().await.unwrap();
+        assert!(ports.contains(&near.port()), "{near}");
+        drop(there);
         Waiter::start(&third, &via, place).await.unwrap();
         carries(&session, &accepted).await;
     })

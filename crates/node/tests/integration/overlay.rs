@@ -1,5 +1,7 @@
 //! Nodes on this machine that form an overlay.
 
+mod reload;
+
 use std::{
     collections::BTreeMap,
     future::Future,
@@ -91,7 +93,8 @@ fn text(
 }
 
 async fn states(daemon: &Daemon) -> BTreeMap<NodeId, State> {
-    let views = daemon.overlay().unwrap().members().await;
+    let overlay = daemon.overlay().unwrap();
+    let views = overlay.members().await;
     views.iter().map(|view| (view.node, view.state)).collect()
 }
 
@@ -269,7 +272,7 @@ async fn a_session_goes_over_a_relay() {
         let [first, relay, third] = &daemons[..] else {
             unreachable!("three were started");
         };
-        let overlay = first.overlay().unwrap();
+        let overlay = &first.overlay().unwrap();
         let check = async {
             let path = relayed(overlay, id(3)).await;
             assert_eq!(path.relays, [id(2)]);
@@ -310,7 +313,7 @@ async fn a_circuit_that_another_node_used_first_is_still_of_use() {
         let [first, relay, third] = &daemons[..] else {
             unreachable!("three were started");
         };
-        let overlay = first.overlay().unwrap();
+        let overlay = &first.overlay().unwrap();
         let check = async {
             let near = relayed(overlay, id(3)).await.near.unwrap();
             let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -380,7 +383,7 @@ async fn circuits_end_with_the_right_to_use_the_relay_and_no_others_are_opened()
             unreachable!("three were started");
         };
         let check = async {
-            let overlay = first.overlay().unwrap();
+            let overlay = &first.overlay().unwrap();
             relayed(overlay, id(3)).await;
             assert_eq!(circuits(relay).await, 1);
             rewrite(folder.path(), 2, relay, |section| {
@@ -418,7 +421,7 @@ async fn a_member_that_is_taken_off_the_list_is_out_at_once() {
             unreachable!("three were started");
         };
         let check = async {
-            let overlay = first.overlay().unwrap();
+            let overlay = &first.overlay().unwrap();
             relayed(overlay, id(3)).await;
             // The destination is no longer a member: the circuit to it ends with its session.
             rewrite(folder.path(), 2, relay, |section| {
@@ -428,7 +431,7 @@ async fn a_member_that_is_taken_off_the_list_is_out_at_once() {
                 }
             })
             .await;
-            until(relay, id(3), &[State::Left]).await;
+            assert!(!states(relay).await.contains_key(&id(3)));
             let sessions = || relay.host().sessions().into_iter();
             while sessions().any(|session| session.stats.peer == id(3)) || circuits(relay).await > 0
             {

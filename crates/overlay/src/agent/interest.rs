@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 use anabranch_base::Instant;
 
 use super::Agent;
+use crate::members::Moves;
 use crate::wire::{Frame, ShortId, record};
 
 /// Most destinations that a node reports.
@@ -40,6 +41,11 @@ impl Asked {
             }
         }
         is_new
+    }
+
+    /// Follows the members to other places.
+    pub(super) fn follow(&mut self, moves: &Moves) {
+        moves.rekey(&mut self.0, Moves::pair);
     }
 
     /// Forgets expired interests.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `mod` | [`Agent`]: inputs, outputs and queries |
 //! | `event` | [`Output`], [`Event`], views |
+//! | `change` | other members and settings while the agent runs |
 //! | `peer` | state of the session with one member |
 //! | `sessions` | choice of members with which a session is wanted |
 //! | `reach` | the addresses at which members are dialled |
@@ -17,6 +18,7 @@
 //! | `blame` | penalties of links and relays on paths that fail or fall short |
 
 mod blame;
+mod change;
 mod event;
 mod interest;
 mod peer;
@@ -36,6 +38,7 @@ use std::{
 
 use anabranch_base::{Instant, NodeId, Random, Seed};
 
+pub use change::Setup;
 pub use event::{Event, LinkView, MemberView, Output, Refused};
 pub use probing::Sample;
 
@@ -135,8 +138,17 @@ impl Agent {
         seed: Seed,
         now: Instant,
     ) -> Result<Self, ConfigError> {
-        config.check()?;
-        let member_table = MemberTable::new(me, members)?;
+        let setup = Setup::new(config, me, members.to_vec())?;
+        Ok(Self::of(setup, keys, seed, now))
+    }
+
+    /// The agent of a node with settings and members that were checked.
+    pub fn of(setup: Setup, keys: Box<dyn Keys>, seed: Seed, now: Instant) -> Self {
+        let Setup {
+            config,
+            members,
+            member_table,
+        } = setup;
         let mut random = seed.stream("agent");
         let tick = config.heartbeat / TICKS;
         let count = member_table.len();
@@ -154,7 +166,7 @@ impl Agent {
                 is_stale: true,
             },
             own,
-            reach: Reach::new(&member_table, members),
+            reach: Reach::new(&member_table, &members),
             probing: Probing::new(&config.probing, now),
             trust: Trust::default(),
             paths: Paths::default(),
@@ -180,7 +192,7 @@ impl Agent {
         };
         agent.publish(now);
         agent.settle(now);
-        Ok(agent)
+        agent
     }
 
     /// Names a live member to join through. The agent also finds one by itself, in the order of the seeds and then at

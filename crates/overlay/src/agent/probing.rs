@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     measure::{LinkEstimate, Source, Tracker, plan, tracker::Pending},
+    members::Moves,
     wire::{LinkState, ShortId},
 };
 
@@ -51,6 +52,14 @@ impl Probing {
             next_id: 0,
             purse: (purse_max(config), now),
         }
+    }
+
+    /// Follows the members to other places; measurements of links to those that are gone are forgotten.
+    pub(super) fn follow(&mut self, moves: &Moves) {
+        moves.rekey(&mut self.trackers, Moves::of);
+        moves.rekey(&mut self.groups, Moves::of);
+        moves.apply(&mut self.targets);
+        self.asked.follow(moves);
     }
 }
 
@@ -206,7 +215,7 @@ impl Agent {
         links.into_iter().map(|(_, link)| link).collect()
     }
 
-    fn differs_from_published(&self, now: Instant) -> bool {
+    pub(super) fn differs_from_published(&self, now: Instant) -> bool {
         let current = self.links_to_publish(now);
         let published = &self.own.links;
         let find = |links: &[LinkState], peer: ShortId| {

@@ -141,6 +141,13 @@ impl Agent {
         }
     }
 
+    /// Answers a claim of a node that is not on this node's list, and whose signature it cannot check.
+    pub(super) fn answer_stranger(&mut self, version: u64, now: Instant) {
+        if version == self.own.version {
+            self.publish_after(CHANGE_GAP, now);
+        }
+    }
+
     /// Publishes as soon as `gap` has passed since the last record.
     fn publish_after(&mut self, gap: Duration, now: Instant) {
         if now.since(self.own.published_at) >= gap {

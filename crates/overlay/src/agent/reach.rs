@@ -20,7 +20,10 @@ use std::{
 use anabranch_base::{Instant, NodeId};
 
 use super::{Agent, peer::Credit};
-use crate::{config::Member, members::MemberTable};
+use crate::{
+    config::Member,
+    members::{MemberTable, Moves},
+};
 
 /// Failed tries of an unproven address after which it is dropped …
 const FAILURES_MAX: u32 = 3;
@@ -152,6 +155,16 @@ impl Reach {
             places: places.collect(),
             credit: Credit::new(ALL_TRIES.0, ALL_TRIES.1),
         }
+    }
+
+    /// Takes over what is known of the addresses of the members that were in `before`, too.
+    pub(super) fn succeed(&mut self, mut before: Self, moves: &Moves) {
+        for (at, now) in moves.iter() {
+            let listed = std::mem::take(&mut self.places[now].listed);
+            std::mem::swap(&mut self.places[now], &mut before.places[at]);
+            self.places[now].listed = listed;
+        }
+        self.credit = before.credit;
     }
 
     /// Addresses at which to dial member `at`, which announces `announced`.

@@ -179,11 +179,14 @@ impl Agent {
         now: Instant,
     ) -> Result<(), DecodeError> {
         let claim = Claim::decode(bytes)?;
-        let (Some(accuser), Some(target)) = (
-            self.member_table.find_short(claim.accuser),
-            self.member_table.find_short(claim.target),
-        ) else {
+        let accuser = self.member_table.find_short(claim.accuser);
+        let (Some(accuser), Some(target)) = (accuser, self.member_table.find_short(claim.target))
+        else {
             self.refused.strangers += 1;
+            // Whoever passed it on has the accuser on its list, and believes it.
+            if claim.target == self.member_table.entry(self.member_table.me).short {
+                self.answer_stranger(claim.version, now);
+            }
             return Ok(());
         };
         match self.member_table.judge_claim(target, claim.version) {

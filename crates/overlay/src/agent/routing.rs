@@ -8,7 +8,7 @@ use anabranch_route::{Estimate, quickest::Finder};
 use super::{Agent, Event, LinkView, Output, UnknownMember, refresh_interval};
 use crate::{
     measure::Source,
-    members::State,
+    members::{Moves, State},
     paths::{
         Path, Routes,
         keep::{Kept, divided},
@@ -38,6 +38,19 @@ pub(super) struct Paths {
     held: BTreeMap<usize, Rate>,
     /// Consecutive shortfalls of routes in use.
     pub(super) strikes: BTreeMap<Vec<usize>, u32>,
+}
+
+impl Paths {
+    /// Follows the members to other places; the map is made anew.
+    pub(super) fn follow(&mut self, moves: &Moves) {
+        self.map = Map::default();
+        moves.rekey(&mut self.held, Moves::of);
+        let strikes = std::mem::take(&mut self.strikes).into_iter();
+        self.strikes = strikes
+            .filter_map(|(path, count)| Some((moves.all(&path)?, count)))
+            .collect();
+        (self.is_stale, self.is_urgent) = (true, true);
+    }
 }
 
 impl Agent {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anabranch_base::{Instant, NodeId};
 
-use super::ring::Ring;
+use super::{moves::Moves, ring::Ring};
 use crate::{
     config::{ConfigError, MEMBERS_MAX, Member},
     wire::{DigestEntry, Record, ShortId},
@@ -87,7 +87,7 @@ impl Entry {
 }
 
 /// All members, this node included, in the order of their keys. Bounded by the list.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct MemberTable {
     entries: Vec<Entry>,
     pub(crate) me: usize,
@@ -146,6 +146,26 @@ impl MemberTable {
             changed: Vec::new(),
             suspects: 0,
         })
+    }
+
+    /// Takes over the state of the members that are also in `before`, and returns their places. The others are unknown, and changes
+    /// of the members that stay are reported again.
+    pub(crate) fn succeed(&mut self, before: Self) -> Moves {
+        let entries = before.entries.iter();
+        let moves = Moves(entries.map(|entry| self.find(&entry.node)).collect());
+        for (at, entry) in before.entries.into_iter().enumerate() {
+            if let Some(now) = moves.of(at) {
+                self.entries[now] = entry;
+            }
+        }
+        let all = || self.entries.iter();
+        let summary = all().fold(0, |sum: u32, entry| sum.wrapping_add(fingerprint(entry)));
+        let live = all().filter(|entry| entry.state.is_live()).count();
+        let suspects = all().filter(|entry| entry.state == State::Suspect).count();
+        (self.summary, self.live, self.suspects) = (summary, live, suspects);
+        self.changed = before.changed;
+        moves.apply(&mut self.changed);
+        moves
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -10,7 +10,7 @@ use anabranch_base::NodeId;
 /// Number of monitors that a node has.
 pub(crate) const MONITORS: usize = 2;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Ring {
     /// Places on the circle and the member at each, ascending.
     places: Vec<(u64, usize)>,

@@ -14,7 +14,7 @@ use super::{
     map::{Map, NodeRoutes},
     trust::Pair,
 };
-use crate::config::Routing;
+use crate::{config::Routing, members::Moves};
 
 /// The paths of a message to one destination, and its division among them.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,6 +67,22 @@ impl Kept {
             keeper: Keeper::new(settings),
             declines: Vec::new(),
         }
+    }
+
+    /// The same for other places of the members. Paths over members that are gone are forgotten.
+    pub(crate) fn moved(self, moves: &Moves) -> Self {
+        let count = |kept: &Self| kept.current().map_or(0, Vec::len);
+        let before = count(&self);
+        let stays = |path: Vec<usize>| moves.all(&path);
+        let keeper = self.keeper.map(|routes| {
+            let left: NodeRoutes = routes.into_iter().filter_map(stays).collect();
+            (!left.is_empty()).then_some(left)
+        });
+        let mut moved = Self { keeper, ..self };
+        if count(&moved) != before {
+            moved.declines.clear();
+        }
+        moved
     }
 
     pub(crate) fn current(&self) -> Option<&NodeRoutes> {

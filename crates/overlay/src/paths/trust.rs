@@ -9,6 +9,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anabranch_base::{Instant, Rate};
 
+use crate::members::Moves;
+
 /// Half-life of the count of an origin's shortfalls …
 const ORIGIN_HALF: Duration = Duration::from_secs(600);
 /// … and the count up to which the origin is trusted.
@@ -53,6 +55,15 @@ pub(crate) struct Trust {
 }
 
 impl Trust {
+    /// Follows the members to other places; what is known of those that are gone is forgotten.
+    pub(crate) fn follow(&mut self, moves: &Moves) {
+        moves.rekey(&mut self.links, Moves::pair);
+        moves.rekey(&mut self.seen, Moves::pair);
+        moves.rekey(&mut self.origins, Moves::of);
+        moves.rekey(&mut self.failed_links, Moves::pair);
+        moves.rekey(&mut self.failed_relays, Moves::of);
+    }
+
     /// Factor of the published bandwidth of a link, in (0, 1].
     pub(crate) fn factor(&self, link: Pair, now: Instant) -> f64 {
         let of_link = self.links.get(&link).map_or(1.0, |known| {

@@ -119,6 +119,8 @@ struct Port {
     entries: Vec<Entry>,
     /// Index of the entry of the last packet: the next one is usually from the same peer.
     recent: usize,
+    /// True if it takes no other peers.
+    is_retired: bool,
 }
 
 /// All ports of a relay.
@@ -146,6 +148,7 @@ impl Ports {
             address,
             entries: Vec::new(),
             recent: 0,
+            is_retired: false,
         };
         let index = match self.free.pop() {
             Some(index) => {
@@ -179,6 +182,13 @@ impl Ports {
         None
     }
 
+    /// Sets whether a port takes no other peers; those that it has stay.
+    pub(super) fn set_retired(&mut self, id: PortId, is_retired: bool) {
+        if let Some(port) = self.get_mut(id) {
+            port.is_retired = is_retired;
+        }
+    }
+
     /// Address at which others reach it.
     pub(super) fn address(&self, id: PortId) -> Option<SocketAddr> {
         self.get(id).map(|port| port.address)
@@ -207,7 +217,8 @@ impl Ports {
         let numbered = self.ports.iter().enumerate();
         numbered.filter_map(move |(index, port)| {
             let port = port.as_ref()?;
-            let fits = Family::of(port.address.ip()) == family && port.can_take(peer);
+            let is_open = !port.is_retired && Family::of(port.address.ip()) == family;
+            let fits = is_open && port.can_take(peer);
             fits.then_some(PortId {
                 index: index as u32,
                 generation: port.generation,
@@ -394,6 +405,21 @@ mod tests {
         assert_eq!(ports.find(id, peer), None);
         assert_eq!(ports.find(next, peer), Some(end(1)));
         assert_eq!(PortId::from_bits(next.to_bits()), next);
+    }
+
+    #[test]
+    fn a_retired_port_keeps_its_peers_and_takes_no_others() {
+        let (mut ports, id) = one_port();
+        let [first, second] = ["192.0.2.1:1", "192.0.2.2:1"].map(at);
+        ports.insert(id, &Peer::At(first), end(0));
+        ports.set_retired(id, true);
+        assert_eq!(ports.fitting(&Peer::At(second)), None);
+        assert_eq!(ports.find(id, first), Some(end(0)));
+        ports.set_retired(id, false);
+        assert_eq!(ports.fitting(&Peer::At(second)), Some(id));
+        ports.set_retired(id, true);
+        ports.remove(id, &Peer::At(first));
+        assert_eq!(ports.pop_unused(), Some(id));
     }
 
     #[test]

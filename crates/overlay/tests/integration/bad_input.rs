@@ -108,6 +108,22 @@ fn strangers_change_nothing() {
     assert!(agent.member(&node(77), at(1)).is_none());
 }
 
+/// Those who pass it on have the accuser on their list.
+#[test]
+fn an_accusation_by_a_stranger_is_answered_but_seldom() {
+    let mut agent = agent();
+    let own = |agent: &Agent| agent.member(&node(1), at(0)).unwrap().version;
+    let first = own(&agent);
+    for tenth in 0..100 {
+        let now = at(20) + Duration::from_millis(100) * tenth;
+        let version = own(&agent);
+        agent.handle_message(&node(2), &claimed(77, 1, version), now);
+        agent.handle_timeout(now);
+    }
+    let answers = own(&agent) - first;
+    assert!((4..=7).contains(&answers), "{answers}");
+}
+
 #[test]
 fn no_member_signs_for_another() {
     let mut agent = agent();

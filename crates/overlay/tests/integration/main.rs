@@ -2,4 +2,5 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 mod bad_input;
+mod change;
 mod dialling;

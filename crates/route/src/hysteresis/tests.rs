@@ -230,6 +230,31 @@ fn a_third_of_the_rate_is_left_within_three_seconds() {
     assert!(later <= 4, "{later}");
 }
 
+#[test]
+fn routes_in_another_form_keep_their_state() {
+    let mut keeper = Keeper::new(Config::default());
+    let cost = |routes: &usize| {
+        let time = Duration::from_millis([900, 300][*routes]);
+        Some(Cost { time, error: 0.0 })
+    };
+    assert_eq!(
+        keeper.consider(Instant::EPOCH, Health::Fine, &0, cost),
+        Some(Reason::First)
+    );
+    keeper.consider(Instant::from_secs(100), Health::Fine, &1, cost);
+    let named = keeper.map(|routes| Some(format!("{routes}")));
+    assert_eq!(named.current().map(String::as_str), Some("0"));
+    let mut keeper = named.map(|routes| routes.parse().ok());
+    // What it saw of the candidate counts.
+    let changed = (101..).find(|&second| {
+        let now = Instant::from_secs(second);
+        keeper.consider(now, Health::Fine, &1, cost).is_some()
+    });
+    assert!(changed.is_some_and(|second| second < 130), "{changed:?}");
+    let keeper = keeper.map(|routes| (routes != 1).then_some(routes));
+    assert_eq!(keeper.current(), None);
+}
+
 proptest! {
     /// For any estimates, planned changes keep their distance, and current routes are usable when others are offered.
     #[test]

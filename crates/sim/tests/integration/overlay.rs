@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anabranch_base::{Rate, Seed};
-use anabranch_overlay::{Config, State};
+use anabranch_overlay::{Config, Member, State, agent::Setup};
 use anabranch_sim::overlay::{Agents, Net, check};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -322,4 +322,62 @@ fn noise_of_a_fifth_changes_routes_once_in_half_an_hour() {
         .collect();
     let is_rare = changes.iter().sum::<usize>() <= 16 && changes.iter().all(|&count| count <= 3);
     assert!(is_rare, "{changes:?}");
+}
+
+/// Gives node `n` the list of all nodes but these.
+fn list_all_but(agents: &mut Agents, n: usize, left_out: &[usize]) {
+    let members = (0..agents.len()).filter(|other| !left_out.contains(other));
+    let members = members.map(|other| Member {
+        node: agents.id(other),
+        addresses: Vec::new(),
+    });
+    let members = members.collect();
+    let setup = Setup::new(Config::default(), agents.id(n), members).unwrap();
+    let (agent, now) = agents.agent_mut(n).unwrap();
+    agent.change(setup, now);
+}
+
+/// Lists change node by node: a node that only some list disturbs none of the others, and costs them little.
+#[test]
+fn different_lists_are_no_harm_while_a_change_goes_round() {
+    const COUNT: usize = 14;
+    const LATE: usize = COUNT - 1;
+    let minutes = 5;
+    let mut agents = running(COUNT, 31);
+    let sent = |agents: &Agents| (0..LATE).map(|n| agents.traffic(n).bytes).sum::<u64>();
+    let period = |agents: &mut Agents| {
+        let before = sent(agents);
+        agents.run_for(60 * minutes * SECOND);
+        sent(agents) - before
+    };
+    let quiet = period(&mut agents);
+    // Half of the nodes no longer list the last one.
+    (0..LATE / 2).for_each(|n| list_all_but(&mut agents, n, &[LATE]));
+    let mixed = period(&mut agents);
+    assert!(mixed < 4 * quiet, "{mixed} bytes after {quiet}");
+    let states = |agents: &Agents, n: usize| {
+        let views = agents.agent(n).unwrap().members(agents.now());
+        let states = views.map(|view| (agents.index(&view.node), view.state));
+        states.collect::<std::collections::BTreeMap<_, _>>()
+    };
+    for n in 0..LATE {
+        let mut seen = states(&agents, n);
+        let late = seen.remove(&LATE);
+        assert_eq!(late.is_none(), n < LATE / 2, "{n}: {late:?}");
+        let away = seen.iter().find(|(_, state)| !state.is_live());
+        assert_eq!(away, None, "{n}");
+    }
+    // All of them, then none.
+    for n in LATE / 2..LATE {
+        list_all_but(&mut agents, n, &[LATE]);
+        agents.run_for(10 * SECOND);
+    }
+    agents.run_for(60 * SECOND);
+    let without = period(&mut agents);
+    assert!(without < 2 * quiet, "{without} bytes after {quiet}");
+    for n in 0..LATE {
+        list_all_but(&mut agents, n, &[]);
+        agents.run_for(10 * SECOND);
+    }
+    settle(&mut agents, 60);
 }

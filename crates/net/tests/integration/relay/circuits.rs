@@ -343,3 +343,45 @@ fn a_range_of_ports_is_kept_to() {
     };
     assert_eq!(refusal, Refusal::Ports);
 }
+
+#[test]
+fn other_ports_are_for_circuits_that_begin_from_then_on() {
+    let relay = relay();
+    let (source, destination, first) = pair(&relay, 1, V4);
+    // Below the ports that the system assigns by itself, one of which another test could get meanwhile.
+    let begin = 21_000 + (std::process::id() % 900 * 10) as u16;
+    let mut numbers = begin..begin + 1_000;
+    let free = numbers.find(|&port| UdpSocket::bind((V4, port)).is_ok());
+    let free = free.unwrap();
+    let of = |ports| {
+        let mut config = RelayConfig::new(node(0), [V4]);
+        config.ports = Some(ports);
+        config.public = vec![[127, 0, 0, 2].into()];
+        config
+    };
+    relay.check(&of(free..=free)).unwrap();
+    relay.configure(of(free..=free)).unwrap();
+    greet(&source, &destination, first);
+    let (third, fourth) = (socket(V4), socket(V4));
+    let (from, towards) = (address(&third), address(&fourth));
+    let second = opened(&relay, from, open(2, from, towards));
+    let expected = SocketAddr::from(([127, 0, 0, 2], free));
+    assert_eq!((second.near, second.far), (expected, expected));
+    assert_eq!(relay.report().ports, 2);
+    let circuit = CircuitId(1);
+    let close = Request::Close { circuit };
+    relay.request(node(1), &[address(&source)], &close, &Loopback);
+    assert_eq!(relay.report().ports, 1);
+    // Its own port is usable, another program's is not.
+    relay.check(&of(free..=free)).unwrap();
+    let taken = UdpSocket::bind((V4, 0)).unwrap();
+    let number = address(&taken).port();
+    let error = relay.check(&of(number..=number)).unwrap_err().to_string();
+    let range = format!("{number}-{number}");
+    assert!(
+        error.contains(&range) && error.contains("ss -ulnp"),
+        "{error}"
+    );
+    let error = Relay::start(of(number..=number)).unwrap_err().to_string();
+    assert!(error.contains(&range), "{error}");
+}

@@ -1,6 +1,6 @@
 //! Configuration in force after a reload: that of the start with the keys that a reload changes.
 
-use crate::config::{NodeConfig, RendezvousConfig};
+use crate::config::NodeConfig;
 
 impl NodeConfig {
     /// This configuration with everything of another one that a reload changes.
@@ -22,7 +22,8 @@ impl NodeConfig {
             },
             settings: other.settings,
             locals: other.locals,
-            rendezvous: rendezvous(self.rendezvous.as_ref(), other.rendezvous.as_ref()),
+            overlay: other.overlay,
+            rendezvous: other.rendezvous,
             receive: other.receive,
             promise_record: other.promise_record,
             evidence: other.evidence,
@@ -32,19 +33,5 @@ impl NodeConfig {
             descriptions: other.descriptions,
             ..self.clone()
         }
-    }
-}
-
-/// The rendezvous after a reload: the limits and ports of one that stays are those of its start.
-pub(super) fn rendezvous(
-    before: Option<&RendezvousConfig>,
-    now: Option<&RendezvousConfig>,
-) -> Option<RendezvousConfig> {
-    match (before, now) {
-        (Some(before), Some(now)) => Some(RendezvousConfig {
-            strangers: now.strangers,
-            ..before.clone()
-        }),
-        (_, now) => now.cloned(),
     }
 }

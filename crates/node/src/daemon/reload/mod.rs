@@ -21,7 +21,7 @@ use anabranch_base::NodeId;
 use anabranch_net::{StartError, relay::RelayError};
 
 use self::prepared::{Files, Prepared};
-use super::{Core, meeting::serves_strangers, peers::Call};
+use super::{Core, meeting::serves_strangers, membership::new_members, peers::Call};
 use crate::{
     config::{Change, NodeConfig},
     control::ControlError,
@@ -29,6 +29,7 @@ use crate::{
     ledger::LedgerError,
     local::LocalError,
     objectives::{Objectives, ObjectivesFileError},
+    overlay::OverlayError,
     rights::{Right, Table},
     transfer::TransferError,
 };
@@ -55,6 +56,9 @@ pub enum ReloadError {
     /// The relay of the rendezvous cannot start.
     #[error("rendezvous: {0}")]
     Rendezvous(#[from] RelayError),
+    /// The node cannot take part in the overlay.
+    #[error(transparent)]
+    Overlay(#[from] OverlayError),
     /// A folder for files cannot be used.
     #[error(transparent)]
     Receive(#[from] TransferError),
@@ -127,6 +131,7 @@ impl Core {
             receivers,
             locals,
             rendezvous,
+            overlay,
             parts,
             files,
             mut traces,
@@ -139,6 +144,8 @@ impl Core {
             self.allowed.remove(node);
         }
         self.resources.receivers.send_replace(receivers);
+        // Before the rights: whoever comes as a member is known as one.
+        let effect = overlay.and_then(|change| self.membership.apply(change));
         let strangers = serves_strangers(config.rendezvous.as_ref());
         if !strangers {
             self.allowed.admit_strangers(false);
@@ -156,6 +163,11 @@ impl Core {
         if let Some(locals) = locals {
             locals.commit();
         }
+        if let Some(overlay) = self.overlay() {
+            overlay.place_relay(&self.host);
+        }
+        self.rendezvous
+            .place_relay(config.rendezvous.as_ref(), &self.host);
         self.calls
             .send_replace(Arc::new(calls(&config, objectives)));
         self.via.send_if_modified(|via| {
@@ -164,21 +176,22 @@ impl Core {
             // The relay has one of the node's ports.
             is_other || has_moved
         });
-        let relay = config.overlay.as_ref().map(|overlay| &overlay.relay);
-        let quotas = relay.map(|relay| relay.as_ref().map(|relay| relay.quotas.clone()));
         self.names
             .lock()
             .unwrap_or_else(|error| error.into_inner())
             .clone_from(&config.names);
         self.exports.replace(exports(&config));
         self.commit_files(&started.config, &config, files);
+        let new = new_members(started.config.overlay.as_ref(), config.overlay.as_ref());
         started.config = started.config.with_reloaded(config);
         for put_into_force in parts {
             put_into_force();
         }
-        // Last: only this one waits.
-        if let (Some(overlay), Some(quotas)) = (&self.overlay, quotas) {
-            overlay.set_quotas(quotas.unwrap_or_default()).await;
+        self.membership.notify();
+        // Last: only these wait.
+        self.hand_over(&new).await;
+        if let Some(effect) = effect.or_else(|| self.membership.effect()) {
+            effect.come().await;
         }
     }
 

@@ -11,11 +11,11 @@ use super::{
 };
 use crate::{
     config::{LocalTcp, NodeConfig},
-    daemon::{is_unsupported, meeting, part::Commit, peers::Receivers, resources},
+    daemon::{is_unsupported, meeting, membership, part::Commit, peers::Receivers, resources},
     evidence::OtherFile,
     local::{Change, LocalError},
     objectives::Objectives,
-    rights::{Right, Table},
+    rights::Table,
     socket_file::SocketFile,
     transfer::Receiver,
     whole_file::folder,
@@ -25,12 +25,13 @@ use crate::{
 pub(super) struct Prepared {
     pub(super) config: NodeConfig,
     pub(super) objectives: Objectives,
-    /// Rights of each node, without those of members that the overlay does not know.
+    /// Rights of each node.
     pub(super) table: Table,
     pub(super) receivers: Receivers,
     /// Other local addresses; `None`: they are the same.
     pub(super) locals: Option<Locals>,
     pub(super) rendezvous: Option<meeting::Change>,
+    pub(super) overlay: Option<membership::Change>,
     pub(super) parts: Vec<Commit>,
     pub(super) files: Files,
     /// Last, so that what was made goes when nothing uses it any more.
@@ -59,7 +60,7 @@ impl Core {
         // First, so that it is dropped last.
         let mut traces = Traces::default();
         let objectives = Objectives::read(&config)?;
-        let table = self.table(&config);
+        let table = config.rights.clone();
         let receivers = {
             let directory = config.receive.as_deref();
             for folder in Receivers::folders(&table).into_iter().flatten() {
@@ -75,6 +76,11 @@ impl Core {
             false => Some(self.host.prepare_locals(config.locals.clone()).await?),
         };
         let rendezvous = self.prepare_rendezvous(started, &config, locals.is_some())?;
+        let overlay = self.membership.prepare(
+            (started.config.overlay.as_ref(), config.overlay.as_ref()),
+            &self.host,
+            (&self.key, &self.rights),
+        )?;
         let files = self
             .prepare_files(&started.config, &config, &mut traces)
             .await?;
@@ -86,6 +92,7 @@ impl Core {
             receivers,
             locals,
             rendezvous,
+            overlay,
             parts,
             files,
             traces,
@@ -162,24 +169,11 @@ impl Core {
                 Ok(Some(meeting::Change::Start(running?)))
             }
             (Some(_), None) => Ok(Some(meeting::Change::Stop)),
+            (Some(before), Some(now)) if !before.has_relay_of(now) => {
+                self.rendezvous.check(now, &self.host)?;
+                Ok(None)
+            }
             _ => Ok(None),
         }
-    }
-
-    /// The rights of a configuration, as far as this node can give them.
-    fn table(&self, config: &NodeConfig) -> Table {
-        let mut table = config.rights.clone();
-        // The list of members is fixed for the lifetime of the agent.
-        for node in config.rights.with(Right::Member) {
-            if !self
-                .overlay
-                .as_ref()
-                .is_some_and(|overlay| overlay.is_listed(&node))
-            {
-                table.take(&node, Right::Member);
-                table.take(&node, Right::UseRelay);
-            }
-        }
-        table
     }
 }

@@ -247,6 +247,27 @@ impl CircuitTable {
         self.peers.set_quota(now, node, quota, &self.config);
     }
 
+    /// Gives a source that has a quota of its own the default again.
+    pub fn reset_quota(&mut self, now: Instant, node: NodeId) {
+        self.peers.reset_quota(now, node, &self.config);
+    }
+
+    /// Applies another configuration from now on. Circuits that exist keep their rates and lifetimes.
+    ///
+    /// # Errors
+    /// A value is out of its range; nothing has changed then.
+    pub fn configure(&mut self, now: Instant, config: Config) -> Result<(), ConfigError> {
+        config.check()?;
+        self.config = config;
+        self.peers.apply_default(now, &self.config);
+        Ok(())
+    }
+
+    /// Sets whether a port takes no other circuits. One that is retired closes once its circuits have ended.
+    pub fn set_retired(&mut self, port: PortId, is_retired: bool) {
+        self.ports.set_retired(port, is_retired);
+    }
+
     /// Capacity that the relay has left, for publication: of the last minute's seconds, nine in ten had this
     /// much left or more, less what younger circuits were granted and do not use yet. O(circuits).
     pub fn headroom(&mut self, now: Instant) -> Rate {

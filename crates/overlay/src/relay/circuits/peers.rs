@@ -193,6 +193,22 @@ impl Peers {
         });
     }
 
+    /// Gives a source the default quota again.
+    pub(super) fn reset_quota(&mut self, now: Instant, node: NodeId, config: &Config) {
+        if let Some(&index) = self.by_node.get(&node) {
+            self.set_quota(now, node, config.quota, config);
+            self.peers[index as usize].has_own_quota = false;
+        }
+    }
+
+    /// Applies another default quota to the sources without one of their own.
+    pub(super) fn apply_default(&mut self, now: Instant, config: &Config) {
+        let of_default = self.peers.iter().filter(|peer| !peer.has_own_quota);
+        for node in of_default.map(|peer| peer.node).collect::<Vec<_>>() {
+            self.reset_quota(now, node, config);
+        }
+    }
+
     /// Changes a source and updates the sum of the capacity that sources hold.
     fn change(&mut self, index: u32, change: impl FnOnce(&mut Peer)) {
         let peer = &mut self.peers[index as usize];

@@ -507,6 +507,49 @@ fn a_quota_can_be_changed() {
 }
 
 #[test]
+fn another_configuration_leaves_circuits_as_they_are() {
+    let mut relay = relay();
+    let first = opened(relay.ask(NOW, 1, &Request::Open(open(1, 1, 2))));
+    let own = Quota {
+        circuits: 3,
+        ..Quota::default()
+    };
+    relay.circuits.set_quota(NOW, node(2), own);
+    let mut less = relay.circuits.config().clone();
+    less.capacity = Rate::from_mbps(1);
+    less.overbooking = 1.0;
+    less.quota.circuits = 1;
+    relay.circuits.configure(NOW, less.clone()).unwrap();
+    let wrong = Config {
+        rate_min: Rate::from_mbps(2),
+        ..less.clone()
+    };
+    relay.circuits.configure(NOW, wrong).unwrap_err();
+    assert_eq!(*relay.circuits.config(), less);
+    let quotas: Vec<u32> = (relay.circuits.peers())
+        .map(|peer| peer.quota.circuits)
+        .collect();
+    assert_eq!(quotas, [1, 3]);
+    relay.circuits.reset_quota(NOW, node(2));
+    assert!(relay.circuits.peers().all(|peer| peer.quota == less.quota));
+    forwarded(relay.send(NOW, site(1), first.near, 1_000));
+    assert_eq!(relay.circuits.headroom(NOW), Rate::ZERO);
+    let request = Request::Open(open(1, 3, 2));
+    assert_eq!(refused(relay.ask(NOW, 3, &request)), Refusal::Rate);
+    // A retired port goes with its circuits.
+    less.capacity = Rate::from_mbps(100);
+    relay.circuits.configure(NOW, less).unwrap();
+    let port = relay.port(first.near);
+    relay.circuits.set_retired(port, true);
+    let second = opened(relay.ask(NOW, 3, &request));
+    assert_ne!(second.near, first.near);
+    forwarded(relay.send(NOW, site(1), first.near, 1_000));
+    relay.circuits.close_all(node(1));
+    relay.close_unused();
+    assert!(!relay.ports.contains_key(&port));
+}
+
+#[test]
 fn a_next_hop_that_never_answers_is_not_flooded() {
     let mut relay = relay();
     let answer = opened(relay.ask(NOW, 1, &Request::Open(open(1, 1, 2))));
