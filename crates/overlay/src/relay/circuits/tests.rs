@@ -522,7 +522,7 @@ fn another_configuration_leaves_circuits_as_they_are() {
     relay.circuits.configure(NOW, less.clone()).unwrap();
     let wrong = Config {
         rate_min: Rate::from_mbps(2),
-        ..less.clone()
+        ..less
     };
     relay.circuits.configure(NOW, wrong).unwrap_err();
     assert_eq!(*relay.circuits.config(), less);
