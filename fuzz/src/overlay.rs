@@ -5,6 +5,7 @@ use std::time::Duration;
 use anabranch_base::{Instant, NodeId, Rate, Seed};
 use anabranch_overlay::{
     Agent, Config, FakeKeys, Fault, Member, Output,
+    agent::Setup,
     wire::{Claim, Frame, MESSAGE_BYTES_MAX, Reader, Record, ShortId, record::RATE_MAX},
 };
 
@@ -52,18 +53,18 @@ fn frames(data: &[u8]) {
 }
 
 fn agent(input: &mut Input<'_>) {
-    let members: Vec<Member> = (1..=MEMBERS)
-        .map(|n| Member {
-            node: node(n),
-            addresses: Vec::new(),
-        })
-        .collect();
+    let member = |n| Member {
+        node: node(n),
+        addresses: Vec::new(),
+    };
+    let members: Vec<Member> = (1..=MEMBERS).map(member).collect();
+    let mut count = members.len();
     let mut config = Config::default();
     config.routing.relays = Some(Rate::from_mbps(100));
     let keys = Box::new(FakeKeys(node(1)));
     let mut now = Instant::EPOCH;
-    let mut agent =
-        Agent::new(config, node(1), &members, keys, Seed(1), now).expect("the defaults are valid");
+    let mut agent = Agent::new(config.clone(), node(1), &members, keys, Seed(1), now)
+        .expect("the defaults are valid");
     let _ = agent.want(node(2), 1_000_000, now);
     let mut probes = Vec::new();
     for _ in 0..200 {
@@ -72,7 +73,7 @@ fn agent(input: &mut Input<'_>) {
         }
         // One node in eight is a stranger.
         let peer = node(2 + input.byte() % 8);
-        match input.byte() % 8 {
+        match input.byte() % 9 {
             0 => {
                 let length = usize::from(input.byte());
                 agent.handle_message(&peer, input.take(length), now);
@@ -100,6 +101,14 @@ fn agent(input: &mut Input<'_>) {
                 };
                 agent.handle_path_failed(&node(2), &[peer], fault, now);
             }
+            7 => {
+                let listed = input.byte() | 1;
+                let members = (1..=MEMBERS).filter(|n| listed >> (n - 1) & 1 == 1);
+                let members: Vec<Member> = members.map(member).collect();
+                count = members.len();
+                let setup = Setup::new(config.clone(), node(1), members);
+                agent.change(setup.expect("they are valid"), now);
+            }
             _ => {
                 now += Duration::from_millis(u64::from(input.byte()) * 40);
                 agent.handle_timeout(now);
@@ -113,7 +122,7 @@ fn agent(input: &mut Input<'_>) {
             }
         }
     }
-    assert_eq!(agent.members(now).count(), usize::from(MEMBERS));
+    assert_eq!(agent.members(now).count(), count);
     for link in agent.links(now) {
         assert!(link.bandwidth > Rate::ZERO && link.bandwidth <= RATE_MAX);
         assert!((0.0..=1.0).contains(&link.trust));

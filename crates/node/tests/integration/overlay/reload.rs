@@ -364,3 +364,82 @@ async fn a_bad_value_begins_no_overlay() {
     };
     stand.run(check).await;
 }
+
+/// A node that may call opens its link before it is listed: the session is then taken over, whichever id is smaller.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_from_before_the_membership_is_taken_over() {
+    for (early, late) in [(1, 2), (2, 1)] {
+        let mut stand = Stand::new(2);
+        let id_of_early = id(early);
+        let peer =
+            format!("[[peer]]\nname = \"early\"\nnode = \"{id_of_early}\"\nmay = [\"call\"]\n");
+        let before = stand.text(late, &[late], &[], "") + &peer;
+        stand.start(late, &before).await;
+        stand
+            .start(early, &stand.text(early, &[1, 2], &[], ""))
+            .await;
+        let stand = &stand;
+        let check = async {
+            let sessions = || {
+                let sessions = stand.daemons[&late].host().sessions();
+                // Others are attempts to dial.
+                let incoming = sessions.iter().filter(|one| one.stats.incoming);
+                let ids = incoming.map(|one| one.stats.session);
+                ids.collect::<Vec<_>>()
+            };
+            wait_for(async || !sessions().is_empty()).await;
+            let first = sessions();
+            // Only the other can dial.
+            let after = stand.text(late, &[1, 2], &[early], "");
+            stand.reload(late, &after).await;
+            stand.until(late, early, &[State::Alive]).await;
+            stand.until(early, late, &[State::Alive]).await;
+            assert_eq!(sessions(), first);
+        };
+        stand.run(check).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_use_the_overlay_as_long_as_there_is_one() {
+    let mut stand = Stand::new(3);
+    for (n, more) in [(2, RELAY), (3, "")] {
+        let nowhere = if n == 3 { vec![1] } else { vec![] };
+        stand
+            .start(n, &stand.text(n, &[1, 2, 3], &nowhere, more))
+            .await;
+    }
+    let (id_of_third, at) = (id(3), stand.at[&3]);
+    let peer = format!(
+        "[[peer]]\nname = \"third\"\nnode = \"{id_of_third}\"\naddresses = [\"{at}\"]\nmay = []\n"
+    );
+    let with = stand.text(1, &[1, 2, 3], &[3], "") + &peer;
+    let without = with.split_once("[overlay]").unwrap().0.to_owned() + &peer;
+    stand.start(1, &without).await;
+    let stand = &stand;
+    let check = async {
+        // Addresses of each session with the peer.
+        let remotes = || {
+            let sessions = stand.daemons[&1].host().sessions();
+            let of_peer = sessions
+                .iter()
+                .filter(|one| one.stats.peer == id(3) && !one.stats.incoming);
+            let remotes = of_peer.map(|one| {
+                let remotes = one.channels.iter().map(|channel| channel.remote);
+                (one.stats.session, remotes.collect::<Vec<_>>())
+            });
+            remotes.collect::<BTreeMap<_, _>>()
+        };
+        wait_for(async || remotes().values().any(|all| all.contains(&at))).await;
+        let (session, _) = remotes().pop_first().unwrap();
+        stand.reload(1, &with).await;
+        wait_for(async || {
+            let all = &remotes()[&session];
+            all.contains(&at) && all.iter().any(|remote| *remote != at)
+        })
+        .await;
+        stand.reload(1, &without).await;
+        wait_for(async || remotes()[&session] == [at]).await;
+    };
+    stand.run(check).await;
+}

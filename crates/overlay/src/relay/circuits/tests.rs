@@ -520,10 +520,8 @@ fn another_configuration_leaves_circuits_as_they_are() {
     less.overbooking = 1.0;
     less.quota.circuits = 1;
     relay.circuits.configure(NOW, less.clone()).unwrap();
-    let wrong = Config {
-        rate_min: Rate::from_mbps(2),
-        ..less
-    };
+    let mut wrong = less.clone();
+    wrong.rate_min = Rate::from_mbps(2);
     relay.circuits.configure(NOW, wrong).unwrap_err();
     assert_eq!(*relay.circuits.config(), less);
     let quotas: Vec<u32> = (relay.circuits.peers())
