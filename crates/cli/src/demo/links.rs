@@ -90,14 +90,19 @@ pub(super) async fn watch(
                 share * 100.0
             );
             for (path, before) in paths.iter().zip(&mut before) {
-                let now = delivered(path);
-                let mbps = (now - *before) as f64 * 8e-6 / elapsed.as_secs_f64();
-                *before = now;
+                let mbps = mbps_since(before, delivered(path), elapsed);
                 line += &format!("| {} {mbps:.1} Mbit/s ", path.name());
             }
             narrator.say(line)?;
         }
     }
+}
+
+/// Rate in Mbit/s since `before`, which becomes `now`: bytes that a path has delivered. These become fewer when it is cut, by what is on it.
+pub(super) fn mbps_since(before: &mut u64, now: u64, elapsed: Duration) -> f64 {
+    let bytes = now.saturating_sub(*before);
+    *before = now;
+    bytes as f64 * 8e-6 / elapsed.as_secs_f64().max(1e-9)
 }
 
 /// Bytes that each path carried backward, and packets that were dropped there, by cause.
@@ -136,4 +141,18 @@ pub(super) fn table(rows: &Value) -> Vec<String> {
         ));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_cut_has_no_rate() {
+        let second = Duration::from_secs(1);
+        let mut before = 0;
+        assert_eq!(mbps_since(&mut before, 2_000_000, second), 16.0);
+        assert_eq!(mbps_since(&mut before, 1_900_000, second), 0.0);
+        assert_eq!(mbps_since(&mut before, 2_025_000, second), 1.0);
+    }
 }
