@@ -39,13 +39,26 @@ const CUT_AT: (f64, f64) = (0.3, 0.6);
 /// # Errors
 /// A trace is missing, or no socket can be opened.
 pub(super) fn emulate(data: &Data, target: SocketAddr, seed: Seed) -> Result<Emulator, Failure> {
+    let paths = PATHS.map(|(name, trace, rest)| (name, format!("rate=trace {trace}, {rest}")));
+    emulate_paths(data, &paths, target, seed)
+}
+
+/// Starts paths, each with a name and the description of its links, to a target.
+///
+/// # Errors
+/// As [`emulate`].
+pub(super) fn emulate_paths(
+    data: &Data,
+    paths: &[(&str, String)],
+    target: SocketAddr,
+    seed: Seed,
+) -> Result<Emulator, Failure> {
     let mut specs = Vec::new();
-    for (name, trace, rest) in PATHS {
-        let text = format!("rate=trace {trace}, {rest}");
-        let links = parse_both(&text, &mut |file: &str| data.trace(file))
+    for (name, text) in paths {
+        let links = parse_both(text, &mut |file: &str| data.trace(file))
             .map_err(|error| Failure::file(format!("path {name}: {error}")))?;
         specs.push(PathSpec {
-            name: name.to_owned(),
+            name: (*name).to_owned(),
             listen: ([127, 0, 0, 1], 0).into(),
             target,
             links,
