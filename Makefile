@@ -146,7 +146,7 @@ lab: ## the experiments, optimised: target/release/anabranch-lab, which `anabran
 	$(CARGO) build --release --locked -p anabranch-lab
 
 # Without `top`, which no demonstration uses and which takes a while to compile.
-DEMO := -p anabranch-cli --no-default-features --features console,demo,video,s3
+DEMO := -p anabranch-cli --no-default-features --features console,demo,records,video,s3
 
 .PHONY: demo-build
 demo-build:
@@ -171,6 +171,13 @@ demo-video: demo-build ## a film in two flows over a pipe that loses packets, to
 .PHONY: demo-gateway
 demo-gateway: demo-build ## a download and database queries through forwards over three emulated paths, one is cut (about 20 s, no root)
 	$(CARGO) run --release --locked -q $(DEMO) -- demo-gateway
+
+# Fields of ERA-Interim for `make demo-records`: eraint_uvz.nc of the tutorial data of xarray. Without it, a set is generated.
+FIELDS ?= $(wildcard ../shared/data/media/eraint_uvz.nc)
+
+.PHONY: demo-records
+demo-records: demo-build ## records of three components with promises, watched over three emulated paths, one is cut (about 35 s, no root); FIELDS=file
+	$(CARGO) run --release --locked -q $(DEMO) -- demo-records $(if $(FIELDS),--fields '$(FIELDS)')
 
 .PHONY: demo-tunnel
 demo-tunnel: demo-build ## downloads and small messages through a tunnel over three emulated paths, one is cut (about 15 s, root)

@@ -174,6 +174,9 @@ enum Command {
     /// Demonstrate an overlay on this machine: four nodes, a transfer over two paths, and a relay that is killed.
     #[cfg(feature = "demo")]
     DemoOverlay(demo::overlay::Arguments),
+    /// Demonstrate record sets on this machine: three components are watched over three emulated paths, one of which is cut.
+    #[cfg(all(feature = "demo", feature = "records"))]
+    DemoRecords(demo::records::Arguments),
     /// Demonstrate the tunnel on this machine: unchanged traffic on three emulated paths, one of which is cut (Linux, root).
     #[cfg(all(feature = "demo", target_os = "linux"))]
     DemoTunnel(demo::tunnel::Arguments),
@@ -262,6 +265,8 @@ async fn run(command: Command) -> Outcome {
         Command::Overlay(arguments) => overlay::run(&arguments).await,
         #[cfg(feature = "demo")]
         Command::DemoOverlay(arguments) => demo::overlay::run(arguments).await,
+        #[cfg(all(feature = "demo", feature = "records"))]
+        Command::DemoRecords(arguments) => demo::records::run(arguments).await,
         Command::Record(arguments) => record::run(&arguments).await,
         #[cfg(feature = "records")]
         Command::Records(arguments) => records::run(*arguments).await,

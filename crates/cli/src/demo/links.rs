@@ -39,13 +39,26 @@ const CUT_AT: (f64, f64) = (0.3, 0.6);
 /// # Errors
 /// A trace is missing, or no socket can be opened.
 pub(super) fn emulate(data: &Data, target: SocketAddr, seed: Seed) -> Result<Emulator, Failure> {
+    let paths = PATHS.map(|(name, trace, rest)| (name, format!("rate=trace {trace}, {rest}")));
+    emulate_paths(data, &paths, target, seed)
+}
+
+/// Starts paths, each with a name and the description of its links, to a target.
+///
+/// # Errors
+/// As [`emulate`].
+pub(super) fn emulate_paths(
+    data: &Data,
+    paths: &[(&str, String)],
+    target: SocketAddr,
+    seed: Seed,
+) -> Result<Emulator, Failure> {
     let mut specs = Vec::new();
-    for (name, trace, rest) in PATHS {
-        let text = format!("rate=trace {trace}, {rest}");
-        let links = parse_both(&text, &mut |file: &str| data.trace(file))
+    for (name, text) in paths {
+        let links = parse_both(text, &mut |file: &str| data.trace(file))
             .map_err(|error| Failure::file(format!("path {name}: {error}")))?;
         specs.push(PathSpec {
-            name: name.to_owned(),
+            name: (*name).to_owned(),
             listen: ([127, 0, 0, 1], 0).into(),
             target,
             links,
@@ -90,14 +103,19 @@ pub(super) async fn watch(
                 share * 100.0
             );
             for (path, before) in paths.iter().zip(&mut before) {
-                let now = delivered(path);
-                let mbps = (now - *before) as f64 * 8e-6 / elapsed.as_secs_f64();
-                *before = now;
+                let mbps = mbps_since(before, delivered(path), elapsed);
                 line += &format!("| {} {mbps:.1} Mbit/s ", path.name());
             }
             narrator.say(line)?;
         }
     }
+}
+
+/// Rate in Mbit/s since `before`, which becomes `now`: bytes that a path has delivered. These become fewer when it is cut, by what is on it.
+pub(super) fn mbps_since(before: &mut u64, now: u64, elapsed: Duration) -> f64 {
+    let bytes = now.saturating_sub(*before);
+    *before = now;
+    bytes as f64 * 8e-6 / elapsed.as_secs_f64().max(1e-9)
 }
 
 /// Bytes that each path carried backward, and packets that were dropped there, by cause.
@@ -136,4 +154,18 @@ pub(super) fn table(rows: &Value) -> Vec<String> {
         ));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_cut_has_no_rate() {
+        let second = Duration::from_secs(1);
+        let mut before = 0;
+        assert_eq!(mbps_since(&mut before, 2_000_000, second), 16.0);
+        assert_eq!(mbps_since(&mut before, 1_900_000, second), 0.0);
+        assert_eq!(mbps_since(&mut before, 2_025_000, second), 1.0);
+    }
 }

@@ -1,10 +1,12 @@
-//! `anabranch demo`, `demo-gateway`, `demo-overlay`, `demo-tunnel` and `demo-video`: demonstrations on one machine.
+//! `anabranch demo`, `demo-gateway`, `demo-overlay`, `demo-records`, `demo-tunnel` and `demo-video`: demonstrations on one machine.
 
 mod data;
 pub(crate) mod gateway;
 mod links;
 pub(crate) mod overlay;
 pub(crate) mod paths;
+#[cfg(feature = "records")]
+pub(crate) mod records;
 mod stage;
 #[cfg(target_os = "linux")]
 pub(crate) mod tunnel;

@@ -9,6 +9,8 @@ mod configuration;
 mod connecting;
 #[cfg(all(feature = "demo", feature = "console"))]
 mod demo_console;
+#[cfg(all(feature = "demo", feature = "records"))]
+mod demo_records;
 mod drone;
 mod everyday;
 mod exports;

@@ -1,0 +1,139 @@
+//! The two nodes of the demonstration, and the applications that are attached to them.
+
+use std::{net::SocketAddr, path::Path, time::Duration};
+
+use anabranch::{
+    Client, LocalAddress,
+    base::NodeId,
+    control::{self, Request},
+    keys,
+    local::client::Session,
+};
+use tempfile::TempDir;
+
+use super::super::stage::{Place, Running};
+use crate::{
+    attach::failure,
+    control::rows,
+    exit::{Failure, Outcome},
+};
+
+/// Time in which the nodes find each other.
+const STARTED: Duration = Duration::from_secs(60);
+/// Interval between two questions to a node that starts.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The node of the server, before there are paths to it.
+pub(super) struct Archive {
+    id: NodeId,
+    node: Running,
+}
+
+/// Both nodes.
+pub(super) struct Nodes {
+    /// Application at the node of the server.
+    pub(super) archive: Client,
+    desk: Client,
+    desk_control: std::path::PathBuf,
+    id: NodeId,
+    _running: [Running; 2],
+}
+
+impl Nodes {
+    /// Starts the node of the server; returns its address, too.
+    pub(super) async fn start(folder: &Path) -> Result<(Archive, SocketAddr), Failure> {
+        let desk = keys::create(&folder.join("desk.key"))?.node_id();
+        let id = keys::create(&folder.join("archive.key"))?.node_id();
+        let peer = format!(
+            "[[peer]]\nname = \"desk\"\nnode = \"{desk}\"\n\
+             may = [\"call\", {{ right = \"use-service\", services = [\"records/1/*\"] }}]\n"
+        );
+        let node = start(folder, "archive", &peer).await?;
+        let at = address(&folder.join("archive.control")).await?;
+        Ok((Archive { id, node }, at))
+    }
+
+    /// The session of the client with the archive, as soon as it has so many paths.
+    pub(super) async fn connect(&self, paths: usize) -> Result<Session, Failure> {
+        let connecting = async {
+            loop {
+                let answer = control::ask(&self.desk_control, &Request::Paths {}).await;
+                let answer = answer.unwrap_or_default();
+                let active = rows(&answer).iter().filter(|row| row["state"] == "active");
+                if active.count() >= paths
+                    && let Ok(session) = self.desk.connect(&self.id.to_string()).await
+                {
+                    return session;
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let limited = tokio::time::timeout(STARTED, connecting).await;
+        limited.map_err(|_| Failure::unreachable("the nodes of the demonstration do not meet"))
+    }
+}
+
+impl Archive {
+    /// Starts the node of the client, to which the archive has these addresses, and attaches to both.
+    pub(super) async fn join(self, folder: &Path, at: &[SocketAddr]) -> Result<Nodes, Failure> {
+        let addresses: Vec<String> = at.iter().map(|at| format!("\"{at}\"")).collect();
+        let peer = format!(
+            "[[peer]]\nname = \"archive\"\nnode = \"{}\"\naddresses = [{}]\nmay = []\n",
+            self.id,
+            addresses.join(", ")
+        );
+        let desk = start(folder, "desk", &peer).await?;
+        Ok(Nodes {
+            archive: attach(folder, "archive").await?,
+            desk: attach(folder, "desk").await?,
+            desk_control: folder.join("desk.control"),
+            id: self.id,
+            _running: [self.node, desk],
+        })
+    }
+}
+
+async fn start(folder: &Path, name: &str, peer: &str) -> Result<Running, Failure> {
+    configure(folder, name, peer)?;
+    let config = format!("{name}.toml");
+    let mut node = Running::start(Place::Here, folder, &["node", "--config", &config])?;
+    node.line().await?;
+    Ok(node)
+}
+
+fn configure(folder: &Path, name: &str, peer: &str) -> Outcome {
+    let text = format!(
+        "name = \"{name}\"\nkey = \"{name}.key\"\nlisten = [\"127.0.0.1:0\"]\ncontrol = \"{name}.control\"\nlocal = \"{name}.local\"\n\
+         promise_record = \"{name}.promises\"\nevidence = \"\"\n{peer}"
+    );
+    std::fs::write(folder.join(format!("{name}.toml")), text).map_err(Failure::file)
+}
+
+async fn attach(folder: &Path, name: &str) -> Result<Client, Failure> {
+    let place = LocalAddress::Unix(folder.join(format!("{name}.local")));
+    let client = Client::attach_at(&place, "anabranch demo-records").await;
+    client.map_err(failure)
+}
+
+/// Address of a node.
+async fn address(control: &Path) -> Result<SocketAddr, Failure> {
+    let answer = control::ask(control, &Request::Status {}).await;
+    let answer = answer.map_err(Failure::other)?;
+    let node = rows(&answer).iter().find(|row| row["kind"] == "node");
+    let addresses = node.and_then(|row| row["addresses"].as_str());
+    let first = addresses.and_then(|text| text.split(',').next()?.parse().ok());
+    first.ok_or_else(|| Failure::other("a node of the demonstration has no address"))
+}
+
+/// Removes the folder, in which a process that was killed, or the writer of the copy, may be at work for a moment.
+pub(super) async fn remove(folder: TempDir) {
+    let path = folder.keep();
+    for _ in 0..20 {
+        match std::fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            _ => return,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! `anabranch demo-records`: its result, its end by Ctrl-C, and a file that it cannot use.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::harness::{Running, command, limited, private_folder};
+
+/// The demonstration compares every part itself.
+#[test]
+fn every_record_arrives_over_a_path_that_is_cut() {
+    let folder = private_folder();
+    let arguments = ["demo-records", "--json", "--seconds", "5"];
+    let output = limited(folder.path(), 150)
+        .args(arguments)
+        .output()
+        .unwrap();
+    let seen = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{seen}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["is_complete"], true, "{report}");
+    let verified = &report["verified"];
+    assert_eq!(verified["parts"], 3 * 125, "{report}");
+    assert_eq!(
+        (&verified["wrong"], &verified["missing"]),
+        (&0.into(), &0.into()),
+        "{report}"
+    );
+    let components = report["components"].as_array().unwrap();
+    let asked: Vec<_> = components
+        .iter()
+        .map(|row| row["asked_bps"].as_u64())
+        .collect();
+    assert_eq!(asked, [Some(3_456_000), Some(2_560_000), Some(7_680_000)]);
+    for row in components {
+        assert_eq!(row["records"], 125, "{report}");
+    }
+    // All of them together carried the set.
+    let paths = report["paths"].as_array().unwrap();
+    assert_eq!(paths.len(), 3);
+    let carried: u64 = paths.iter().filter_map(|path| path["bytes"].as_u64()).sum();
+    assert!(carried > verified["bytes"].as_u64().unwrap(), "{report}");
+}
+
+#[test]
+fn after_ctrl_c_nothing_is_left() {
+    let folder = private_folder();
+    let temporary = folder.path().join("temporary");
+    fs::create_dir(&temporary).unwrap();
+    let mut demo = command(folder.path());
+    let mut demo = Running::start(demo.arg("demo-records").env("TMPDIR", &temporary));
+    while !demo.line().contains("Mbit/s |") {}
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 1);
+    assert_eq!(demo.interrupt(), Some(130));
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+}
+
+#[test]
+fn another_file_than_the_known_one_is_refused() {
+    let folder = private_folder();
+    fs::write(folder.path().join("eraint_uvz.nc"), "CDF").unwrap();
+    let arguments = ["demo-records", "--fields", "eraint_uvz.nc"];
+    let output = command(folder.path()).args(arguments).output().unwrap();
+    let seen = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(6), "{seen}");
+    assert!(seen.contains("without --fields"), "{seen}");
+}
