@@ -150,7 +150,7 @@ async fn show(arguments: &Arguments, folder: &FilePath) -> Outcome {
     }
 
     let (client, shelf) = (nodes.archive.clone(), folder.join("sets"));
-    let opening = tokio::task::spawn_blocking(move || Server::open(client, &shelf));
+    let opening = tokio::task::spawn_blocking(move || Server::open(client, &shelf, false));
     let (server, _) = opening
         .await
         .map_err(Failure::other)?
