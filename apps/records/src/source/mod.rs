@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod` | [`Source`]: a set; [`Reader`]: its open files |
+//! | `mod` | [`Source`]: a set; `Reader`: its open files |
 //! | `reading` | [`Reading`]: what a client wants, as packs of pieces |
 
 mod reading;

@@ -290,7 +290,7 @@ impl Reading {
         })
     }
 
-    /// Hashes of the blocks of the next part that is wanted, [`HASHES_MAX`] at most; `None`: there is none. The block of a part that
+    /// Hashes of the blocks of the next part that is wanted, 256 at most; `None`: there is none. The block of a part that
     /// cannot be read is a fault.
     pub fn next_hashes(&mut self) -> Option<Result<Block, Next>> {
         self.hashes_from(0, HASHES_MAX)
