@@ -11,7 +11,7 @@ use anabranch_recordset::{Manifest, ManifestError, manifest::TEXT_BYTES_MAX};
 use bytes::Bytes;
 
 use crate::{
-    source::Source,
+    source::{Source, version},
     wire::{Digest, Format, SET_NAME_BYTES_MAX, SetEntry},
 };
 
@@ -137,6 +137,8 @@ pub fn read_text(folder: &Path) -> Result<Text, ShelfError> {
 /// # Errors
 /// As [`read_text`]; the manifest has errors; the set's name is too long for labels.
 pub fn open_set(folder: &Path) -> Result<Source, ShelfError> {
+    // Before it is read: a change that comes later is noticed.
+    let version = manifest_version(folder);
     let text = read_text(folder)?;
     let manifest = text.parse().map_err(|source| ShelfError::Manifest {
         path: folder.join(text.file_name()),
@@ -152,7 +154,15 @@ pub fn open_set(folder: &Path) -> Result<Source, ShelfError> {
         let path = folder.to_owned();
         return Err(ShelfError::Name { path, name });
     }
-    Ok(Source::new(name, folder, Arc::new(manifest), text))
+    Ok(Source::new(name, folder, Arc::new(manifest), text).of_version(version))
+}
+
+/// Version of the manifest in a directory, if there is one.
+pub(crate) fn manifest_version(folder: &Path) -> Option<u64> {
+    MANIFEST_NAMES.iter().find_map(|(name, _)| {
+        let found = fs::metadata(folder.join(name)).ok()?;
+        Some(version(&found))
+    })
 }
 
 /// True if a set can have this name where it is a directory's.
@@ -203,9 +213,10 @@ pub fn look(shelf: &Path, known: &BTreeMap<String, Arc<Source>>) -> Result<Found
             found.left_out.push(words);
             continue;
         }
+        // Not read again unless it is another file: a manifest may be long.
         let before = known.values().find(|source| source.is_of(&folder));
-        let opened = match (before, read_text(&folder)) {
-            (Some(before), Ok(text)) if before.text().digest == text.digest => Ok(before.clone()),
+        let opened = match before {
+            Some(before) if before.is_current() => Ok(before.clone()),
             _ => open_set(&folder).map(Arc::new),
         };
         match opened {

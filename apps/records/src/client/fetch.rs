@@ -63,14 +63,16 @@ pub struct Fetch {
 
 /// State of a fetch of which everything that arrived is durable.
 #[derive(Clone, Debug)]
-pub struct Settled(State);
+pub struct Settled(State, u64);
 
 /// Result of a fetch.
 #[derive(Clone, Debug)]
 pub struct Fetched {
     /// True if the whole set is there.
     pub is_complete: bool,
-    /// Parts of the selection that are missing, with the reason.
+    /// Number of parts of the selection that are missing.
+    pub missing: u64,
+    /// The reasons for them, as far as the peer has given any.
     pub faults: BTreeMap<(u64, u16), Fault>,
     /// Bytes that arrived, by component.
     pub bytes: Vec<u64>,
@@ -284,7 +286,14 @@ impl Fetch {
     /// # Errors
     /// Something could not be written: [`Fetch::finish`] has the reason.
     pub async fn settle(&self) -> Result<Settled, RecordsError> {
-        self.writer.ask(Input::Finish).await.map(Settled)
+        let state = self.writer.ask(Input::Finish).await?;
+        let asked = |answer| Input::Missing(self.selection.clone(), false, answer);
+        let missing = self.writer.ask(asked).await?;
+        let parts = missing.iter().map(|item| match item {
+            Item::Records { from, to, .. } => to - from,
+            Item::Part { .. } => 1,
+        });
+        Ok(Settled(state, parts.sum()))
     }
 
     /// Ends what [`Fetch::settle`] has made durable.
@@ -300,7 +309,7 @@ impl Fetch {
         drop(input);
         // Its error is the cause, if there is one.
         task.await.map_err(|_| RecordsError::Internal)??;
-        let Settled(state) = settled?;
+        let Settled(state, missing) = settled?;
         let selection = &self.selection;
         let is_selected = |record: &u64, component: &u16| {
             selection.records.contains(record) && selection.components.contains(component)
@@ -309,6 +318,7 @@ impl Fetch {
         faults.retain(|(record, component), _| is_selected(record, component));
         Ok(Fetched {
             is_complete: state.is_complete,
+            missing,
             faults,
             bytes,
             records: records.into_iter().zip(self.present_before).collect(),

@@ -127,7 +127,15 @@ impl Server {
                         bytes: None,
                     }]);
                 }
-                Some(fault) => {
+                Some(mut fault) => {
+                    if let Next::Fault {
+                        fault: fault @ (Fault::Missing | Fault::Short),
+                        ..
+                    } = &mut fault
+                        && pace.deadline.is_some()
+                    {
+                        *fault = Fault::Late;
+                    }
                     if let Some(notice) = fault_of(&fault) {
                         stream.send(encode(&notice)).await?;
                     }

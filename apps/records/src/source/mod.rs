@@ -24,7 +24,11 @@ use anabranch_recordset::{
 
 pub use reading::{Next, Reading};
 
-use crate::{at, shelf::Text, wire::Fault};
+use crate::{
+    at,
+    shelf::{Text, manifest_version},
+    wire::Fault,
+};
 
 /// A set whose files are here.
 #[derive(Debug)]
@@ -33,6 +37,8 @@ pub struct Source {
     folder: PathBuf,
     manifest: Arc<Manifest>,
     text: Text,
+    /// Version of the file of the manifest when it was read.
+    version: Option<u64>,
 }
 
 impl Source {
@@ -43,7 +49,20 @@ impl Source {
             folder: folder.to_owned(),
             manifest,
             text,
+            version: None,
         }
+    }
+
+    /// The same, whose manifest was read from a file of this version.
+    #[must_use]
+    pub(crate) fn of_version(mut self, version: Option<u64>) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// True if the file of the manifest is the one that was read.
+    pub(crate) fn is_current(&self) -> bool {
+        self.version.is_some() && self.version == manifest_version(&self.folder)
     }
 
     /// Name of the set.
@@ -216,7 +235,7 @@ fn open(path: &Path) -> Result<File, Fault> {
 }
 
 /// Number that another content of the file changes.
-fn version(metadata: &Metadata) -> u64 {
+pub(crate) fn version(metadata: &Metadata) -> u64 {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&metadata.len().to_le_bytes());
     #[cfg(unix)]

@@ -179,14 +179,8 @@ async fn fetch(
     let fetched = finished?;
     let reached = ran?;
     reached.close().await;
-    follow::report(
-        &fetched,
-        &manifest,
-        set,
-        &path,
-        arguments.json,
-        arguments.quiet,
-    )
+    let manner = [is_watched, arguments.json, arguments.quiet];
+    follow::report(&fetched, &manifest, set, &path, manner)
 }
 
 async fn run_on<S: AduSession>(fetch: &Fetch, records: &Records<S>) -> Result<(), RecordsError> {

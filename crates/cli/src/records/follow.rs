@@ -6,7 +6,7 @@ use anabranch::base::{Rate, text::printable};
 use anabranch_records::{
     client::{Fetch, Fetched, Up},
     recordset::Manifest,
-    wire::Promised,
+    wire::{Fault, Promised},
 };
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -159,11 +159,10 @@ pub(super) fn report(
     manifest: &Manifest,
     set: &str,
     path: &Path,
-    is_json: bool,
-    is_quiet: bool,
+    [is_watched, is_json, is_quiet]: [bool; 3],
 ) -> Outcome {
     let moved: u64 = fetched.bytes.iter().sum();
-    let missing = fetched.faults.len();
+    let missing = fetched.missing;
     if is_json {
         let components: Vec<Value> = (manifest.components.iter().enumerate())
             .map(|(index, component)| {
@@ -207,8 +206,14 @@ pub(super) fn report(
             printable(&name, NAME_CHARS)
         ));
     }
-    if missing > NAMED_MAX {
-        note(&format!("missing: {} more", missing - NAMED_MAX));
+    let named = fetched.faults.len().min(NAMED_MAX) as u64;
+    if missing > named {
+        note(&format!("missing: {} more", missing - named));
+    }
+    let is_late = |fault: &Fault| *fault == Fault::Late;
+    if is_watched && fetched.faults.values().all(is_late) {
+        // That is what deadlines are for.
+        return Ok(());
     }
     Err(Failure::refused(format!(
         "{missing} parts are missing; the same command tries to fetch them again"

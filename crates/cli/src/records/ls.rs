@@ -19,7 +19,7 @@ use crate::{
 The peer serves sets with `anabranch records serve`, and gives this node the right use-service to them.")]
 pub(super) struct Arguments {
     /// PEER lists the sets, PEER:SET the components of one. PEER is the name or id of a peer of the running node; or without a node,
-    /// ID@HOST:PORT: (with the colon at its end) or a ticket.
+    /// ID@HOST:PORT or a ticket.
     #[arg(value_name = "PEER[:SET]")]
     place: String,
     /// Print a line of JSON for each set or component.
@@ -33,9 +33,8 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
     let place = &*arguments.place;
     let (peer, set) = match place.rsplit_once(':') {
         Some((peer, "")) => (peer, None),
-        // A ticket ends with a port, and a name of a set has no digits alone in general.
-        Some((peer, last)) if direct::is_meant_by(place) && last.parse::<u16>().is_ok() => {
-            let _ = peer;
+        // ID@HOST:PORT, or a ticket, which ends with a port.
+        Some((_, last)) if direct::is_meant_by(place) && last.parse::<u16>().is_ok() => {
             (place, None)
         }
         Some((peer, set)) => (peer, Some(set)),

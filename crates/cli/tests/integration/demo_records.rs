@@ -11,7 +11,7 @@ use crate::harness::{Running, command, limited, private_folder};
 fn every_record_arrives_over_a_path_that_is_cut() {
     let folder = private_folder();
     let arguments = ["demo-records", "--json", "--seconds", "5"];
-    let output = limited(folder.path(), 150)
+    let output = limited(folder.path(), 400)
         .args(arguments)
         .output()
         .unwrap();

@@ -412,6 +412,29 @@ fn records_are_watched_as_they_are_produced() {
     );
 }
 
+#[test]
+fn what_is_late_for_who_watches_is_left_out() {
+    let setting = Setting::start(ALL, "");
+    let set = setting.at().join("sets/climate");
+    let manifest = fs::read_to_string(set.join("records.toml")).unwrap();
+    let manifest = manifest.replace("{n:02}.png\"\n", "{n:02}.png\"\ndeadline = \"200 ms\"\n");
+    fs::write(set.join("records.toml"), manifest).unwrap();
+    fs::remove_file(set.join("images/05.png")).unwrap();
+    let (code, out, err) = setting.run(&["watch", "far:climate", "copy", "--records", "..8"]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    let late = "missing: image of record 5: it was too late to be of use";
+    assert!(err.contains(late), "{err}");
+    assert!(!setting.at().join("copy/images/05.png").exists());
+    let numbers = fs::read(setting.at().join("copy/numbers.dat")).unwrap();
+    assert_eq!(numbers[..8 * 30_000], noise(1, 8 * 30_000)[..]);
+    // Who wants all of it is told what is missing.
+    setting.fails(
+        4,
+        &["get", "far:climate", "copy"],
+        "image of record 5: its file is not there",
+    );
+}
+
 /// An application at the near node that accepts sets, beside the one that serves them at the far node.
 fn accepting(setting: &Setting, folder: &str) -> Running {
     fs::create_dir(setting.at().join(folder)).unwrap();

@@ -92,7 +92,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Interval of the looks at the time of the cut.
 const LOOK: Duration = Duration::from_millis(50);
 /// Time for what is late at the end.
-const REST: Duration = Duration::from_secs(60);
+const REST: Duration = Duration::from_secs(240);
 /// Events that wait to be counted.
 const EVENTS_MAX: usize = 1_024;
 
