@@ -10,6 +10,8 @@ use std::{
 
 use anabranch_session::qlog::{Traced, Traces};
 
+use crate::Host;
+
 /// Largest file: its trace ends there.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Files in the folder; of more, the oldest are removed.
@@ -18,6 +20,17 @@ pub const FILES_MAX: usize = 64;
 const BUFFER_BYTES: usize = 8 << 10;
 /// End of the names of files, by which programs know the format.
 const SUFFIX: &str = ".sqlog";
+
+impl Host {
+    /// Traces channels that begin from now on as files in a folder, which is created with the first; `None`: no longer. Channels that are
+    /// traced already stay so.
+    pub fn set_qlog(&self, folder: Option<PathBuf>) {
+        let traces = folder.map(Folder::shared);
+        self.inner
+            .shared
+            .command(|state, _| state.engine.set_traces(traces));
+    }
+}
 
 /// Folder of traces, one file for each channel.
 #[derive(Debug)]

@@ -97,6 +97,41 @@ fn are_complete(folder: &Path) -> bool {
 }
 
 #[tokio::test]
+async fn traces_begin_and_end_while_the_host_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+    let work = async {
+        let (key, peer) = (SecretKey::from_seed([7; 32]), SecretKey::from_seed([8; 32]));
+        let allowed = AllowList::of([key.node_id()]);
+        let b = Host::start(HostConfig::new(peer, allowed).bind([loopback()])).unwrap();
+        let a = HostConfig::new(key, AllowList::default()).bind([loopback()]);
+        let a = Host::start(a).unwrap();
+        let far = b.addresses();
+        for traces in [None, Some(&one), Some(&other), None] {
+            a.set_qlog(traces.cloned());
+            let calling = a.connect(b.node_id(), &far[..]);
+            let (outgoing, incoming) = tokio::join!(calling, b.accept());
+            let (outgoing, _incoming) = (outgoing.unwrap(), incoming.unwrap());
+            outgoing.close(0, "done");
+            outgoing.closed().await;
+        }
+        drop(a);
+        while !are_complete(&one) || !are_complete(&other) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(120), work)
+        .await
+        .expect("it ends");
+    // One channel each, and none of the sessions before and after.
+    for path in [&one, &other] {
+        let files: Vec<_> = std::fs::read_dir(path).unwrap().collect();
+        assert_eq!(files.len(), 1, "{files:?}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[tokio::test]
 async fn a_trace_of_each_channel_is_read_back() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("traces");

@@ -12,7 +12,6 @@ impl Started {
         let text = |value: &dyn Debug| format!("{value:?}");
         let pairs = [
             ("key", text(&before.key), text(&now.key)),
-            ("qlog", text(&before.qlog), text(&now.qlog)),
             (
                 "channel.mtu_max",
                 text(&before.engine.channel.mtu_max_bytes),

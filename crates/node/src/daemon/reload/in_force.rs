@@ -31,6 +31,7 @@ impl NodeConfig {
             local: other.local,
             costs: other.costs,
             descriptions: other.descriptions,
+            qlog: other.qlog,
             ..self.clone()
         }
     }

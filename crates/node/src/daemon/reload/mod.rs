@@ -216,6 +216,10 @@ impl Core {
         if before.descriptions != config.descriptions {
             self.host.set_descriptions(config.descriptions.clone());
         }
+        #[cfg(feature = "qlog")]
+        if before.qlog != config.qlog {
+            self.host.set_qlog(config.qlog.clone());
+        }
         if let Some(file) = control {
             resources.control.replace(file);
         }

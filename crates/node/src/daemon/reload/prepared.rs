@@ -107,12 +107,17 @@ impl Core {
     ) -> Result<Files, ReloadError> {
         let unusable = |key: &'static str, path: &Path, error: std::io::Error| {
             let path = path.display();
-            ReloadError::Config(format!("{key} = \"{path}\": {error}; name another file"))
+            ReloadError::Config(format!("{key} = \"{path}\": {error}; name another"))
         };
         if let Some(path) = &config.promise_record
             && before.promise_record != config.promise_record
         {
             try_file(path).map_err(|error| unusable("promise_record", path, error))?;
+        }
+        if let Some(path) = &config.qlog
+            && before.qlog != config.qlog
+        {
+            try_file(&path.join("trace")).map_err(|error| unusable("qlog", path, error))?;
         }
         let mut evidence = None;
         if before.evidence != config.evidence {
