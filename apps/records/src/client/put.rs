@@ -88,14 +88,15 @@ impl Put {
         for part in text.bytes.chunks(CHUNK_BYTES) {
             control.send(chunk(part)).await.map_err(of)?;
         }
-        let mut last = Sent::default();
+        let (mut last, mut before) = (Sent::default(), Vec::new());
         for round in 0..=ROUNDS_MAX {
             let (items, state) = wanted(&control).await?;
-            let is_same = round > 0 && state == last;
             last = state;
-            if items.is_empty() || is_same || round == ROUNDS_MAX {
+            // Nothing more can be had than the last round has given.
+            if items.is_empty() || items == before || round == ROUNDS_MAX {
                 break;
             }
+            before.clone_from(&items);
             self.carry(records, &control, items).await?;
             control.send(encode(&Request::Done)).await.map_err(of)?;
         }
@@ -200,7 +201,9 @@ impl Put {
         })?;
         stream.finish().map_err(of)?;
         // The peer finishes when it has taken everything.
-        while received(&stream).await?.is_some() {}
+        while let Some(adu) = received(&stream).await? {
+            answered(decode(&adu)?)?;
+        }
         Ok(())
     }
 }

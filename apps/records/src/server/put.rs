@@ -149,8 +149,8 @@ impl Server {
             let why = "the set is not being taken from this node".to_owned();
             return Ok(refused(inbox.stream, why, false).await?);
         };
-        while let Some(adu) = inbox.stream.recv().await? {
-            let input = match Kind::of(&adu.data)? {
+        while let Some(adu) = inbox.any().await? {
+            let input = match Kind::of(&adu)? {
                 Kind::Pieces(adu) => Input::Pieces(adu),
                 Kind::Message(json) => match from_json(&json)? {
                     Notice::Fault {

@@ -188,8 +188,10 @@ pub(super) fn missing(manifest: &Manifest, faults: &BTreeMap<(u64, u16), Fault>)
             printable(&name, 40)
         ));
     }
-    Failure::refused(format!(
-        "{} parts are missing there; the same command tries to send them again",
-        faults.len()
-    ))
+    Failure::refused(match faults.len() {
+        0 => "the set is not complete there; the same command sends what is lacking".to_owned(),
+        count => {
+            format!("{count} parts are missing there; the same command tries to send them again")
+        }
+    })
 }
