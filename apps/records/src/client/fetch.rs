@@ -245,6 +245,18 @@ impl Fetch {
         }
         let mut of_components: BTreeMap<u16, Vec<Item>> = BTreeMap::new();
         for item in missing {
+            let item = match item {
+                // A record that is watched comes as a whole.
+                Item::Part {
+                    record, component, ..
+                } if self.plan.is_watched => Item::Records {
+                    from: record,
+                    to: record + 1,
+                    components: vec![component],
+                    bytes: None,
+                },
+                item => item,
+            };
             let components = match &item {
                 Item::Records { components, .. } => components.clone(),
                 Item::Part { component, .. } => vec![*component],

@@ -9,7 +9,11 @@ use std::{
 };
 
 use anabranch::{AduSession, AduStream, Guarantee, Order, Priority, StreamSpec, base::Rate};
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::{
+    sync::Semaphore,
+    task::JoinSet,
+    time::{Duration, timeout},
+};
 
 use super::{Records, answered, flow, received, unexpected};
 use crate::{
@@ -23,6 +27,8 @@ use crate::{
 
 /// Readers of the disk at a time.
 const READERS_MAX: usize = 8;
+/// Time for the reason why data is refused.
+const REASON_TIME: Duration = Duration::from_secs(10);
 /// Rounds in which what has changed while it was read is sent again.
 const ROUNDS_MAX: usize = 5;
 
@@ -139,13 +145,26 @@ impl Put {
             }
             Ok(())
         };
-        tokio::select! {
-            carried = all => carried,
-            // It says something before the end only if it cannot go on.
-            notice = received(control) => match notice? {
-                None => Err(RecordsError::Over("the peer has ended the transfer".to_owned())),
+        // The peer says something before the end only if it cannot go on.
+        let reason = async {
+            match received(control).await? {
+                None => Err(RecordsError::Over(
+                    "the peer has ended the transfer".to_owned(),
+                )),
                 Some(adu) => Err(unexpected(&answered(decode(&adu)?)?)),
-            },
+            }
+        };
+        tokio::pin!(reason);
+        let carried = tokio::select! {
+            carried = all => carried,
+            failed = &mut reason => return failed,
+        };
+        match carried {
+            // What follows from the reason may arrive before it.
+            Err(error @ RecordsError::Refused { .. }) => {
+                timeout(REASON_TIME, reason).await.unwrap_or(Err(error))
+            }
+            carried => carried,
         }
     }
 

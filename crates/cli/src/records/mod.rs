@@ -118,7 +118,7 @@ fn parse_range(
     };
     match range.is_empty() {
         true => Err(format!(
-            "{text} has nothing in it: the end of A..B is behind A, and itself not included"
+            "{text} is empty: in A..B, B is greater than A, and not included"
         )),
         false => Ok(range),
     }

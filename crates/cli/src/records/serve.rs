@@ -41,6 +41,12 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(arguments: &Arguments) -> Outcome {
+    if !arguments.shelf.is_dir() {
+        return Err(Failure::file(format!(
+            "{} is no directory",
+            arguments.shelf.display()
+        )));
+    }
     let stopped = stopped();
     let serving = async {
         let mut is_first = true;

@@ -303,6 +303,8 @@ fn a_part_of_a_set_is_fetched_and_the_rest_later() {
         "blocked:SIZE",
     );
     setting.fails(2, &["get", "far"], "PEER:SET");
+    setting.fails(2, &["get", "far:climate", "--records", "5..3"], "is empty");
+    setting.fails(6, &["serve", "nowhere"], "nowhere is no directory");
     setting.fails(2, &["get", "nobody:climate"], "nobody");
     setting.fails(4, &["get", "far:weather"], "no set 'weather'");
     setting.fails(6, &["get", "far:climate", "sets"], "not empty");
@@ -420,6 +422,18 @@ fn what_is_late_for_who_watches_is_left_out() {
     let manifest = manifest.replace("{n:02}.png\"\n", "{n:02}.png\"\ndeadline = \"200 ms\"\n");
     fs::write(set.join("records.toml"), manifest).unwrap();
     fs::remove_file(set.join("images/05.png")).unwrap();
+    // A part of which some bytes are there is watched as any other.
+    setting.succeeds(&[
+        "get",
+        "far:climate",
+        "copy",
+        "-c",
+        "image",
+        "--records",
+        "3",
+        "--bytes",
+        "..9",
+    ]);
     let (code, out, err) = setting.run(&["watch", "far:climate", "copy", "--records", "..8"]);
     assert_eq!(code, Some(0), "{out}{err}");
     let late = "missing: image of record 5: it was too late to be of use";
