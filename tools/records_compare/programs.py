@@ -64,6 +64,16 @@ def cut_names_off(space):
             space.run("ip", "route", "add", "unreachable", server)
 
 
+def control(network, controller):
+    """Gives what the far end sends a congestion controller: by its routes, since a namespace can only be set to those that the machine
+    allows to everyone.
+    """
+    for address in network.near_addresses:
+        route = json.loads(network.far.run("ip", "-j", "route", "get", address))[0]
+        words = ("dev", route["dev"], "src", route["prefsrc"], "congctl", "lock", controller)
+        network.far.run("ip", "route", "add", f"{address}/32", *words)
+
+
 class Program(Tool):
     """A program, and what it started for one transfer."""
 
@@ -91,8 +101,7 @@ class Program(Tool):
         for space in network.spaces:
             cut_names_off(space)
         if self.setting.controller:
-            for space in network.spaces:
-                space.set("net.ipv4.tcp_congestion_control", self.setting.controller)
+            control(network, self.setting.controller)
         if self.setting.is_mptcp:
             use_every_path(network, self.way)
         self.serve()
