@@ -56,10 +56,11 @@ def link(mbps, rtt_ms, *, loss="", walk=""):
 
 
 PAIR_B = [link(100, 20), link(50, 60)]
+PAIR_C = [link(80, 30, loss=", loss=1 %"), link(40, 100, loss=", loss=0.1 %")]
 WALK = " +- 50 % every 500 ms"
 CASES = [
     Case("B", PAIR_B, 250_000_000),
-    Case("C", [link(80, 30, loss=", loss=1 %"), link(40, 100, loss=", loss=0.1 %")], 120_000_000),
+    Case("C", PAIR_C, 120_000_000),
     Case("three", [link(12, 60, walk=WALK), link(6, 120, walk=WALK), link(2, 300, walk=WALK)], 20_000_000),
     Case("E", PAIR_B, 250_000_000, outage=(4, 9)),
     Case("F", PAIR_B, 150_000_000, messages=True),

@@ -67,12 +67,15 @@ class Space:
         self.processes.append(process)
         return process
 
+    def pids(self):
+        """Processes in the namespace, also those that others have started."""
+        return subprocess.run(("ip", "netns", "pids", self.name), capture_output=True, text=True).stdout.split()
+
     def close(self):
         for process in self.processes:
             stop(process)
         # Of programs that start others, whoever is left.
-        left = subprocess.run(("ip", "netns", "pids", self.name), capture_output=True, text=True)
-        for pid in left.stdout.split():
+        for pid in self.pids():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
         subprocess.run(("ip", "netns", "delete", self.name), capture_output=True)

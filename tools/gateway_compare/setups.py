@@ -13,6 +13,16 @@ HERE = pathlib.Path(__file__).parent
 PORT = 8000
 
 
+def use_every_path(network, way):
+    """Gives the kernel's MPTCP connections a subflow for each path: opened by the near end (`subflow`), or by the far end, to which
+    the near end then announces its addresses (`signal`).
+    """
+    for space in network.spaces:
+        space.run("ip", "mptcp", "limits", "set", "subflows", "8", "add_addr_accepted", "8")
+    for index, address in enumerate(network.near_addresses[1:], 1):
+        network.near.run("ip", "mptcp", "endpoint", "add", address, "dev", f"anab{index}a", way)
+
+
 class Mptcp:
     """Programs with MPTCP sockets, whose kernel uses every interface, under a congestion controller."""
 
@@ -23,10 +33,7 @@ class Mptcp:
         self.controller = controller
 
     def start(self, network, _work):
-        for space in network.spaces:
-            space.run("ip", "mptcp", "limits", "set", "subflows", "8", "add_addr_accepted", "8")
-        for index, address in enumerate(network.near_addresses[1:], 1):
-            network.near.run("ip", "mptcp", "endpoint", "add", address, "dev", f"anab{index}a", "subflow")
+        use_every_path(network, "subflow")
         start_server(network, "mptcp", self.controller)
         return network.address, {"tcp": PORT, "udp": PORT}
 

@@ -103,6 +103,24 @@ class Anabranch(Tool):
         return [self.run(self.ends.near, *words), self.receiver]
 
 
+def serve_ssh(work, address):
+    """Writes keys and the configuration of an sshd at an address, and what its client needs."""
+    for name in ("host", "user"):
+        subprocess.run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", work / name), check=True)
+    shutil.copy(work / "user.pub", work / "authorized")
+    (work / "sshd.conf").write_text(
+        f"Port {SSH_PORT}\nHostKey {work}/host\nAuthorizedKeysFile {work}/authorized\nPidFile none\nStrictModes no\n"
+        "PermitRootLogin prohibit-password\nPasswordAuthentication no\nUsePAM no\nUseDNS no\nSubsystem sftp internal-sftp\n"
+    )
+    key = (work / "host.pub").read_text()
+    (work / "known").write_text(f"[{address}]:{SSH_PORT} {key}")
+
+
+def ssh_options(work):
+    """Options of ssh to that server."""
+    return f"-F none -i {work}/user -p {SSH_PORT} -o UserKnownHostsFile={work}/known -o IdentitiesOnly=yes -o BatchMode=yes"
+
+
 class Rsync(Tool):
     """`rsync -a` over ssh, on the best path."""
 
@@ -112,21 +130,12 @@ class Rsync(Tool):
 
     def prepare(self, ends, into, work):
         super().prepare(ends, into, work)
-        for name in ("host", "user"):
-            subprocess.run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", work / name), check=True)
-        shutil.copy(work / "user.pub", work / "authorized")
-        (work / "sshd.conf").write_text(
-            f"Port {SSH_PORT}\nHostKey {work}/host\nAuthorizedKeysFile {work}/authorized\nPidFile none\nStrictModes no\n"
-            "PermitRootLogin prohibit-password\nPasswordAuthentication no\nUsePAM no\nUseDNS no\n"
-        )
-        key = (work / "host.pub").read_text()
-        (work / "known").write_text(f"[{ends.address}]:{SSH_PORT} {key}")
+        serve_ssh(work, ends.address)
         self.server = self.run(ends.far, shutil.which("sshd"), "-D", "-e", "-f", work / "sshd.conf")
         self.until_listening(ends.far, SSH_PORT)
 
     def send(self, source):
-        options = f"-F none -i {self.work}/user -p {SSH_PORT} -o UserKnownHostsFile={self.work}/known -o IdentitiesOnly=yes -o BatchMode=yes"
-        words = ("rsync", "-a", "-e", f"ssh {options}", source, f"root@{self.ends.address}:{self.into}/")
+        words = ("rsync", "-a", "-e", f"ssh {ssh_options(self.work)}", source, f"root@{self.ends.address}:{self.into}/")
         return [self.run(self.ends.near, *words)]
 
 
