@@ -47,7 +47,7 @@ pub enum RecordsError {
     /// The set cannot be read here.
     #[error(transparent)]
     Shelf(#[from] ShelfError),
-    /// What was asked for is not in the set.
+    /// The selection is not in the set.
     #[error("{0}")]
     Selection(String),
     /// Something of this program has ended early.

@@ -19,7 +19,7 @@ use tokio::{
 use crate::{
     error::RecordsError,
     sink::{Selection, Sink, SinkError, Work},
-    wire::{Fault, Item, Promised, pieces},
+    wire::{Fault, Item, Notice, Promised, pieces},
 };
 
 /// ADUs that wait to be written.
@@ -66,10 +66,30 @@ pub(crate) enum Input {
     },
     /// Time to make durable what was written.
     Tick,
-    /// What is missing of these components; together, or of each by itself.
+    /// Question about what is missing of these components; together, or of each by itself.
     Missing(Selection, bool, oneshot::Sender<Vec<Item>>),
     /// Everything has to be durable.
     Finish(oneshot::Sender<State>),
+}
+
+impl Input {
+    /// A fault that the sender of data reports; `None`: the notice is another one.
+    pub(crate) fn of_notice(notice: &Notice) -> Option<Self> {
+        match *notice {
+            Notice::Fault {
+                record,
+                component,
+                fault,
+                version,
+            } => Some(Self::Fault {
+                record,
+                component,
+                fault,
+                version,
+            }),
+            _ => None,
+        }
+    }
 }
 
 /// State of a set.

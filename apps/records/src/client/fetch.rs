@@ -21,7 +21,7 @@ use crate::{
     error::RecordsError,
     shelf::Text,
     sink::{Selection, Sink},
-    wire::{Digest, Fault, Item, OnRefusal},
+    wire::{Digest, Fault, Item, OnRefusal, Want},
     writer::{Counters, Input, State, Up, Writer},
 };
 
@@ -30,7 +30,7 @@ const DURABLE_EVERY: Duration = Duration::from_secs(1);
 /// Rounds in which what has changed while it was read is fetched again.
 const ROUNDS_MAX: usize = 5;
 
-/// What is fetched, and how.
+/// Selection of what is fetched, and the manner.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Layout of the data on the paths.
@@ -163,7 +163,7 @@ impl Fetch {
         &self.path
     }
 
-    /// What is fetched.
+    /// Records, components and bytes that are fetched.
     pub fn selection(&self) -> &Selection {
         &self.selection
     }
@@ -243,32 +243,19 @@ impl Fetch {
                 return Ok(flow::lanes(&self.set, layout, digest, &channels, &missing));
             }
         }
-        let mut of_components: BTreeMap<u16, Vec<Item>> = BTreeMap::new();
-        for item in missing {
-            let item = match item {
-                // A record that is watched comes as a whole.
-                Item::Part {
-                    record, component, ..
-                } if self.plan.is_watched => Item::Records {
-                    from: record,
-                    to: record + 1,
-                    components: vec![component],
-                    bytes: None,
-                },
-                item => item,
-            };
-            let components = match &item {
-                Item::Records { components, .. } => components.clone(),
-                Item::Part { component, .. } => vec![*component],
-            };
-            for component in components {
-                let mut item = item.clone();
-                if let Item::Records { components, .. } = &mut item {
-                    *components = vec![component];
-                }
-                of_components.entry(component).or_default().push(item);
-            }
-        }
+        let whole = |item| match item {
+            // A record that is watched comes as a whole.
+            Item::Part {
+                record, component, ..
+            } if self.plan.is_watched => Item::Records {
+                from: record,
+                to: record + 1,
+                components: vec![component],
+                bytes: None,
+            },
+            item => item,
+        };
+        let of_components = Want::by_component(missing.into_iter().map(whole).collect());
         let pace = self
             .plan
             .is_watched

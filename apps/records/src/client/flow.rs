@@ -58,17 +58,6 @@ impl Flow {
                 let input_of = match Kind::of(&adu)? {
                     Kind::Pieces(adu) => Input::Pieces(adu),
                     Kind::Message(json) => match message(&json)? {
-                        Notice::Fault {
-                            record,
-                            component,
-                            fault,
-                            version,
-                        } => Input::Fault {
-                            record,
-                            component,
-                            fault,
-                            version,
-                        },
                         Notice::Begun(Begun { promise }) => {
                             if let (Some(up), Some(component), Some(promise)) =
                                 (&up, self.component, promise)
@@ -78,7 +67,10 @@ impl Flow {
                             }
                             continue;
                         }
-                        _ => continue,
+                        notice => match Input::of_notice(&notice) {
+                            Some(fault) => fault,
+                            None => continue,
+                        },
                     },
                     Kind::Chunk(_) => {
                         return Err(RecordsError::Protocol("a chunk among data".to_owned()));

@@ -21,7 +21,8 @@ use crate::{
     error::RecordsError,
     source::{Reading, Source},
     wire::{
-        CHUNK_BYTES, Fault, Item, Label, Notice, OnRefusal, Purpose, Request, chunk, decode, encode,
+        CHUNK_BYTES, Fault, Item, Label, Notice, OnRefusal, Purpose, Request, Want, chunk, decode,
+        encode,
     },
 };
 
@@ -118,23 +119,9 @@ impl Put {
         control: &S::Stream,
         items: Vec<Item>,
     ) -> Result<(), RecordsError> {
-        let mut of_components: BTreeMap<u16, Vec<Item>> = BTreeMap::new();
-        for item in items {
-            let components = match &item {
-                Item::Records { components, .. } => components.clone(),
-                Item::Part { component, .. } => vec![*component],
-            };
-            for component in components {
-                let mut item = item.clone();
-                if let Item::Records { components, .. } = &mut item {
-                    *components = vec![component];
-                }
-                of_components.entry(component).or_default().push(item);
-            }
-        }
         let readers = Arc::new(Semaphore::new(READERS_MAX));
         let mut carrying = JoinSet::new();
-        for (component, items) in of_components {
+        for (component, items) in Want::by_component(items) {
             let (put, records) = (self.clone(), records.clone());
             let readers = readers.clone();
             carrying.spawn(async move { put.component(&records, component, items, readers).await });

@@ -18,7 +18,7 @@ pub(super) struct Inbox<'s> {
     held: Held,
 }
 
-/// What has arrived and was not taken yet.
+/// ADUs that have arrived and were not taken yet.
 #[derive(Debug, Default)]
 struct Held {
     next: u64,

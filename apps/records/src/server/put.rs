@@ -152,19 +152,9 @@ impl Server {
         while let Some(adu) = inbox.any().await? {
             let input = match Kind::of(&adu)? {
                 Kind::Pieces(adu) => Input::Pieces(adu),
-                Kind::Message(json) => match from_json(&json)? {
-                    Notice::Fault {
-                        record,
-                        component,
-                        fault,
-                        version,
-                    } => Input::Fault {
-                        record,
-                        component,
-                        fault,
-                        version,
-                    },
-                    _ => continue,
+                Kind::Message(json) => match Input::of_notice(&from_json(&json)?) {
+                    Some(fault) => fault,
+                    None => continue,
                 },
                 Kind::Chunk(_) => return Err(WireError("a chunk among data".to_owned()).into()),
             };

@@ -63,7 +63,7 @@ pub enum SinkError {
     Occupied {
         /// The directory.
         path: PathBuf,
-        /// What it has, and a remedy.
+        /// Its contents, and a remedy.
         why: &'static str,
     },
     /// The manifest has a file that a set cannot have.
@@ -360,7 +360,7 @@ impl Sink {
         self.work.note_forgotten(record, component);
     }
 
-    /// What is missing of a component, in the order of the records.
+    /// Items that are missing of a component, in the order of the records.
     pub fn missing(&self, selection: &Selection, component: u16) -> Vec<Item> {
         let mut items = Vec::new();
         let Some(parts) = self.parts.get(usize::from(component)) else {
@@ -404,7 +404,7 @@ impl Sink {
         items
     }
 
-    /// What is missing of all components of a selection: record by record where records lack all of it, which is the order in which a
+    /// Items that are missing of all components of a selection: record by record where records lack all of it, which is the order in which a
     /// layout divides them, and then component by component.
     pub fn missing_together(&self, selection: &Selection) -> Vec<Item> {
         let each = |component: &u16| self.missing(selection, *component);

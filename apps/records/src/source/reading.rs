@@ -15,7 +15,7 @@ pub(crate) const BLOCK_BYTES: u64 = 1 << 20;
 /// Hashes of one message at most: those of 256 MiB.
 pub(crate) const HASHES_MAX: usize = 256;
 
-/// What is sent next.
+/// Next thing to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Pieces.
@@ -47,9 +47,9 @@ struct Current {
     record: u64,
     component: u16,
     opened: Opened,
-    /// What is left to be sent.
+    /// Bytes that are left to be sent.
     ranges: VecDeque<Range<u64>>,
-    /// What was sent, and its hash, of a part that shares its file with others.
+    /// Bytes that were sent, and their hash, of a part that shares its file with others.
     sent: Option<(Vec<Range<u64>>, blake3::Hasher)>,
     is_begun: bool,
 }

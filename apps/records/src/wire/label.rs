@@ -27,7 +27,7 @@ pub enum Purpose {
     Copy,
 }
 
-/// What a stream is for.
+/// Label of a stream: purpose, set and component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     /// Purpose.

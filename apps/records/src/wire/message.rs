@@ -1,6 +1,6 @@
 //! Messages in JSON.
 
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
@@ -92,7 +92,7 @@ pub enum Request {
         /// Hash of its manifest.
         manifest: Digest,
     },
-    /// What was wanted was sent: what is still lacking?
+    /// Question about what is still lacking: everything that was wanted was sent.
     Done,
     /// The set is to be sent to another node; [`Notice::Copied`].
     Copy {
@@ -162,7 +162,7 @@ pub enum OnRefusal {
     Fail,
 }
 
-/// What is to be sent, in this order.
+/// Items to be sent, in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Want {
     /// Records and parts.
@@ -196,6 +196,34 @@ pub enum Item {
         /// Intervals, from and to.
         ranges: Vec<(u64, u64)>,
     },
+}
+
+impl Want {
+    /// Items of each component by itself, in their order.
+    pub fn by_component(items: Vec<Item>) -> BTreeMap<u16, Vec<Item>> {
+        let mut all: BTreeMap<u16, Vec<Item>> = BTreeMap::new();
+        for item in items {
+            match item {
+                Item::Part { component, .. } => all.entry(component).or_default().push(item),
+                Item::Records {
+                    from,
+                    to,
+                    components,
+                    bytes,
+                } => {
+                    for component in components {
+                        all.entry(component).or_default().push(Item::Records {
+                            from,
+                            to,
+                            components: vec![component],
+                            bytes,
+                        });
+                    }
+                }
+            }
+        }
+        all
+    }
 }
 
 /// Set in a list.
@@ -330,7 +358,7 @@ pub enum Notice {
         /// Of several parts.
         blocks: Vec<Block>,
     },
-    /// What is lacking of a set that is being sent; nothing: it is complete and durable.
+    /// Items that are lacking of a set that is being sent; nothing: it is complete and durable.
     Wanted {
         /// Some of it.
         items: Vec<Item>,

@@ -37,7 +37,7 @@ const JSON: u8 = 0;
 const PIECES: u8 = 1;
 const CHUNK: u8 = 2;
 
-/// What an ADU is.
+/// Kind of an ADU, with its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A message in JSON.
