@@ -1,6 +1,6 @@
 //! Streams with data: one for each component, or one for each lane of a layout.
 
-use anabranch::{AduSession, AduStream, Order, Priority, StreamParameters};
+use anabranch::{AduSession, AduStream, Order, Priority, StreamSpec};
 use anabranch_recordset::{Layout, Manifest, manifest::Component};
 use tokio::sync::mpsc;
 
@@ -41,9 +41,13 @@ impl Flow {
         up: Option<mpsc::Sender<Up>>,
     ) -> Result<(), RecordsError> {
         let request = Request::Get(self.get);
-        let stream = records
-            .request(&self.label, Order::Unordered, self.priority, &request)
-            .await?;
+        let spec = StreamSpec {
+            order: Order::Unordered,
+            priority: self.priority,
+            weight: self.weight,
+            ..StreamSpec::default()
+        };
+        let stream = records.request_as(&self.label, spec, &request).await?;
         let of = |error: S::Error| RecordsError::of(&error);
         let wanting = async {
             let mut items = self.items.into_iter().peekable();
@@ -81,14 +85,7 @@ impl Flow {
             }
             Ok(())
         };
-        let weighing = async {
-            let parameters = StreamParameters {
-                weight: Some(self.weight),
-                ..StreamParameters::default()
-            };
-            stream.adjust(parameters).await.map_err(of)
-        };
-        tokio::try_join!(wanting, receiving, weighing).map(drop)
+        tokio::try_join!(wanting, receiving).map(drop)
     }
 }
 

@@ -55,11 +55,24 @@ impl<S: AduSession> Records<S> {
         request: &Request,
     ) -> Result<S::Stream, RecordsError> {
         let spec = StreamSpec {
-            duplex: true,
             order,
             priority,
-            label: label.to_string(),
             ..StreamSpec::default()
+        };
+        self.request_as(label, spec, request).await
+    }
+
+    /// As [`Records::request`], with a spec, by which the peer sends, too.
+    async fn request_as(
+        &self,
+        label: &Label,
+        spec: StreamSpec,
+        request: &Request,
+    ) -> Result<S::Stream, RecordsError> {
+        let spec = StreamSpec {
+            duplex: true,
+            label: label.to_string(),
+            ..spec
         };
         let stream = self.session.open_stream(spec).await;
         let stream = stream.map_err(|error| RecordsError::of(&error))?;
