@@ -324,9 +324,6 @@ impl Daemon {
         let accepting = async {
             while let Some(session) = core.host.accept().await {
                 core.note_connected(&session, "which called");
-                if let Some(overlay) = core.overlay_with(&session.peer()) {
-                    overlay.accepted(session.clone()).await;
-                }
                 tasks.spawn(core.clone().attend(session));
                 while tasks.try_join_next().is_some() {}
             }

@@ -58,7 +58,11 @@ impl Core {
             rendezvous.attend(&session).await;
             return;
         }
+        // In this order: a reload that makes the peer a member hands over the sessions that it finds added.
         self.sessions.add(&session);
+        if let Some(overlay) = self.overlay_with(&peer) {
+            overlay.accepted(session.clone()).await;
+        }
         loop {
             let before = Access::of(&self.rights.table(), &peer);
             if !before.may_call && !before.is_member {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anabranch_base::{Instant, NodeId, Rate, SessionId};
-use anabranch_net::{Host, Remotes, Session, limited};
+use anabranch_net::{Host, Remotes, Session, WeakSession, limited};
 use anabranch_overlay::{Agent, Event, Fault, Output};
 use anabranch_session::ChannelStatus;
 use bytes::Bytes;
@@ -64,6 +64,8 @@ pub(crate) struct Runner {
     pub(super) lines: BTreeMap<NodeId, Line>,
     /// Members being dialled.
     calling: Vec<NodeId>,
+    /// Sessions that members opened and that are, or have been, watched for the overlay's stream.
+    attended: BTreeMap<SessionId, WeakSession>,
     /// Members with whom the agent no longer needs a session.
     pub(super) unneeded: BTreeSet<NodeId>,
     /// Test messages under way: by session and number, the member they are for, their id, and their size.
@@ -121,6 +123,7 @@ impl Runner {
             agent,
             lines: BTreeMap::new(),
             calling: Vec::new(),
+            attended: BTreeMap::new(),
             inputs,
             sender,
             tasks: JoinSet::new(),
@@ -230,8 +233,12 @@ impl Runner {
     }
 
     /// Waits for the overlay's stream on a session that a member opened. If the member may open sessions for the overlay only
-    /// and the stream does not come, the session is closed.
+    /// and the stream does not come, the session is closed. A session that is accepted during a reload may be reported twice.
     fn attend(&mut self, session: Session) {
+        let known = self.attended.insert(session.id(), session.downgrade());
+        if known.is_some() {
+            return;
+        }
         let sender = self.sender.clone();
         let rights = self.rights.clone();
         let is_for_overlay = !rights.may(&session.peer(), Right::Call);
@@ -260,6 +267,7 @@ impl Runner {
             return;
         }
         self.kept_house_at = now;
+        self.attended.retain(|_, one| one.upgrade().is_some());
         self.expire_subscriptions(now);
         // Sessions that circuits need stay for as long as the circuits.
         for peer in self.unneeded.clone() {
