@@ -9,7 +9,8 @@
 //!   stops growing, or many packets are lost.
 //! - **Steady**: the window follows the model. The rate is the largest of the last [`RATE_LIFE_S`], the shortest round
 //!   trip that of the last [`RTT_MIN_LIFE`], refreshed by draining for one round, below the model's product, because
-//!   the rate may be less by then. Where acknowledgements wait on their way back, the window holds that, too (`returning.rs`).
+//!   the rate may be less by then. The window also holds what packets usually take longer without a queue
+//!   (`usual_rtt.rs`), and what acknowledgements wait on their way back (`returning.rs`).
 //! - **Loss**: losses below [`LOSS_TOLERATED`], judged over at least [`LOSS_SAMPLE`] packets, are taken for noise of
 //!   the path (radio), as BBR does with its 2 %; above it, or on an ECN mark, the window is reduced by [`BACKOFF`] and
 //!   the queue goal shrinks, because the queue is evidently shorter than assumed.
@@ -75,13 +76,13 @@ pub(super) struct Auto {
     share: f64,
     /// Queue goal of [`QueueGoal::Short`] in seconds.
     target_short_s: f64,
-    /// Allowance for acknowledgement batches in the bytes in flight: packets, and seconds.
-    ack_packets: f64,
-    ack_delay_s: f64,
+    batches: Batches,
 
     rate: MaxFilter,
     rtt_min_s: f64,
     rtt_min_at: Option<Instant>,
+    /// Excess of the usual round trip over the shortest one.
+    rtt_excess_s: f64,
     returning: Returning,
     round: Round,
     /// Rounds that were not held back by the application: the age of rates. The path's rate is not forgotten while
@@ -97,6 +98,13 @@ pub(super) struct Auto {
     /// Scales the queue goal down while the queue proves shorter than assumed.
     goal_scale: f64,
     recovery_since: Option<Instant>,
+}
+
+/// Batches in which the receiver acknowledges, at most: the window has an allowance for them.
+#[derive(Clone, Copy, Debug)]
+struct Batches {
+    packets: f64,
+    delay_s: f64,
 }
 
 /// The start: growth until the rate of the path is known.
@@ -142,11 +150,14 @@ impl Auto {
             goal: QueueGoal::default(),
             share: 1.0,
             target_short_s: config.queue_target.as_secs_f64(),
-            ack_packets: f64::from(config.ack_every_packets),
-            ack_delay_s: config.ack_delay_max.as_secs_f64(),
+            batches: Batches {
+                packets: f64::from(config.ack_every_packets),
+                delay_s: config.ack_delay_max.as_secs_f64(),
+            },
             rate: MaxFilter::default(),
             rtt_min_s: f64::INFINITY,
             rtt_min_at: None,
+            rtt_excess_s: 0.0,
             returning: Returning::new(),
             round: Round {
                 rtt_s: f64::INFINITY,
@@ -206,8 +217,14 @@ impl Auto {
         } else {
             self.share * self.queue_goal_s()
         };
-        let batch = (self.ack_packets * self.mtu).min(rate * self.ack_delay_s);
-        (rate * (rtt_s + queue) + batch).max(4.0 * self.mtu)
+        let batch = (self.batches.packets * self.mtu).min(rate * self.batches.delay_s);
+        // A longer queue outlasts jitter.
+        let jitter_s = match self.goal {
+            QueueGoal::Short | QueueGoal::Steady => self.rtt_excess_s,
+            QueueGoal::Full | QueueGoal::Within(_) => 0.0,
+        };
+        let excess = batch.max(rate * jitter_s);
+        (rate * (rtt_s + queue) + excess).max(4.0 * self.mtu)
     }
 
     /// Window for data that only has to be in time: the model's, as far as what is in flight still arrives in time at the
@@ -288,7 +305,7 @@ impl Auto {
 
     /// Ends the start if a flight came through more slowly than it left: its rate is that of the path.
     fn look_at_train(&mut self, ack: &Ack<'_>) {
-        let Some(passage) = self.start.train.on_ack(ack, self.mtu, self.ack_delay_s) else {
+        let Some(passage) = self.start.train.on_ack(ack, self.mtu, self.batches.delay_s) else {
             return;
         };
         self.rate
@@ -326,6 +343,7 @@ impl Control for Auto {
         let rtt_s = ack.now.saturating_duration_since(ack.sent).as_secs_f64();
         self.round.rtt_s = self.round.rtt_s.min(rtt_s);
         self.round.samples += 1;
+        self.rtt_excess_s = ack.rtt_excess_s;
         self.returning.on_ack(rtt_s);
         if rtt_s <= self.rtt_min_s {
             self.rtt_min_s = rtt_s;

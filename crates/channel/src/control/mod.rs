@@ -9,7 +9,7 @@ mod auto;
 mod bbr3;
 mod binomial;
 mod ctcp;
-mod filter;
+pub(crate) mod filter;
 mod fixed;
 #[cfg(test)]
 mod harness;
@@ -66,6 +66,8 @@ pub(crate) struct Ack<'a> {
     /// Bytes in flight once it was sent, and bytes declared lost since.
     pub in_flight_at_sent: u64,
     pub lost_since_sent: u64,
+    /// Excess of the [usual](crate::usual_rtt) round trip over the shortest one, in seconds; 0 if it is not known.
+    pub rtt_excess_s: f64,
     /// QUIC's own estimator; `None` where there is no QUIC, as in tests.
     pub rtt: Option<&'a RttEstimator>,
 }
