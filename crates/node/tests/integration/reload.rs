@@ -318,6 +318,13 @@ async fn one_bad_value_keeps_everything_as_it_was() {
                 .unwrap();
             let echo = Echo::open(&session, &near).await;
             stand.send(&session, "first").await;
+            // The receiver removes what it had beside the file after it has confirmed it.
+            let is_settled = async || {
+                let all = stand.contents();
+                !all.iter()
+                    .any(|path| path.to_string_lossy().contains("/.anabranch-"))
+            };
+            wait_for(is_settled).await;
             let contents = stand.contents();
             for (key, value, reason) in [
                 ("receive", path("file"), "file"),
