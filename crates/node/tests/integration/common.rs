@@ -11,6 +11,13 @@ pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
         .expect("the test hangs")
 }
 
+/// Waits until the condition holds.
+pub(crate) async fn wait_for(mut is_so: impl AsyncFnMut() -> bool) {
+    while !is_so().await {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 pub(crate) fn key(seed: u8) -> SecretKey {
     SecretKey::from_seed([seed; 32])
 }

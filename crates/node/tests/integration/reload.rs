@@ -18,7 +18,7 @@ use anabranch::{
     transfer::{Completed, Progress, Source, send},
 };
 
-use crate::common::{id, key, within};
+use crate::common::{id, key, wait_for, within};
 
 const NODE: u8 = 1;
 const PEER: u8 = 2;

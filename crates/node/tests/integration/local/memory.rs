@@ -51,8 +51,8 @@ async fn applications_that_hold_memory_and_stall_are_let_go_for_one_that_needs_i
         let mut hostile = JoinSet::new();
         let mut stalled = Vec::new();
         for _ in 0..6 {
-            let raw = half(&pair, 500_000).await;
-            hostile.spawn(raw.bye());
+            let mut raw = half(&pair, 500_000).await;
+            hostile.spawn(async move { raw.bye().await });
             stalled.push(deaf(&pair).await);
         }
         // Those above have all that they sent in the node; these have more to send than fits.

@@ -5,6 +5,7 @@ use std::{net::UdpSocket, pin::Pin, sync::Arc};
 use anabranch::{Session, daemon::Reloaded};
 
 use super::*;
+use crate::common::wait_for;
 
 /// Nodes whose configurations can be rewritten; each lists the others at the addresses in `known`.
 struct Stand {
@@ -38,6 +39,8 @@ impl Stand {
     }
 
     async fn start(&mut self, n: u8, text: &str) {
+        // The one before it may not have closed its socket yet.
+        wait_for(async || is_free(self.at[&n]).await).await;
         self.write(n, text);
         let file = self.folder.path().join(format!("{n}.toml"));
         let source = move || -> Result<NodeConfig, String> {
@@ -122,13 +125,6 @@ impl Stand {
         };
         let (sent, ()) = tokio::join!(sending, changing);
         assert_eq!(sent.unwrap().bytes, 6_000_000);
-    }
-}
-
-/// Waits until the condition holds.
-async fn wait_for(mut is_so: impl AsyncFnMut() -> bool) {
-    while !is_so().await {
-        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
