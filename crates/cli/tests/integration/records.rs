@@ -348,6 +348,43 @@ fn a_fetch_that_was_killed_goes_on_where_it_stopped() {
 }
 
 #[test]
+fn the_side_that_sends_has_the_weights_of_the_components() {
+    let setting = Setting::start(ALL, SLOW);
+    let set = setting.at().join("sets/fields");
+    fs::create_dir(&set).unwrap();
+    let manifest = "[[component]]\nname = \"large\"\nfile = \"large.dat\"\nsize = 400_000\n\
+         [[component]]\nname = \"small\"\nfile = \"small.dat\"\nsize = 100_000\n\
+         [records]\ncount = 1_000\n";
+    fs::write(set.join("records.toml"), manifest).unwrap();
+    for (name, bytes) in [("large.dat", 400_000_000), ("small.dat", 100_000_000)] {
+        let file = fs::File::create(set.join(name)).unwrap();
+        file.set_len(bytes).unwrap();
+    }
+    // Minutes of data: both streams are open for as long as it takes to look at them.
+    let get = Setting::arguments(&["get", "far:fields", "copy"]);
+    let mut getting = Killed(command(setting.at()).args(&get).spawn().unwrap());
+    let mut weights: Vec<(String, u64)> = Vec::new();
+    while weights.len() < 2 {
+        assert!(getting.0.try_wait().unwrap().is_none(), "it ended before");
+        let streams = ["streams", "--json", "--control", "2.sock"];
+        let output = limited(setting.at(), 30).args(streams).output().unwrap();
+        let streams: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let streams = streams["rows"].as_array().unwrap();
+        let of_data = streams.iter().filter_map(|stream| {
+            let label = stream["label"].as_str()?;
+            let component = label.strip_prefix("records/1/get/fields/")?;
+            Some((component.to_owned(), stream["weight"].as_u64()?))
+        });
+        weights = of_data.collect();
+        weights.sort();
+    }
+    assert_eq!(
+        weights,
+        [("large".to_owned(), 1_000), ("small".to_owned(), 250)]
+    );
+}
+
+#[test]
 fn rights_are_by_set_and_what_cannot_be_sent_is_named() {
     let setting = Setting::start(r#""records/1/get/climate*""#, "");
     setting.fails(4, &["ls", "far"], "use-service");
