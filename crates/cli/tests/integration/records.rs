@@ -347,9 +347,8 @@ fn a_fetch_that_was_killed_goes_on_where_it_stopped() {
     setting.is_same("copy");
 }
 
-#[test]
-fn the_side_that_sends_has_the_weights_of_the_components() {
-    let setting = Setting::start(ALL, SLOW);
+/// A set with minutes of data for paths of 8 Mbit/s, most of which the disk does not have.
+fn fields(setting: &Setting) {
     let set = setting.at().join("sets/fields");
     fs::create_dir(&set).unwrap();
     let manifest = "[[component]]\nname = \"large\"\nfile = \"large.dat\"\nsize = 400_000\n\
@@ -360,6 +359,46 @@ fn the_side_that_sends_has_the_weights_of_the_components() {
         let file = fs::File::create(set.join(name)).unwrap();
         file.set_len(bytes).unwrap();
     }
+}
+
+#[test]
+fn progress_has_the_bytes_of_each_path() {
+    let setting = Setting::start_with(ALL, SLOW, BACK);
+    fields(&setting);
+    let _accepting = accepting(&setting, "inbox");
+    let commands: [(&[&str], &str); 3] = [
+        (&["get", "far:fields", "copy"], "1.local"),
+        (&["copy", "far:fields", "near"], "1.local"),
+        (&["put", "sets/fields", &id(1)], "2.local"),
+    ];
+    for (words, local) in commands {
+        let _ = fs::remove_dir_all(setting.at().join("inbox/fields"));
+        let arguments = [&["records"], words, &["--json", "--local", local]].concat();
+        let mut running = Running::start(command(setting.at()).args(arguments));
+        // The events go on for as long as the command does.
+        loop {
+            let event = running.event("progress");
+            let paths = event["paths"].as_array().unwrap();
+            let bytes = |path: &Value| path["bytes"].as_u64().unwrap();
+            if paths.len() == 2 && paths.iter().all(|path| bytes(path) > 0) {
+                for path in paths {
+                    let name = path["name"].as_str().unwrap();
+                    assert!(
+                        name.contains("127.0.0.1:") || name.ends_with("of the peer"),
+                        "{name}"
+                    );
+                    assert!(path["rate_bps"].is_u64(), "{path}");
+                }
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn the_side_that_sends_has_the_weights_of_the_components() {
+    let setting = Setting::start(ALL, SLOW);
+    fields(&setting);
     // Minutes of data: both streams are open for as long as it takes to look at them.
     let get = Setting::arguments(&["get", "far:fields", "copy"]);
     let mut getting = Killed(command(setting.at()).args(&get).spawn().unwrap());
