@@ -53,10 +53,14 @@ impl Paths {
         *session = (session.0 + 1, Kind::of(reached));
     }
 
+    fn current(&self) -> (u64, Kind) {
+        let session = self.session.lock();
+        session.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The number of the session among those of the command, and its paths; none if it is over.
     async fn now(&self) -> (u64, Vec<PathBody>) {
-        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        let (number, session) = session.clone();
+        let (number, session) = self.current();
         let paths = match session {
             Kind::Attached(session) => session.paths().await.unwrap_or_default(),
             Kind::Own(session) => session.channels().iter().map(PathBody::from).collect(),
