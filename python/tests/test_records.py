@@ -350,6 +350,14 @@ class Golden(unittest.TestCase):
                 with open(os.path.join(GOLDEN, f"{stem}.parts"), encoding="utf-8") as file:
                     self.assertEqual(file.read(), listing(text, is_json=ending == "json"))
 
+    def test_both_parsers_refuse_the_same_texts(self) -> None:
+        with open(os.path.join(GOLDEN, "refused.txt"), encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        self.assertGreater(len(lines), 10)
+        for line in lines:
+            with self.subTest(line=line), self.assertRaises(RecordsError):
+                RecordSet(line, directory=".", name="golden", is_json=True)
+
     def test_nothing_is_in_two_parts(self) -> None:
         for name, text in golden().items():
             if name.endswith(".json") and not name.startswith(("images", "zarr")):

@@ -221,7 +221,7 @@ class Hdf5(Folder):
             file[b"od\xffd"] = np.arange(4)
             file["good"] = np.arange(4)
 
-        self.assertIn("component 'od\\udcffd': name", self.refused(fill))
+        self.assertIn("variable 'od\\udcffd': 'od\\udcffd' cannot be the name of a component", self.refused(fill))
         self.slices(opened(self.folder, "set.h5", components=["good"]), ["good"])
         records = opened(self.folder, "set.h5", components=["all=*"])
         self.assertEqual(records[1]["all"].size, 16)

@@ -75,7 +75,7 @@ pub(crate) async fn show(session: Session, progress: Progress, direction: Direct
 }
 
 /// Bar of the whole transfer.
-fn total_bar() -> ProgressBar {
+pub(crate) fn total_bar() -> ProgressBar {
     let style = "{prefix} {wide_bar} {decimal_bytes}/{decimal_total_bytes} {rate} eta {eta}";
     // The template is a constant of ours.
     let style = ProgressStyle::with_template(style).expect("the template is valid");

@@ -89,3 +89,36 @@ fn services_are_those_of_the_command() {
     assert_eq!(manifest.components[1].service.promise, Some(0.95));
     assert!(manifest.components[0].is_optional);
 }
+
+/// Each line of `refused.txt` is a text in JSON that neither parser takes; `python/tests/test_records.py` reads it, too.
+#[test]
+fn both_parsers_refuse_the_same_texts() {
+    let path: PathBuf = [
+        env!("CARGO_MANIFEST_DIR"),
+        "tests",
+        "manifests",
+        "refused.txt",
+    ]
+    .iter()
+    .collect();
+    let lines = fs::read_to_string(path).unwrap();
+    assert!(lines.lines().count() > 10);
+    for line in lines.lines() {
+        let read = Manifest::from_json(line);
+        assert!(read.is_err(), "{line}");
+    }
+}
+
+#[test]
+fn a_list_is_no_table() {
+    let error = Manifest::from_json(r#"[null, null, [["a", "f", 4]]]"#).unwrap_err();
+    assert!(
+        error.to_string().contains("expected a table of keys"),
+        "{error}"
+    );
+    let error = Manifest::from_toml("component = [[\"a\", \"f\", 4]]").unwrap_err();
+    assert!(
+        error.to_string().contains("expected a table of keys"),
+        "{error}"
+    );
+}

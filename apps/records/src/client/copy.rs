@@ -23,7 +23,7 @@ pub struct Copied {
 
 impl<S: AduSession> Records<S> {
     /// Has the peer send a set to a third node, which it knows by the name or id `to`. `progress` gets the bytes of each component every
-    /// second. If the future is dropped, the peer ends the copy.
+    /// second, and numbers of the peer's paths to the node with the bytes that their session carried on each. If the future is dropped, the peer ends the copy.
     ///
     /// # Errors
     /// The peer does not copy for this node, or cannot reach the other one, which may not take the set; the session is over.
@@ -31,7 +31,7 @@ impl<S: AduSession> Records<S> {
         &self,
         set: &str,
         to: &str,
-        progress: impl Fn(&[u64]),
+        mut progress: impl FnMut(&[u64], &[(u64, u64)]),
     ) -> Result<Copied, RecordsError> {
         let label = Label::new(Purpose::Copy, set);
         let request = Request::Copy { to: to.to_owned() };
@@ -41,7 +41,7 @@ impl<S: AduSession> Records<S> {
         let mut copied = Copied::default();
         while let Some(adu) = received(&stream).await? {
             match answered(decode(&adu)?)? {
-                Notice::Copying { bytes } => progress(&bytes),
+                Notice::Copying { bytes, paths } => progress(&bytes, &paths),
                 Notice::Fault {
                     record,
                     component,

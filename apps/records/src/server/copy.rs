@@ -43,6 +43,7 @@ impl Server {
             }
         };
         let put = Put::new(source, None);
+        let paths = session.clone();
         let records = Records::new(session);
         let running = put.run(&records);
         tokio::pin!(running);
@@ -53,7 +54,10 @@ impl Server {
                 sent = &mut running => break sent,
                 _ = ticks.tick() => {
                     let bytes = put.progress();
-                    stream.send(encode(&Notice::Copying { bytes })).await?;
+                    // Numbers only: the addresses of the other node are no business of the client.
+                    let paths = paths.paths().await.unwrap_or_default();
+                    let paths = paths.iter().map(|path| (path.channel, path.sent_bytes)).collect();
+                    stream.send(encode(&Notice::Copying { bytes, paths })).await?;
                 }
                 // It says nothing more; an error, or its end, means that nobody waits for the copy.
                 said = stream.recv() => if said?.is_none() {

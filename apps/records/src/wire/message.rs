@@ -369,6 +369,9 @@ pub enum Notice {
     Copying {
         /// Bytes.
         bytes: Vec<u64>,
+        /// Paths to the other node: numbers of their channels, and the bytes that each carried.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        paths: Vec<(u64, u64)>,
     },
     /// End of a copy.
     Copied {

@@ -1,11 +1,22 @@
 //! `anabranch records copy`.
 
-use anabranch::{AduSession, base::text::printable};
+use std::{
+    collections::BTreeMap,
+    io::IsTerminal,
+    time::{Duration, Instant},
+};
+
+use anabranch::{
+    AduSession,
+    base::{Rate, text::printable},
+};
 use anabranch_records::client::{Copied, Records, RecordsError};
+use indicatif::MultiProgress;
 use serde_json::json;
 
 use super::{
     failure, parse_place,
+    paths::Lines,
     put::{missing, progress},
     reach::{ReachFlags, Reached, with},
 };
@@ -13,6 +24,9 @@ use crate::{
     bytes, events,
     exit::{Outcome, print_line, stopped},
 };
+
+/// Shortest time to which a rate refers.
+const TICK_MIN: Duration = Duration::from_millis(100);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -56,11 +70,36 @@ async fn copy<S: AduSession>(records: &Records<S>, set: &str, arguments: &Argume
         .parse()
         .map_err(|error| failure(RecordsError::from(error)))?;
     let is_json = arguments.json;
-    let report = |moved: &[u64]| {
+    let is_shown = std::io::stderr().is_terminal();
+    let screen = MultiProgress::new();
+    let (mut lines, mut before) = (Lines::default(), BTreeMap::new());
+    let mut at = Instant::now();
+    let report = |moved: &[u64], paths: &[(u64, u64)]| {
+        let elapsed = at.elapsed();
+        at = Instant::now();
+        let now: BTreeMap<u64, u64> = paths.iter().copied().collect();
+        // The first numbers have the session's past.
+        let rate = |channel: &u64, bytes: &u64| {
+            let past = before.get(channel).copied().unwrap_or(*bytes);
+            Rate::from_bytes_per(bytes.saturating_sub(past), elapsed.max(TICK_MIN))
+        };
         if is_json {
+            let mut event = progress(&manifest, moved);
+            let rows = now.iter().map(|(channel, bytes)| {
+                let rate = rate(channel, bytes).as_bps();
+                json!({"name": format!("path {channel} of the peer"), "bytes": bytes, "rate_bps": rate})
+            });
+            event["paths"] = rows.collect();
             // A closed standard output ends the command at its next event.
-            let _ = events::print(&progress(&manifest, moved));
+            let _ = events::print(&event);
+        } else if is_shown {
+            let text = |(channel, sent): (&u64, &u64)| {
+                let (rate, sent) = (rate(channel, sent), bytes::text(*sent));
+                format!("path {channel} of the peer: {sent}, {rate}")
+            };
+            lines.show(&screen, now.iter().map(text).collect());
         }
+        before = now;
     };
     let copied = records.copy(set, &arguments.to, report).await;
     let Copied {

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use super::{
     Selecting, failure, follow, parse_duration, parse_layout, parse_place, parse_sizes,
+    paths::Paths,
     reach::{Attempts, ReachFlags, Reached, settled, with},
 };
 use crate::{
@@ -128,6 +129,7 @@ async fn fetch(
     let (sender, mut events) = mpsc::channel(EVENTS_MAX);
     let up = arguments.json.then_some(sender);
     let mut reached = Reached::open(peer, &arguments.flags, program).await?;
+    let paths = Paths::of(&reached);
     let plan = arguments.plan(is_watched);
     let opened = with!(&reached, records => Fetch::open(records, set, &to, plan, up.clone()).await);
     drop(up);
@@ -153,7 +155,7 @@ async fn fetch(
                 attempts.went_well();
             }
             attempts.again(interrupted).await?;
-            while let Err(failure) = reopen(&mut reached, peer, arguments, program).await {
+            while let Err(failure) = reopen(&mut reached, &paths, peer, arguments, program).await {
                 if !matches!(failure.code(), 3 | 5) {
                     return Err(failure);
                 }
@@ -166,7 +168,8 @@ async fn fetch(
         // Even after a failure: what arrived is noted.
         (ran, fetch.settle().await)
     };
-    let following = follow::follow(&fetch, set, &mut events, arguments.json, arguments.quiet);
+    let manner = [arguments.json, arguments.quiet];
+    let following = follow::follow(&fetch, &paths, set, &mut events, manner);
     let (ran, settled) = tokio::select! {
         ended = running => ended,
         never = following => match never {},
@@ -190,11 +193,13 @@ async fn run_on<S: AduSession>(fetch: &Fetch, records: &Records<S>) -> Result<()
 /// Opens another session in place of one that is over.
 async fn reopen(
     reached: &mut Reached,
+    paths: &Paths,
     peer: &str,
     arguments: &Arguments,
     program: &str,
 ) -> Outcome {
     let other = Reached::open(peer, &arguments.flags, program).await?;
+    paths.turn_to(&other);
     std::mem::replace(reached, other).close().await;
     Ok(())
 }

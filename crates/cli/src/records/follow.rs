@@ -15,9 +15,11 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
+use super::paths::{Lines, Meter, Paths};
 use crate::{
     bytes, events,
     exit::{Failure, Outcome, note, print_line},
+    meter::Direction,
 };
 
 /// Interval between two events of progress.
@@ -32,21 +34,27 @@ const NAMED_MAX: usize = 20;
 /// Shows a fetch; does not return.
 pub(super) async fn follow(
     fetch: &Fetch,
+    paths: &Paths,
     set: &str,
     events: &mut mpsc::Receiver<Up>,
-    is_json: bool,
-    is_quiet: bool,
+    [is_json, is_quiet]: [bool; 2],
 ) -> Infallible {
+    let meter = Meter::new(paths, Direction::Receiving);
     if is_json {
-        return print_events(fetch, set, events).await;
+        return print_events(fetch, meter, set, events).await;
     }
     if is_quiet || !std::io::stderr().is_terminal() {
         return std::future::pending().await;
     }
-    show(fetch).await
+    show(fetch, meter).await
 }
 
-async fn print_events(fetch: &Fetch, set: &str, events: &mut mpsc::Receiver<Up>) -> Infallible {
+async fn print_events(
+    fetch: &Fetch,
+    mut meter: Meter<'_>,
+    set: &str,
+    events: &mut mpsc::Receiver<Up>,
+) -> Infallible {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut before = fetch.progress();
@@ -54,11 +62,13 @@ async fn print_events(fetch: &Fetch, set: &str, events: &mut mpsc::Receiver<Up>)
         let event = tokio::select! {
             Some(up) = events.recv() => event_of(fetch.manifest(), &up),
             _ = ticks.tick() => {
+                meter.update().await;
                 let now = fetch.progress();
                 if now == before {
                     continue;
                 }
-                let event = progress_of(fetch, set, &before, &now);
+                let mut event = progress_of(fetch, set, &before, &now);
+                event["paths"] = meter.event().into();
                 before = now;
                 event
             }
@@ -123,8 +133,8 @@ fn event_of(manifest: &Manifest, up: &Up) -> Value {
     }
 }
 
-/// Draws a bar for each component.
-async fn show(fetch: &Fetch) -> Infallible {
+/// Draws a bar for each component, and a line for each path.
+async fn show(fetch: &Fetch, mut meter: Meter<'_>) -> Infallible {
     let screen = MultiProgress::new();
     let records = fetch.selection().records.clone();
     let total = records.end - records.start;
@@ -140,6 +150,7 @@ async fn show(fetch: &Fetch) -> Infallible {
     };
     let bars: Vec<(u16, ProgressBar)> = fetch.selection().components.iter().map(bar).collect();
     let mut before = fetch.progress();
+    let mut lines = Lines::default();
     loop {
         let now = fetch.progress();
         for (component, bar) in &bars {
@@ -149,6 +160,8 @@ async fn show(fetch: &Fetch) -> Infallible {
             bar.set_message(format!("{}, {rate}", bytes::text(now[index].0)));
         }
         before = now;
+        meter.update().await;
+        lines.show(&screen, meter.lines());
         tokio::time::sleep(SHOWN_EVERY).await;
     }
 }

@@ -6,6 +6,7 @@
 //! | `ls` | `records ls`: the sets of a peer |
 //! | `fetch` | `records get` and `records watch` |
 //! | `follow` | their progress and events |
+//! | `paths` | bytes and rates by path |
 //! | `put`, `copy` | `records put`, `records copy` |
 //! | `verify` | `records verify` |
 //! | `reach` | the session with the peer |
@@ -14,6 +15,7 @@ mod copy;
 mod fetch;
 mod follow;
 mod ls;
+mod paths;
 mod put;
 mod reach;
 mod serve;

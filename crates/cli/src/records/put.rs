@@ -1,6 +1,8 @@
 //! `anabranch records put`.
 
-use std::{collections::BTreeMap, convert::Infallible, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap, convert::Infallible, io::IsTerminal, path::PathBuf, time::Duration,
+};
 
 use anabranch::{AduSession, base::text::printable};
 use anabranch_records::{
@@ -9,20 +11,24 @@ use anabranch_records::{
     shelf::open_set,
     wire::{Fault, OnRefusal},
 };
+use indicatif::MultiProgress;
 use serde_json::{Value, json};
 
 use super::{
     parse_duration,
+    paths::{Lines, Meter, Paths},
     reach::{Attempts, ReachFlags, Reached, settled, with},
 };
 use crate::{
     bytes, events,
     exit::{Failure, Outcome, note, print_line, stopped},
-    meter,
+    meter::{self, Direction},
 };
 
 /// Interval between two events of progress.
 const EVERY: Duration = Duration::from_secs(1);
+/// Interval between two updates of a terminal.
+const SHOWN_EVERY: Duration = Duration::from_millis(250);
 /// Parts that are named in a report.
 const NAMED_MAX: usize = 20;
 
@@ -73,6 +79,7 @@ async fn put(arguments: &Arguments) -> Outcome {
     let put = Put::new(source.into(), promises);
     let program = "anabranch records put";
     let mut reached = Reached::open(&arguments.peer, &arguments.flags, program).await?;
+    let paths = Paths::of(&reached);
     let running = async {
         let mut attempts = Attempts::new(arguments.retry);
         loop {
@@ -89,6 +96,7 @@ async fn put(arguments: &Arguments) -> Outcome {
             loop {
                 match Reached::open(&arguments.peer, &arguments.flags, program).await {
                     Ok(other) => {
+                        paths.turn_to(&other);
                         std::mem::replace(&mut reached, other).close().await;
                         break;
                     }
@@ -102,7 +110,7 @@ async fn put(arguments: &Arguments) -> Outcome {
     };
     let (reached, sent) = tokio::select! {
         ran = running => ran?,
-        never = follow(&put, arguments.json) => match never {},
+        never = follow(&put, &paths, arguments.json) => match never {},
     };
     reached.close().await;
     let moved = put.progress();
@@ -121,28 +129,47 @@ async fn run_on<S: AduSession>(put: &Put, records: &Records<S>) -> Result<Sent, 
 }
 
 /// Shows the progress; does not return.
-async fn follow(put: &Put, is_json: bool) -> Infallible {
-    let total = std::sync::atomic::AtomicU64::new(0);
-    let sum = || put.progress().iter().sum::<u64>();
-    let watching = async {
-        let mut before = 0;
-        loop {
-            tokio::time::sleep(EVERY).await;
-            let now = sum();
-            total.store(now, std::sync::atomic::Ordering::Relaxed);
-            if is_json && now != before {
-                let event = progress(put.source().manifest(), &put.progress());
-                // A closed standard output ends the command at its next event.
-                let _ = events::print(&event);
-                before = now;
-            }
+async fn follow(put: &Put, paths: &Paths, is_json: bool) -> Infallible {
+    let mut meter = Meter::new(paths, Direction::Sending);
+    if !is_json {
+        return show(put, meter).await;
+    }
+    let mut before = Vec::new();
+    loop {
+        meter.update().await;
+        let now = put.progress();
+        if now != before && !before.is_empty() {
+            let mut event = progress(put.source().manifest(), &now);
+            event["paths"] = meter.event().into();
+            // A closed standard output ends the command at its next event.
+            let _ = events::print(&event);
         }
-    };
-    let length = put.source().stated_bytes().unwrap_or(0);
-    let name = printable(put.source().name(), 40);
-    tokio::select! {
-        never = watching => never,
-        () = meter::show_bytes(&name, length, &total), if !is_json && length > 0 => std::future::pending().await,
+        before = now;
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+/// Draws a bar, if the length is known, and a line for each path; on a terminal only.
+async fn show(put: &Put, mut meter: Meter<'_>) -> Infallible {
+    if !std::io::stderr().is_terminal() {
+        return std::future::pending().await;
+    }
+    let screen = MultiProgress::new();
+    let length = put.source().stated_bytes().filter(|length| *length > 0);
+    let bar = length.map(|length| {
+        let bar = screen.add(meter::total_bar());
+        bar.set_prefix(printable(put.source().name(), 40));
+        bar.set_length(length);
+        bar
+    });
+    let mut lines = Lines::default();
+    loop {
+        if let Some(bar) = &bar {
+            bar.set_position(put.progress().iter().sum());
+        }
+        meter.update().await;
+        lines.show(&screen, meter.lines());
+        tokio::time::sleep(SHOWN_EVERY).await;
     }
 }
 

@@ -347,6 +347,82 @@ fn a_fetch_that_was_killed_goes_on_where_it_stopped() {
     setting.is_same("copy");
 }
 
+/// A set with minutes of data for paths of 8 Mbit/s, most of which the disk does not have.
+fn fields(setting: &Setting) {
+    let set = setting.at().join("sets/fields");
+    fs::create_dir(&set).unwrap();
+    let manifest = "[[component]]\nname = \"large\"\nfile = \"large.dat\"\nsize = 400_000\n\
+         [[component]]\nname = \"small\"\nfile = \"small.dat\"\nsize = 100_000\n\
+         [records]\ncount = 1_000\n";
+    fs::write(set.join("records.toml"), manifest).unwrap();
+    for (name, bytes) in [("large.dat", 400_000_000), ("small.dat", 100_000_000)] {
+        let file = fs::File::create(set.join(name)).unwrap();
+        file.set_len(bytes).unwrap();
+    }
+}
+
+#[test]
+fn progress_has_the_bytes_of_each_path() {
+    let setting = Setting::start_with(ALL, SLOW, BACK);
+    fields(&setting);
+    let _accepting = accepting(&setting, "inbox");
+    let commands: [(&[&str], &str); 3] = [
+        (&["get", "far:fields", "copy"], "1.local"),
+        (&["copy", "far:fields", "near"], "1.local"),
+        (&["put", "sets/fields", &id(1)], "2.local"),
+    ];
+    for (words, local) in commands {
+        let _ = fs::remove_dir_all(setting.at().join("inbox/fields"));
+        let arguments = [&["records"], words, &["--json", "--local", local]].concat();
+        let mut running = Running::start(command(setting.at()).args(arguments));
+        // The events go on for as long as the command does.
+        loop {
+            let event = running.event("progress");
+            let paths = event["paths"].as_array().unwrap();
+            let bytes = |path: &Value| path["bytes"].as_u64().unwrap();
+            if paths.len() == 2 && paths.iter().all(|path| bytes(path) > 0) {
+                for path in paths {
+                    let name = path["name"].as_str().unwrap();
+                    assert!(
+                        name.contains("127.0.0.1:") || name.ends_with("of the peer"),
+                        "{name}"
+                    );
+                    assert!(path["rate_bps"].is_u64(), "{path}");
+                }
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn the_side_that_sends_has_the_weights_of_the_components() {
+    let setting = Setting::start(ALL, SLOW);
+    fields(&setting);
+    // Minutes of data: both streams are open for as long as it takes to look at them.
+    let get = Setting::arguments(&["get", "far:fields", "copy"]);
+    let mut getting = Killed(command(setting.at()).args(&get).spawn().unwrap());
+    let mut weights: Vec<(String, u64)> = Vec::new();
+    while weights.len() < 2 {
+        assert!(getting.0.try_wait().unwrap().is_none(), "it ended before");
+        let streams = ["streams", "--json", "--control", "2.sock"];
+        let output = limited(setting.at(), 30).args(streams).output().unwrap();
+        let streams: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let streams = streams["rows"].as_array().unwrap();
+        let of_data = streams.iter().filter_map(|stream| {
+            let label = stream["label"].as_str()?;
+            let component = label.strip_prefix("records/1/get/fields/")?;
+            Some((component.to_owned(), stream["weight"].as_u64()?))
+        });
+        weights = of_data.collect();
+        weights.sort();
+    }
+    assert_eq!(
+        weights,
+        [("large".to_owned(), 1_000), ("small".to_owned(), 250)]
+    );
+}
+
 #[test]
 fn rights_are_by_set_and_what_cannot_be_sent_is_named() {
     let setting = Setting::start(r#""records/1/get/climate*""#, "");

@@ -18,7 +18,7 @@ use serde_json::Value;
 pub use self::{
     event::{Event, EventBody},
     promise::{ExplanationBody, GrantBody, RefusalBody},
-    session::CauseBody,
+    session::{CauseBody, PathBody},
 };
 use crate::{
     config::ConfigError,
@@ -234,6 +234,11 @@ pub enum Request {
     },
     /// Asks every path of a session for an acknowledgement.
     Probe {
+        /// The session.
+        session: u32,
+    },
+    /// Asks for the paths of a session, with the bytes that each carried.
+    Paths {
         /// The session.
         session: u32,
     },

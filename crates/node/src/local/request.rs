@@ -12,7 +12,7 @@ use super::{
     frame::JSON_BYTES_MAX,
     inbox::Local,
     message::{
-        self, Answer, Connected, ErrorBody, ExplanationBody, Fields, GrantBody, Opened,
+        self, Answer, Connected, ErrorBody, ExplanationBody, Fields, GrantBody, Opened, PathBody,
         RefusalBody, Request,
     },
     tables::error,
@@ -160,6 +160,11 @@ impl Connection {
             Request::Probe { session } => {
                 self.session(session)?.probe();
                 Ok(json!({}))
+            }
+            Request::Paths { session } => {
+                let reports = self.session(session)?.channels();
+                let paths: Vec<PathBody> = reports.iter().map(PathBody::from).collect();
+                Ok(json!({ "paths": paths }))
             }
             Request::Inject { session, text } => {
                 self.account.check_objectives()?;

@@ -8,7 +8,7 @@ use super::{
     COMPONENTS_MAX, Component, Extent, Extents, Listed, Manifest, ManifestError, NAME_BYTES_MAX,
     PART_BYTES_MAX, Part, Pattern, RECORDS_MAX, Records, Service, TEXT_BYTES_MAX, Template,
     error::Place,
-    layer::{ComponentLayer, Layer, PartLayer, RecordLayer, RecordsLayer, Size},
+    layer::{ComponentLayer, Layer, PartLayer, Parts, RecordLayer, RecordsLayer, Size, Table},
 };
 
 /// Longest path of a file, in bytes.
@@ -38,7 +38,7 @@ pub(super) fn resolve(layer: Layer) -> Result<Manifest, ManifestError> {
     let rate = layer.rate.as_deref().map(per_second).transpose()?;
     let components = components(layer.component)?;
     let records = match (layer.records, layer.record.is_empty()) {
-        (Some(counted), true) => self::counted(counted, &components)?,
+        (Some(Table(counted)), true) => self::counted(counted, &components)?,
         (None, _) => listed(layer.record, &components)?,
         (Some(_), false) => {
             let reason = "it has [records] and [[record]]; give one of them";
@@ -67,7 +67,7 @@ fn promises(manifest: &Manifest) -> Result<(), ManifestError> {
     Ok(())
 }
 
-fn components(layers: Vec<ComponentLayer>) -> Result<Vec<Component>, ManifestError> {
+fn components(layers: Vec<Table<ComponentLayer>>) -> Result<Vec<Component>, ManifestError> {
     if layers.is_empty() {
         return Err(Place::Set.lacks("it has no [[component]]; add one"));
     }
@@ -79,7 +79,7 @@ fn components(layers: Vec<ComponentLayer>) -> Result<Vec<Component>, ManifestErr
         return Err(Place::Set.lacks(reason));
     }
     let mut all: Vec<Component> = Vec::with_capacity(layers.len());
-    for layer in layers {
+    for Table(layer) in layers {
         let place = Place::Component(&layer.name);
         name(place, &layer.name)?;
         if all.iter().any(|other| other.name == layer.name) {
@@ -218,7 +218,10 @@ fn fits_all(components: &[Component], number: u64, record: &str) -> Result<(), M
     Ok(())
 }
 
-fn listed(layers: Vec<RecordLayer>, components: &[Component]) -> Result<Records, ManifestError> {
+fn listed(
+    layers: Vec<Table<RecordLayer>>,
+    components: &[Component],
+) -> Result<Records, ManifestError> {
     if layers.len() as u64 > RECORDS_MAX {
         let reason = format!(
             "it has {} records; up to {RECORDS_MAX} are possible",
@@ -227,7 +230,7 @@ fn listed(layers: Vec<RecordLayer>, components: &[Component]) -> Result<Records,
         return Err(Place::Set.lacks(reason));
     }
     let mut all = Vec::with_capacity(layers.len());
-    for (number, layer) in layers.into_iter().enumerate() {
+    for (number, Table(layer)) in layers.into_iter().enumerate() {
         all.push(record(number as u64, layer, components)?);
     }
     let mut by_name: Vec<u32> = (0..all.len() as u32).collect();
@@ -251,7 +254,10 @@ fn record(
     layer: RecordLayer,
     components: &[Component],
 ) -> Result<Listed, ManifestError> {
-    let RecordLayer { name: own, parts } = layer;
+    let RecordLayer {
+        name: own,
+        parts: Parts(parts),
+    } = layer;
     name(Place::Record(&own), &own)?;
     let mut places: Vec<Option<Part<'static>>> = vec![None; components.len()];
     let is_listed = !parts.is_empty();
@@ -295,7 +301,7 @@ fn part(place: Place<'_>, layer: PartLayer) -> Result<Part<'static>, ManifestErr
                 extents: Extents::Whole,
             });
         }
-        PartLayer::Bytes(layer) => layer,
+        PartLayer::Bytes(Table(layer)) => layer,
     };
     path(place, "file", &layer.file)?;
     let offset = layer.offset.as_ref();

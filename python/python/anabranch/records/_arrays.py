@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -55,6 +56,19 @@ class Variable:
         return per_record == self.unit if self.is_exact else per_record % self.unit == 0
 
 
+#: Number, length and time of the last change of a file.
+Content = tuple[int, int, int]
+
+
+def content(path: str) -> Content:
+    """What another content of a file changes."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return 0, 0, 0
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 class Source(ABC):
     """A file, or a Zarr directory."""
 
@@ -64,6 +78,8 @@ class Source(ABC):
     variables: list[Variable]
     #: True for variables that records may be without.
     is_optional: Callable[[str], bool] = staticmethod(lambda name: False)
+    #: Path of the file that it is, and its content before it was read; ``None``: it is a directory.
+    whole: tuple[str, Content] | None = None
 
     @abstractmethod
     def rest(self, chosen: Collection[str], excluded: Collection[str], count: int) -> list[tuple[str, Places]]:
@@ -72,6 +88,11 @@ class Source(ABC):
         That is everything but the data of the chosen variables and of those that are excluded, and in any case the last byte of a file, so
         that a copy has its length from the beginning.
         """
+
+    def check_unchanged(self) -> None:
+        """Raises an error if the file was written to while it was read: the places of arrays may be those of different contents."""
+        if self.whole is not None and content(self.whole[0]) != self.whole[1]:
+            raise self.fail("it was written to while its manifest was made; run the command again once it is complete")
 
     def fail(self, reason: str, variable: str | None = None) -> RecordsError:
         """An error of this file."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ..errors import RecordsError
 from . import _checks as checks
-from ._arrays import Source, failure, rows_per_record
+from ._arrays import Source, content, failure, rows_per_record
 from ._choose import HEADER, Choice, Wanted, choose, order, settle
 from ._folders import Folders, numbering
 from ._hdf5 import Hdf5, is_hdf5
@@ -79,6 +79,8 @@ def build(sources: Sequence[str | os.PathLike[str]], options: Options) -> tuple[
     files, folders = _opened(sources, options)
     parts = _Parts(skipped=_skipped(sources, options))
     matched = _arrays(files, options, parts)
+    for source in files:
+        source.check_unchanged()
     if folders:
         _add_folders(folders, options, parts, matched)
     for one in options.components or []:
@@ -131,11 +133,16 @@ def _source(path: str, file: str, skipped: set[str]) -> Source:
         raise RecordsError(f"'{checks.shown(path)}': " + ("it is not a file" if os.path.exists(path) else "there is no such file"))
     with open(path, "rb") as opened:
         magic = opened.read(4)
+    before = content(path)
+    found: Source
     if magic[:3] == b"CDF":
-        return NetCdf3(path, file)
-    if is_hdf5(path):
-        return Hdf5(path, file)
-    raise failure(file, "it is neither netCDF nor HDF5; of other files, name their directory")
+        found = NetCdf3(path, file)
+    elif is_hdf5(path):
+        found = Hdf5(path, file)
+    else:
+        raise failure(file, "it is neither netCDF nor HDF5; of other files, name their directory")
+    found.whole = (path, before)
+    return found
 
 
 def _arrays(files: Sequence[Source], options: Options, parts: _Parts) -> set[str]:

@@ -44,6 +44,10 @@ class Wanted:
         name, _, match = head.partition("=")
         place = f"component '{checks.shown(name)}'"
         if "*" not in name:
+            fault = checks.name_fault(name)
+            if fault is not None and not match:
+                example = name.replace("/", ".") if checks.name_fault(name.replace("/", ".")) is None else "NAME"
+                raise RecordsError(f"{place}: {fault}; write {checks.shown(example)}={checks.shown(name)}")
             checks.check_name(place, name)
         elif match:
             raise RecordsError(f"{place}: a name with '*' is a pattern of variables; write nothing after it")
@@ -164,7 +168,10 @@ def _add(source: Source, found: dict[str, list[Variable]], name: str, variable: 
     if name in found and not is_group:
         reason = f"'{checks.shown(found[name][0].name)}' would be the same component, {checks.shown(name)}; name them with --component"
         raise source.fail(reason, variable.name)
-    checks.check_name(f"component '{checks.shown(name)}'", name)
+    fault = checks.name_fault(name)
+    if fault is not None:
+        reason = f"'{checks.shown(name)}' cannot be the name of a component: {fault}; give it another one with --component NAME=PATTERN"
+        raise source.fail(reason, variable.name)
     found.setdefault(name, []).append(variable)
 
 

@@ -16,8 +16,10 @@ from ._places import First, Places, Rows, complement, ended
 from ._tiles import Tiles
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-#: Arrays of a file.
+#: Objects of a file: arrays, groups and others.
 _OBJECTS_MAX = 1 << 20
+#: Groups within each other.
+_DEPTH_MAX = 256
 #: Chunks of an array.
 _CHUNKS_MAX = 4_000_000
 #: Beginning of the attribute NAME of a dimension that has no values.
@@ -77,22 +79,43 @@ class Hdf5(Source):
             raise self.fail(f"h5py cannot read it, it is damaged, incomplete or being written: {checks.shown(error)}") from None
 
     def _find(self, opened: Any) -> Iterator[Variable]:
-        names: list[str] = []
-
-        def visit(name: str | bytes, thing: Any) -> bool | None:
-            if len(names) >= _OBJECTS_MAX:
-                return True
-            if isinstance(thing, self._h5py.Dataset):
-                names.append(_text(name))
-            return None
-
-        opened.visititems(visit)
-        if len(names) >= _OBJECTS_MAX:
-            raise self.fail(f"it has {_OBJECTS_MAX} arrays or more")
-        for name in names:
+        for name in self._names(opened):
             array = _array(opened, name)
             if array.shape and not self._is_dimension_only(array):
                 yield self._variable(name, array)
+
+    def _names(self, opened: Any) -> list[str]:
+        """Names of all arrays. One that several hard links lead to has the first of its names; soft and external links are not followed."""
+        h5o, is_hard = self._h5py.h5o, self._h5py.h5l.TYPE_HARD
+        names: list[str] = []
+        seen = {h5o.get_info(opened.id).addr}
+        # The library's own walk takes the square of the depth in time, without a way to stop it.
+        groups = [("", opened.id, iter(list(opened.id)))]
+        count = 0
+        while groups:
+            prefix, group, links = groups[-1]
+            link = next(links, None)
+            if link is None:
+                groups.pop()
+                continue
+            count += 1
+            if count > _OBJECTS_MAX:
+                raise self.fail(f"it has more than {_OBJECTS_MAX} objects; write fewer, larger arrays")
+            if group.links.get_info(link).type != is_hard:
+                continue
+            thing = h5o.open(group, link)
+            info = h5o.get_info(thing)
+            if info.addr in seen:
+                continue
+            seen.add(info.addr)
+            name = prefix + _text(link)
+            if info.type == h5o.TYPE_DATASET:
+                names.append(name)
+            elif info.type == h5o.TYPE_GROUP:
+                if len(groups) >= _DEPTH_MAX:
+                    raise self.fail(f"its groups are nested more than {_DEPTH_MAX} deep; move the arrays up, or copy them to another file")
+                groups.append((name + "/", thing, iter(list(thing))))
+        return names
 
     def _is_dimension_only(self, array: Any) -> bool:
         if not self._h5py.h5ds.is_scale(array.id) or "NAME" not in array.attrs:

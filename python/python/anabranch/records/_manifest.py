@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import json
 import sys
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -228,7 +229,7 @@ def from_text(text: str, *, is_json: bool) -> Manifest:
     """Reads a manifest in JSON or TOML."""
     if is_json:
         try:
-            return Manifest(json.loads(text))
+            return Manifest(json.loads(text, object_pairs_hook=_unique, parse_int=_integer, parse_constant=_no_number))
         except RecursionError:
             raise RecordsError("the text is nested too deeply for a manifest") from None
         except json.JSONDecodeError as error:
@@ -246,6 +247,28 @@ def from_text(text: str, *, is_json: bool) -> Manifest:
         raise RecordsError("the text is nested too deeply for a manifest") from None
     except tomllib.TOMLDecodeError as error:
         raise RecordsError(str(error)) from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, of which no key is there twice."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise RecordsError(f"the key '{checks.shown(twice)}' is there twice; take one out")
+    return found
+
+
+def _integer(text: str) -> int | float:
+    """A number without a fraction. In Rust, -0 is one that has a sign."""
+    try:
+        return -0.0 if text == "-0" else int(text)
+    except ValueError:
+        raise RecordsError(f"the number {checks.shown(text)} is too long") from None
+
+
+def _no_number(text: str) -> None:
+    """NaN and infinite numbers are none in JSON."""
+    raise RecordsError(f"{text} is no number in JSON")
 
 
 def _table(place: str, keys: Any, known: Mapping[str, type], needed: Collection[str] = ()) -> dict[str, Any]:

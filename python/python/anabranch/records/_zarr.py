@@ -97,7 +97,8 @@ class Zarr(Source):
 
     def _walk(self, skipped: Collection[str]) -> None:
         for prefix, _, files in checks.walk(self._path, skipped):
-            self._files.update(prefix + name for name in files)
+            # A pipe or a device is no chunk: reading it would wait.
+            self._files.update(prefix + name for name in files if os.path.isfile(os.path.join(self._path, prefix, name)))
             name = prefix.rstrip("/")
             if ".zarray" in files:
                 attributes = self._json(prefix + ".zattrs") if ".zattrs" in files else {}

@@ -17,7 +17,7 @@ use super::{
     stream::WINDOW,
 };
 use crate::{
-    local::message::{GrantBody, Request},
+    local::message::{GrantBody, PathBody, Request},
     spec::SpecText,
 };
 
@@ -97,6 +97,21 @@ impl Session {
         match self.inner.tasks.core.ask(request, Expected::Value).await {
             Ok(_) => Ok(()),
             Err(ClientError::Node { kind, .. }) if kind == "request" => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Paths of the session, with the bytes that each carried of all its streams, those of other applications included. A node of an
+    /// older release names none.
+    ///
+    /// # Errors
+    /// The session or the connection is over.
+    pub async fn paths(&self) -> Result<Vec<PathBody>, ClientError> {
+        let session = self.inner.state.handle;
+        let request = Request::Paths { session };
+        match self.inner.tasks.core.ask(request, Expected::Value).await {
+            Ok(reply) => reply.field("paths"),
+            Err(ClientError::Node { kind, .. }) if kind == "request" => Ok(Vec::new()),
             Err(error) => Err(error),
         }
     }

@@ -6,11 +6,43 @@ use std::{net::SocketAddr, time::Duration};
 use anabranch_base::{ChannelId, NodeId, SocketId, StreamId};
 use anabranch_net::SessionEvent;
 use anabranch_session::{
-    Attempt, Attempts, CloseReason, ObjectiveId, SessionCloseReason, Undeliverable, hose::Faults,
+    Attempt, Attempts, ChannelReport, CloseReason, ObjectiveId, SessionCloseReason, Undeliverable,
+    hose::Faults,
 };
 use serde::{Deserialize, Serialize};
 
 use super::{EventBody, RefusalBody, event::ns};
+
+/// A path of a session, and the bytes that it carried of all streams of the session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PathBody {
+    /// Number of its channel.
+    pub channel: u64,
+    /// Both ends, such as `wlan0 → 203.0.113.7:4433`.
+    pub path: String,
+    /// Status of the channel, such as `active`.
+    pub state: String,
+    /// Application bytes sent on it, repairs and copies included.
+    pub sent_bytes: u64,
+    /// Application bytes received on it, duplicates included.
+    pub received_bytes: u64,
+    /// Smoothed round-trip time, in nanoseconds.
+    pub rtt_ns: u64,
+}
+
+impl From<&ChannelReport> for PathBody {
+    fn from(report: &ChannelReport) -> Self {
+        Self {
+            channel: report.channel.0,
+            path: report.ends(),
+            state: report.state.to_string(),
+            sent_bytes: report.payload_sent_bytes,
+            received_bytes: report.payload_received_bytes,
+            rtt_ns: ns(report.stats.rtt_smoothed),
+        }
+    }
+}
 
 /// Cause of the end of a session or a channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -39,6 +39,28 @@ async fn applications_of_two_nodes_talk_both_ways() {
     .await;
 }
 
+#[tokio::test]
+async fn paths_have_the_bytes_that_they_carried() {
+    let pair = Pair::start().await;
+    pair.run(async {
+        let (near, far) = (pair.near.attach().await, pair.far.attach().await);
+        let service = far.register("echo").await.unwrap();
+        let echoing = tokio::spawn(echo(service));
+        let session = pair.session(&near).await;
+        let stream = session.open_stream(duplex("echo")).await.unwrap();
+        stream.send(vec![1; 200_000]).await.unwrap();
+        assert_eq!(stream.recv().await.unwrap().unwrap().data.len(), 200_000);
+        let paths = session.paths().await.unwrap();
+        let sum = |of: fn(&local::message::PathBody) -> u64| paths.iter().map(of).sum::<u64>();
+        assert!(sum(|path| path.sent_bytes) >= 200_000, "{paths:?}");
+        assert!(sum(|path| path.received_bytes) >= 200_000, "{paths:?}");
+        let is_whole = |path: &local::message::PathBody| path.path.contains("127.0.0.1:");
+        assert!(!paths.is_empty() && paths.iter().all(is_whole), "{paths:?}");
+        echoing.abort();
+    })
+    .await;
+}
+
 /// The stop of a stream that this side has finished already may reach the node with any of its events.
 #[tokio::test]
 async fn a_stop_of_a_finished_stream_is_always_reported() {
