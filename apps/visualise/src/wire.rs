@@ -84,7 +84,7 @@ pub fn is_name(text: &str) -> bool {
 
 /// A message of a viewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(tag = "do", rename_all = "snake_case")]
 pub enum Request {
     /// First message of a stream with the label of [`Purpose::Watch`]: these sections of every frame, as [`Sections::bits`].
     Watch {
@@ -108,7 +108,7 @@ pub enum Request {
 
 /// A message of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(tag = "is", rename_all = "snake_case")]
 pub enum Notice {
     /// There is no simulation at this time; the stream begins when there is one.
     Waiting {

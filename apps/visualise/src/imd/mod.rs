@@ -31,7 +31,7 @@ mod tests;
 pub use command::{Command, Commands};
 pub use frame::Frame;
 pub use info::{HELLO_BYTES, SessionInfo};
-pub use section::{Section, Sections};
+pub use section::{NoSection, Section, Sections};
 pub use simulation::{Event, Simulation};
 
 /// Bytes of a header.

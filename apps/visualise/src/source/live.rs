@@ -5,7 +5,6 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use anabranch::base::NodeId;
 use tokio::sync::{Notify, mpsc};
 
 use crate::{
@@ -21,7 +20,6 @@ const QUEUE_BYTES: usize = 32 << 20;
 /// A stream with frames.
 #[derive(Debug)]
 pub(super) struct Watcher {
-    pub(super) peer: NodeId,
     pub(super) sections: Sections,
     pub(super) queue: Queue<(u64, Frame)>,
     pub(super) sent: AtomicU64,
@@ -68,9 +66,8 @@ impl Live {
     }
 
     /// Adds a stream, which gets all frames from the one whose number is returned.
-    pub(super) fn join(&self, peer: NodeId, sections: Sections) -> (Arc<Watcher>, Begun) {
+    pub(super) fn join(&self, sections: Sections) -> (Arc<Watcher>, Begun) {
         let watcher = Arc::new(Watcher {
-            peer,
             sections,
             queue: Queue::new(QUEUE_BYTES),
             sent: AtomicU64::new(0),

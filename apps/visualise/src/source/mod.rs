@@ -13,6 +13,8 @@ mod live;
 mod promise;
 mod simulation;
 mod steer;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::{

@@ -38,7 +38,7 @@ impl Source {
         let Some(live) = self.session(stream).await? else {
             return Ok(());
         };
-        let (watcher, begun) = live.join(peer, sections);
+        let (watcher, begun) = live.join(sections);
         let sent = async {
             stream.send(encode(&Notice::Begun(begun))).await?;
             tokio::select! {

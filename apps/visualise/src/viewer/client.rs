@@ -130,7 +130,7 @@ async fn serve_counted(
     timeout(GO_TIME, go).await.map_err(|_| Gone::Silent)??;
     let _seated = Counted::new(&shared.seated);
     let seat = room.sit(endpoint);
-    shared.go.notify_one();
+    room.go.notify_one();
     shared.report(Report::Client {
         address,
         sections: info.sections.to_string(),
@@ -150,7 +150,9 @@ async fn serve_counted(
     if shared.settings.is_steering && *paused.borrow() {
         // Who has left does not keep the simulation paused.
         let command = Command::Resume;
-        let _ = shared.steered.send(Steered { client, command }).await;
+        let sending = shared.steered.send(Steered { client, command });
+        // After the end of the session, nobody takes commands until the next one.
+        let _ = timeout(LEAVE_TIME, sending).await;
     }
     if is_complete {
         leave(&mut inbox).await;

@@ -22,7 +22,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use room::Room;
 use tokio::{
     net::TcpListener,
-    sync::{Notify, Semaphore, mpsc, watch as state},
+    sync::{Semaphore, mpsc, watch as state},
     task::JoinSet,
     time::sleep,
 };
@@ -120,8 +120,6 @@ struct Shared {
     connected: state::Sender<usize>,
     /// Clients that are served.
     seated: state::Sender<usize>,
-    /// A client has sent its go.
-    go: Notify,
     steered: mpsc::Sender<Steered>,
     reports: mpsc::Sender<Report>,
 }
@@ -156,7 +154,6 @@ impl Viewer {
             room: state::Sender::new(None),
             connected: state::Sender::new(0),
             seated: state::Sender::new(0),
-            go: Notify::new(),
             steered: commands,
             reports,
         });
@@ -174,7 +171,7 @@ impl Viewer {
     }
 
     /// Waits until a client is connected.
-    pub async fn connected(&self) {
+    async fn connected(&self) {
         // The sender is of this viewer.
         let _ = (self.shared.connected.subscribe())
             .wait_for(|count| *count > 0)
@@ -187,11 +184,6 @@ impl Viewer {
         let _ = (self.shared.seated.subscribe())
             .wait_for(|count| *count == 0)
             .await;
-    }
-
-    /// True if frames begin with the first client.
-    pub fn is_waiting(&self) -> bool {
-        self.shared.settings.is_waiting
     }
 }
 

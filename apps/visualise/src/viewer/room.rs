@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use bytes::Bytes;
+use tokio::sync::Notify;
 
 use crate::{
     imd::{Sections, SessionInfo},
@@ -27,6 +28,8 @@ pub(super) struct Seat {
 #[derive(Debug)]
 pub(super) struct Room {
     info: SessionInfo,
+    /// A client has sent its go.
+    pub(super) go: Notify,
     /// Sections and clients of the endpoints; `None`: the session is over.
     endpoints: Vec<(Sections, Mutex<Option<Vec<Arc<Seat>>>>)>,
 }
@@ -39,6 +42,7 @@ impl Room {
         };
         Self {
             info,
+            go: Notify::new(),
             endpoints: endpoints.map(endpoint).collect(),
         }
     }
@@ -98,5 +102,46 @@ impl Room {
                 seat.queue.close();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::imd::{ByteOrder, Section};
+
+    fn room() -> Room {
+        let info = SessionInfo {
+            order: ByteOrder::Little,
+            sections: Sections::of(&[Section::Time, Section::Positions]),
+            is_wrapped: true,
+        };
+        let positions = Sections::of(&[Section::Positions, Section::Forces]);
+        Room::new(info, [Sections::ALL, positions].into_iter())
+    }
+
+    #[test]
+    fn clients_are_told_what_is_sent_and_wanted() {
+        let room = room();
+        assert_eq!(room.info(0).sections.to_string(), "time+positions");
+        assert_eq!(room.info(1).sections.to_string(), "positions");
+        assert!(room.info(1).is_wrapped);
+    }
+
+    #[tokio::test]
+    async fn who_does_not_read_loses_frames_and_others_do_not() {
+        let room = room();
+        let (idle, reading) = (room.sit(0), room.sit(0));
+        let packets = Bytes::from(vec![0; 16 << 20]);
+        for _ in 0..6 {
+            room.give(0, &packets, false).await;
+            assert_eq!(reading.queue.take().await, Some(packets.clone()));
+        }
+        let skipped = |seat: &Seat| seat.skipped.load(Ordering::Relaxed);
+        assert_eq!((skipped(&idle), skipped(&reading)), (2, 0));
+        room.leave(0, &idle);
+        room.close();
+        assert_eq!(reading.queue.take().await, None);
+        assert_eq!(room.sit(0).queue.take().await, None, "it is over");
     }
 }

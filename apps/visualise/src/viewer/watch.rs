@@ -65,13 +65,22 @@ struct Endpoint {
 }
 
 impl Viewer {
-    /// Watches a simulation and serves its frames until it is over; returns the reason.
+    /// Watches a simulation and serves its frames until it is over; returns the reason. A viewer that waits begins with its first client.
     ///
     /// # Errors
     /// The source has no such simulation, or not for this node; the session is over. Whole frames that had arrived are served.
     pub async fn watch<S: AduSession>(&mut self, session: &S) -> Result<String, VisualiseError> {
         let wanted = (self.endpoints.iter()).fold(Sections::default(), |all, one| all.or(*one));
         let shared = self.shared.clone();
+        if shared.settings.is_waiting {
+            tokio::select! {
+                () = self.connected() => {}
+                _ = session.closed() => {
+                    let words = "the session with the source is over";
+                    return Err(VisualiseError::Over(words.to_owned()));
+                }
+            }
+        }
         let watched = open(session, &shared, wanted).await?;
         let begun = watched[0].begun;
         if watched.iter().any(|one| one.begun.session != begun.session) {
@@ -101,7 +110,7 @@ impl Viewer {
         let mut endpoints: Vec<_> = (0..self.endpoints.len()).map(endpoint).collect();
         let serving = async {
             if shared.settings.is_waiting {
-                shared.go.notified().await;
+                room.go.notified().await;
             }
             let go = watched[0].stream.send(encode(&Request::Go)).await;
             go.map_err(|error| of::<S>(&error, &shared))?;
