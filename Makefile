@@ -21,7 +21,7 @@ help: ## list the tasks
 test: setup format layers clippy doc tests fuzz-smoke tools package deny ## everything that the stock toolchain can check
 
 .PHONY: test-all
-test-all: setup-all tests-all test-qlog package-test portable python ## what needs more, after `make test`: root, network namespaces, a browser, servers of others
+test-all: setup-all tests-all test-qlog package-test portable python imd ## what needs more, after `make test`: root, network namespaces, a browser, servers of others
 
 .PHONY: setup
 setup: ## add what the stock toolchain may lack (clippy, rustfmt), and what makes films for the video tests
@@ -108,6 +108,11 @@ tools: ## check that what stands apart of the workspace compiles
 .PHONY: python
 python: ## build the Python library and check it in a fresh virtual environment: tests, types, reference, examples
 	tools/python test
+
+# imdclient and MDAnalysis come from a registry.
+.PHONY: imd
+imd: ## have imdclient and MDAnalysis, in a virtual environment, watch a simulation through a source and a viewer
+	tools/imd
 
 # All but the lab and the simulator, which nothing that is published depends on. Nothing is built here: `clippy` has compiled it.
 .PHONY: package

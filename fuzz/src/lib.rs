@@ -27,6 +27,7 @@
 //! | [`overlay`] | the overlay's agent, from members that send arbitrary messages |
 //! | [`parts`] | the heads of parts of enhanced frames, and the count of missing parts |
 //! | [`media`] | stored video: files, stored indexes, and their use |
+//! | [`imd`] | IMDv3 of simulations and clients, messages between source and viewer |
 //! | [`record_messages`] | messages about record sets, pieces of their parts, lines of notes |
 //! | [`record_set`] | manifests of record sets, and layouts |
 //! | [`stored_video`] | storage and display of stored video: object stores, HTTP, the cache, indexes |
@@ -46,6 +47,7 @@ pub mod corpus;
 mod counter;
 mod exports;
 mod forward;
+mod imd;
 mod local;
 mod media;
 mod objectives;
@@ -68,6 +70,7 @@ pub use codes::codes;
 pub use container::container;
 pub use exports::exports;
 pub use forward::forward;
+pub use imd::imd;
 pub use local::local;
 pub use media::media;
 pub use objectives::objectives;
@@ -96,6 +99,7 @@ pub const PROPERTIES: &[(&str, Property)] = &[
     ("control", control),
     ("exports", exports),
     ("forward", forward),
+    ("imd", imd),
     ("link", link),
     ("local", local),
     ("media", media),

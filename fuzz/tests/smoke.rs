@@ -304,6 +304,34 @@ fn exports() {
 }
 
 #[test]
+fn imd() {
+    let hello = |sections: u8| {
+        let mut bytes = vec![0, 0, 0, 4, 3, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 7];
+        bytes.extend((0..7).map(|bit| sections >> bit & 1));
+        bytes
+    };
+    let (all, positions) = (hello(0x7f), hello(8));
+    let pieces: &[&[u8]] = &[
+        &all,
+        &positions,
+        &[0, 0, 0, 12, 0, 0, 0, 1],
+        &[0, 0, 0, 1, 0, 0, 0, 1],
+        &[0, 0, 0, 13, 0, 0, 0, 1],
+        &[0, 0, 0, 2, 0, 0, 0, 1],
+        &[0, 0, 0, 14, 0, 0, 0, 1],
+        &[0, 0, 0, 15, 0, 0, 0, 1],
+        &[0, 0, 0, 6, 0, 0, 0, 2],
+        &[7; 24],
+        &[7; 12],
+        &[1, 3, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1],
+        br#"{"do":"watch","sections":9}"#,
+        br#"{"is":"begun","session":1,"next":2,"order":"big","sections":63,"is_wrapped":true}"#,
+        b"imd/1/watch/adk",
+    ];
+    feed("imd", pieces, anabranch_fuzz::imd);
+}
+
+#[test]
 fn record_messages() {
     let pieces: &[&[u8]] = &[
         &[0],

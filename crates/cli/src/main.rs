@@ -27,6 +27,8 @@ mod flows;
 mod gateway;
 mod guarantee;
 mod hose;
+#[cfg(feature = "visualise")]
+mod imd;
 mod keygen;
 mod lab;
 #[cfg(not(target_os = "linux"))]
@@ -160,6 +162,9 @@ enum Command {
     /// Serve sets of records whose parts matter differently, fetch, watch and verify them.
     #[cfg(feature = "records")]
     Records(Box<records::Arguments>),
+    /// Watch a molecular dynamics simulation over several paths, with unmodified IMDv3 clients.
+    #[cfg(feature = "visualise")]
+    Imd(Box<imd::Arguments>),
     /// Use standard input and output as streams of a running node, or change an open stream.
     Stream(stream::Arguments),
     /// Emulate links between UDP ports or between network namespaces.
@@ -270,6 +275,8 @@ async fn run(command: Command) -> Outcome {
         Command::Record(arguments) => record::run(&arguments).await,
         #[cfg(feature = "records")]
         Command::Records(arguments) => records::run(*arguments).await,
+        #[cfg(feature = "visualise")]
+        Command::Imd(arguments) => imd::run(*arguments).await,
         Command::Stream(arguments) => stream::run(arguments).await,
         #[cfg(feature = "demo")]
         Command::Emulate(arguments) => emulate::run(arguments).await,

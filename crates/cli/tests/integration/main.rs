@@ -19,6 +19,8 @@ mod gateway;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hose;
+#[cfg(feature = "visualise")]
+mod imd;
 mod json;
 mod named_updates;
 mod pair;

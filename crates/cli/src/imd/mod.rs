@@ -1,0 +1,57 @@
+//! `anabranch imd`: molecular dynamics simulations that are watched live.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `source` | `imd source`: beside the simulation, through the running node |
+//! | `viewer` | `imd viewer`: serves IMDv3 to clients |
+
+mod source;
+mod viewer;
+
+use anabranch_visualise::{VisualiseError, wire::is_name};
+
+use crate::exit::{Failure, Outcome};
+
+/// Name of a simulation that is given none.
+const NAME: &str = "simulation";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Send the frames of a simulation that speaks IMDv3 to peers of the running node.
+    Source(Box<source::Arguments>),
+    /// Serve the frames of a peer's simulation to IMDv3 clients on this machine, such as MDAnalysis.
+    Viewer(Box<viewer::Arguments>),
+}
+
+pub(crate) async fn run(arguments: Arguments) -> Outcome {
+    match arguments.command {
+        Command::Source(arguments) => source::run(&arguments).await,
+        Command::Viewer(arguments) => viewer::run(&arguments).await,
+    }
+}
+
+fn parse_name(text: &str) -> Result<String, String> {
+    match is_name(text) {
+        true => Ok(text.to_owned()),
+        false => {
+            Err("a name has 1 to 64 letters, digits, '-', '_' and '.', such as adk-run7".to_owned())
+        }
+    }
+}
+
+/// Failure of a command.
+fn failure(error: VisualiseError) -> Failure {
+    match &error {
+        VisualiseError::Unreachable { .. } => Failure::unreachable(error),
+        VisualiseError::Over(_) => Failure::interrupted(error),
+        VisualiseError::NotShown { .. } | VisualiseError::Busy => Failure::refused(error),
+        VisualiseError::Nothing { .. } => Failure::usage(error),
+        _ => Failure::other(error),
+    }
+}
