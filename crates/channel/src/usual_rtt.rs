@@ -97,7 +97,7 @@ mod tests {
 
     /// Rounds of 10 packets with these round trips in milliseconds, 100 ms apart; the usual excess over 60 after each, in milliseconds.
     fn usual_ms(rounds: &[&[u32]]) -> Vec<u32> {
-        let begun = Instant::now();
+        let begun = crate::control::test_epoch();
         let mut usual = UsualRtt::new(begun);
         let mut delivered = 0;
         let of_round = |(round, rtts_ms): (usize, &&[u32])| {

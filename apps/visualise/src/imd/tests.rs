@@ -200,11 +200,9 @@ proptest! {
         expected.extend(frames.iter().cloned().map(Event::Frame));
         prop_assert_eq!(read(&bytes, piece).unwrap(), expected);
         // A frame of which a part is missing is none.
-        if let Some(last) = frames.last() {
-            if last.bytes() > 0 {
-                let cut = read(&bytes[..bytes.len() - 1], piece).unwrap();
-                prop_assert_eq!(cut.len(), frames.len());
-            }
+        if frames.last().is_some_and(|last| last.bytes() > 0) {
+            let cut = read(&bytes[..bytes.len() - 1], piece).unwrap();
+            prop_assert_eq!(cut.len(), frames.len());
         }
     }
 

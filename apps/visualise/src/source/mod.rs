@@ -3,7 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod` | [`Source`]: its settings, and the streams that it takes |
-//! | `live` | [`live::Live`]: the session with a simulation, and those who watch it |
+//! | `live` | the session with a simulation, and those who watch it |
 //! | `simulation` | the connection to the simulation |
 //! | `watch` | a stream with frames |
 //! | `steer` | a stream with commands |

@@ -30,15 +30,21 @@ pub(super) struct Room {
     info: SessionInfo,
     /// A client has sent its go.
     pub(super) go: Notify,
-    /// Sections and clients of the endpoints; `None`: the session is over.
-    endpoints: Vec<(Sections, Mutex<Option<Vec<Arc<Seat>>>>)>,
+    endpoints: Vec<Endpoint>,
+}
+
+#[derive(Debug)]
+struct Endpoint {
+    sections: Sections,
+    /// Its clients; `None`: the session is over.
+    seats: Mutex<Option<Vec<Arc<Seat>>>>,
 }
 
 impl Room {
     pub(super) fn new(info: SessionInfo, endpoints: impl Iterator<Item = Sections>) -> Self {
-        let endpoint = |sections: Sections| {
-            let seats = Mutex::new(Some(Vec::new()));
-            (sections.and(info.sections), seats)
+        let endpoint = |sections: Sections| Endpoint {
+            sections: sections.and(info.sections),
+            seats: Mutex::new(Some(Vec::new())),
         };
         Self {
             info,
@@ -48,13 +54,13 @@ impl Room {
     }
 
     fn seats(&self, endpoint: usize) -> MutexGuard<'_, Option<Vec<Arc<Seat>>>> {
-        let seats = self.endpoints[endpoint].1.lock();
+        let seats = self.endpoints[endpoint].seats.lock();
         seats.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The session as it is announced to clients of an endpoint.
     pub(super) fn info(&self, endpoint: usize) -> SessionInfo {
-        let sections = self.endpoints[endpoint].0;
+        let sections = self.endpoints[endpoint].sections;
         SessionInfo {
             sections,
             ..self.info

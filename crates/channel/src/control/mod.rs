@@ -194,6 +194,6 @@ fn paced(window: f64, rtt_smoothed_s: f64, is_starting: bool) -> f64 {
 /// Any instant will do in tests: only differences count.
 #[cfg(test)]
 #[allow(clippy::disallowed_methods)]
-fn test_epoch() -> Instant {
+pub(crate) fn test_epoch() -> Instant {
     Instant::now()
 }

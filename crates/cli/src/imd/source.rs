@@ -91,7 +91,7 @@ fn parse_promise(text: &str) -> Result<Promise, String> {
 fn parse_percent(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches('%').trim().parse::<f64>();
     match number {
-        Ok(percent) if percent >= 50.0 && percent < 100.0 => Ok(percent / 100.0),
+        Ok(percent) if (50.0..100.0).contains(&percent) => Ok(percent / 100.0),
         _ => Err("from 50 up to, but not including, 100".to_owned()),
     }
 }
