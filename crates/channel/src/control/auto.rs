@@ -10,7 +10,7 @@
 //! - **Steady**: the window follows the model. The rate is the largest of the last [`RATE_LIFE_S`], the shortest round
 //!   trip that of the last [`RTT_MIN_LIFE`], refreshed by draining for one round, below the model's product, because
 //!   the rate may be less by then. The window also holds what packets usually take longer without a queue
-//!   (`usual_rtt.rs`), and what acknowledgements wait on their way back (`returning.rs`).
+//!   (`usual_rtt.rs`), more while no queue shows (`slack.rs`), and what acknowledgements wait on their way back (`returning.rs`).
 //! - **Loss**: losses below [`LOSS_TOLERATED`], judged over at least [`LOSS_SAMPLE`] packets, are taken for noise of
 //!   the path (radio), as BBR does with its 2 %; above it, or on an ECN mark, the window is reduced by [`BACKOFF`] and
 //!   the queue goal shrinks, because the queue is evidently shorter than assumed.
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use super::{
     Ack, Congestion, Control, Lost, QueueGoal, filter::MaxFilter, returning::Returning,
-    train::Train,
+    slack::Slack, train::Train,
 };
 use crate::config::Config;
 
@@ -89,6 +89,7 @@ pub(super) struct Auto {
     /// little is sent over it.
     full_rounds: u64,
     draining: bool,
+    slack: Slack,
 
     /// Packets acknowledged and lost in the running sample.
     acked: f64,
@@ -131,6 +132,8 @@ struct Round {
     ends_at: u64,
     /// Data of the running round was sent while there was more to send.
     is_loaded: bool,
+    /// Bytes of such data that were acknowledged.
+    loaded: f64,
     /// Packets lost in it.
     lost: f64,
 }
@@ -165,15 +168,29 @@ impl Auto {
                 last_rtt_s: f64::INFINITY,
                 ends_at: 0,
                 is_loaded: false,
+                loaded: 0.0,
                 lost: 0.0,
             },
             full_rounds: 0,
             draining: false,
+            slack: Slack::default(),
             acked: 0.0,
             lost: 0.0,
             lossy: false,
             goal_scale: 1.0,
             recovery_since: None,
+        }
+    }
+
+    /// True if the goal is a queue that jitter outlasts.
+    fn is_queue_short(&self) -> bool {
+        matches!(self.goal, QueueGoal::Short | QueueGoal::Steady)
+    }
+
+    fn slack_s(&self) -> f64 {
+        match self.is_queue_short() {
+            true => self.slack.get_s(),
+            false => 0.0,
         }
     }
 
@@ -215,13 +232,13 @@ impl Auto {
         let queue = if self.draining {
             0.0
         } else {
-            self.share * self.queue_goal_s()
+            self.share * (self.queue_goal_s() + self.slack_s())
         };
         let batch = (self.batches.packets * self.mtu).min(rate * self.batches.delay_s);
         // A longer queue outlasts jitter.
-        let jitter_s = match self.goal {
-            QueueGoal::Short | QueueGoal::Steady => self.rtt_excess_s,
-            QueueGoal::Full | QueueGoal::Within(_) => 0.0,
+        let jitter_s = match self.is_queue_short() {
+            true => self.rtt_excess_s,
+            false => 0.0,
         };
         let excess = batch.max(rate * jitter_s);
         (rate * (rtt_s + queue) + excess).max(4.0 * self.mtu)
@@ -248,7 +265,19 @@ impl Auto {
         }
     }
 
+    /// Looks for a queue at the end of a round in which the window was used.
+    fn adjust_slack(&mut self) {
+        let is_used = self.round.loaded >= self.window / 2.0 && self.round.samples >= ROUND_SAMPLES;
+        if is_used && !self.start.is_running && !self.draining && self.is_queue_short() {
+            let standing_s = self.round.rtt_s - self.rtt_min_s - self.returning.get_s();
+            self.slack
+                .adjust(standing_s, self.queue_goal_s(), self.rtt_min_s);
+        }
+    }
+
     fn end_round(&mut self, now: Instant) {
+        self.adjust_slack();
+        self.round.loaded = 0.0;
         self.round.last_rtt_s = self.round.rtt_s;
         self.round.rtt_s = f64::INFINITY;
         self.round.samples = 0;
@@ -349,7 +378,10 @@ impl Control for Auto {
             self.rtt_min_s = rtt_s;
             self.rtt_min_at = Some(ack.now);
         }
-        self.round.is_loaded |= !ack.app_limited;
+        if !ack.app_limited {
+            self.round.is_loaded = true;
+            self.round.loaded += ack.bytes as f64;
+        }
         self.acked += 1.0;
         self.judge_loss();
         if let Some(rate) = ack.rate_sample

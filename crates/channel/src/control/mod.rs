@@ -14,6 +14,7 @@ mod fixed;
 #[cfg(test)]
 mod harness;
 mod returning;
+mod slack;
 #[cfg(test)]
 mod tests;
 mod train;
