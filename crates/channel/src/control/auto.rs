@@ -11,7 +11,7 @@
 //!   trip that of the last [`RTT_MIN_LIFE`], refreshed by draining for one round, below the model's product, because
 //!   the rate may be less by then. The window also holds what packets usually take longer without a queue
 //!   (`usual_rtt.rs`), more while no queue shows (`slack.rs`), and what acknowledgements wait on their way back (`returning.rs`).
-//! - **Loss**: losses below [`LOSS_TOLERATED`], judged over at least [`LOSS_SAMPLE`] packets, are taken for noise of
+//! - **Loss**: losses below [`LOSS_TOLERATED`](super::losses), judged over a sample of packets, are taken for noise of
 //!   the path (radio), as BBR does with its 2 %; above it, or on an ECN mark, the window is reduced by [`BACKOFF`] and
 //!   the queue goal shrinks, because the queue is evidently shorter than assumed.
 //!
@@ -20,8 +20,8 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    Ack, Congestion, Control, Lost, QueueGoal, filter::MaxFilter, returning::Returning,
-    slack::Slack, train::Train,
+    Ack, Congestion, Control, Lost, QueueGoal, filter::MaxFilter, losses::Losses,
+    returning::Returning, slack::Slack, train::Train,
 };
 use crate::config::Config;
 
@@ -44,10 +44,6 @@ const RTT_MIN_LIFE: Duration = Duration::from_secs(10);
 /// the largest recent sample, and may exceed the path's rate now. If the goal is a short queue, the product itself: the
 /// window is hardly larger at any time, and a path that idles is measured to be slower.
 const DRAIN: f64 = 0.75;
-/// Loss that is taken for noise, as a fraction of packets.
-const LOSS_TOLERATED: f64 = 0.06;
-/// Packets over which loss is judged.
-const LOSS_SAMPLE: f64 = 200.0;
 /// Window during the start, in products of rate and shortest round trip; about the 2 that a queue of one such product
 /// would hold.
 const START_GAIN: f64 = 2.3;
@@ -91,11 +87,7 @@ pub(super) struct Auto {
     draining: bool,
     slack: Slack,
 
-    /// Packets acknowledged and lost in the running sample.
-    acked: f64,
-    lost: f64,
-    /// The last complete sample showed more loss than is tolerated.
-    lossy: bool,
+    losses: Losses,
     /// Scales the queue goal down while the queue proves shorter than assumed.
     goal_scale: f64,
     recovery_since: Option<Instant>,
@@ -174,9 +166,7 @@ impl Auto {
             full_rounds: 0,
             draining: false,
             slack: Slack::default(),
-            acked: 0.0,
-            lost: 0.0,
-            lossy: false,
+            losses: Losses::default(),
             goal_scale: 1.0,
             recovery_since: None,
         }
@@ -307,16 +297,6 @@ impl Auto {
         }
     }
 
-    /// Closes the sample of losses when it is large enough.
-    fn judge_loss(&mut self) {
-        let packets = self.acked + self.lost;
-        if packets >= LOSS_SAMPLE {
-            self.lossy = self.lost > packets * LOSS_TOLERATED;
-            self.acked = 0.0;
-            self.lost = 0.0;
-        }
-    }
-
     /// Rounds for which the largest rate is remembered.
     fn rate_rounds(&self) -> u64 {
         let rtt_s = if self.round.last_rtt_s.is_finite() {
@@ -382,8 +362,7 @@ impl Control for Auto {
             self.round.is_loaded = true;
             self.round.loaded += ack.bytes as f64;
         }
-        self.acked += 1.0;
-        self.judge_loss();
+        self.losses.note(false);
         if let Some(rate) = ack.rate_sample
             && (!ack.app_limited || rate > self.rate.get())
         {
@@ -433,9 +412,8 @@ impl Control for Auto {
         if lost.is_forgiven {
             return;
         }
-        self.lost += 1.0;
+        self.losses.note(true);
         self.round.lost += 1.0;
-        self.judge_loss();
     }
 
     fn on_congestion(&mut self, event: &Congestion) {
@@ -443,10 +421,10 @@ impl Control for Auto {
             return;
         }
         let ends_start = self.start.is_running && self.round.lost > START_LOST_MAX;
-        if !(event.is_ecn || event.is_persistent || self.lossy || ends_start) {
+        if !(event.is_ecn || event.is_persistent || self.losses.are_many() || ends_start) {
             return;
         }
-        self.lossy = false;
+        self.losses.forgive();
         self.recovery_since = Some(event.now);
         self.start.is_filling = false;
         self.goal_scale = (self.goal_scale * 0.7).max(0.1);

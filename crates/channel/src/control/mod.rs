@@ -13,6 +13,7 @@ pub(crate) mod filter;
 mod fixed;
 #[cfg(test)]
 mod harness;
+mod losses;
 mod returning;
 mod slack;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the window holds beyond the model while no queue shows.
+//! Slack of a window: what it holds beyond the model while no queue shows.
 //!
 //! Where rate and round trip are both measured, a path that carries more than is known looks like one that is full: what is in flight
 //! arrives, and no more can be seen. If the smallest round trip of a round in which the window was used shows no queue, the path is not full,
