@@ -45,6 +45,11 @@ impl<T> Queue<T> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Bytes of all items.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
     /// Adds an item if there is space; returns it otherwise. Nothing is added to a closed queue, where the item is dropped.
     pub(crate) fn offer(&self, bytes: usize, item: T) -> Result<(), T> {
         let mut inner = self.lock();

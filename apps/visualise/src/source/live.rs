@@ -14,8 +14,10 @@ use crate::{
     wire::Begun,
 };
 
-/// Bytes of frames that wait for one stream. Streams share the frames.
+/// Bytes of frames that wait for one stream. Streams share the frames, and hold whole ones whatever sections they send.
 const QUEUE_BYTES: usize = 32 << 20;
+/// The same for all streams together; each may have one frame beyond it.
+const QUEUES_BYTES: usize = 256 << 20;
 
 /// A stream with frames.
 #[derive(Debug)]
@@ -123,12 +125,18 @@ impl Live {
             inner.positions_bytes += bytes_of(frame, super::promise::PROMISED) as u64;
             (number, inner.watchers.clone())
         };
+        let bytes = frame.bytes();
+        let mut held: usize = watchers.iter().map(|watcher| watcher.queue.bytes()).sum();
         for watcher in watchers {
-            let bytes = bytes_of(frame, watcher.sections);
             let item = (number, frame.clone());
             if is_waiting {
                 watcher.queue.put(bytes, item).await;
-            } else if watcher.queue.offer(bytes, item).is_err() {
+                continue;
+            }
+            let has_space = held + bytes <= QUEUES_BYTES || watcher.queue.bytes() == 0;
+            if has_space && watcher.queue.offer(bytes, item).is_ok() {
+                held += bytes;
+            } else {
                 watcher.skipped.fetch_add(1, Ordering::Relaxed);
             }
         }

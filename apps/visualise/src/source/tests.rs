@@ -8,7 +8,10 @@ use tokio::{
     sync::mpsc,
 };
 
-use super::{Asking, Report, Settings, Source, live::Watcher};
+use super::{
+    Asking, Report, Settings, Source,
+    live::{Live, Watcher},
+};
 use crate::{
     error::VisualiseError,
     imd::{ByteOrder, Command, Frame, Section, Sections, SessionInfo},
@@ -232,6 +235,27 @@ async fn who_does_not_keep_up_skips_whole_frames_and_holds_up_nobody() {
     }
     assert_eq!(numbers, [0, 1]);
     assert_eq!(slow.skipped.load(std::sync::atomic::Ordering::Relaxed), 4);
+}
+
+#[tokio::test]
+async fn who_watches_a_small_section_holds_whole_frames() {
+    let live = Live::new(1, info(), mpsc::channel(1).0);
+    let small = Sections::of(&[Section::Energies]);
+    let watchers: Vec<_> = (0..40).map(|_| live.join(small).0).collect();
+    // 8 MB each.
+    let large = frame(670_000, 1.0);
+    for _ in 0..10 {
+        live.give(&large, false).await;
+    }
+    let held: Vec<usize> = watchers.iter().map(|one| one.queue.bytes()).collect();
+    assert!(
+        held.iter()
+            .all(|&bytes| bytes >= large.bytes() && bytes <= 32 << 20)
+    );
+    let most = (256 << 20) + watchers.len() * large.bytes();
+    assert!(held.iter().sum::<usize>() <= most, "{held:?}");
+    let skipped = |one: &Arc<Watcher>| one.skipped.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(watchers.iter().all(|one| skipped(one) >= 6));
 }
 
 #[tokio::test]

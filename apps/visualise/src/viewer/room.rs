@@ -15,6 +15,8 @@ use crate::{
 
 /// Bytes of frames that wait for one client.
 const QUEUE_BYTES: usize = 64 << 20;
+/// The same for all clients of an endpoint together; each may have one frame beyond it.
+const QUEUES_BYTES: usize = 256 << 20;
 
 /// A client that is served.
 #[derive(Debug)]
@@ -92,10 +94,17 @@ impl Room {
     /// space lose it.
     pub(super) async fn give(&self, endpoint: usize, packets: &Bytes, is_waiting: bool) {
         let seats = self.seats(endpoint).clone().unwrap_or_default();
+        let bytes = packets.len();
+        let mut held: usize = seats.iter().map(|seat| seat.queue.bytes()).sum();
         for seat in seats {
             if is_waiting {
-                seat.queue.put(packets.len(), packets.clone()).await;
-            } else if seat.queue.offer(packets.len(), packets.clone()).is_err() {
+                seat.queue.put(bytes, packets.clone()).await;
+                continue;
+            }
+            let has_space = held + bytes <= QUEUES_BYTES || seat.queue.bytes() == 0;
+            if has_space && seat.queue.offer(bytes, packets.clone()).is_ok() {
+                held += bytes;
+            } else {
                 seat.skipped.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -149,5 +158,18 @@ mod tests {
         room.close();
         assert_eq!(reading.queue.take().await, None);
         assert_eq!(room.sit(0).queue.take().await, None, "it is over");
+    }
+
+    #[tokio::test]
+    async fn clients_of_an_endpoint_have_a_bound_together() {
+        let room = room();
+        let idle: Vec<_> = (0..40).map(|_| room.sit(0)).collect();
+        let packets = Bytes::from(vec![0; 8 << 20]);
+        for _ in 0..4 {
+            room.give(0, &packets, false).await;
+        }
+        let held: Vec<usize> = idle.iter().map(|seat| seat.queue.bytes()).collect();
+        assert!(held.iter().all(|&bytes| bytes >= packets.len()));
+        assert!(held.iter().sum::<usize>() <= (256 << 20) + idle.len() * packets.len());
     }
 }
