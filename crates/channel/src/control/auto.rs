@@ -35,6 +35,8 @@ const RATE_ROUNDS: (f64, f64) = (5.0, 20.0);
 const STEADY_QUEUE_S: f64 = 0.004;
 /// The same in packets; and that of [`QueueGoal::Short`] on a path on which one packet takes far longer than the goal.
 const QUEUE_PACKETS: f64 = 6.0;
+/// Part of the window that was in flight in a round, while there was more to send, if it was the limit.
+const USED: f64 = 0.75;
 /// Queue that [`QueueGoal::Within`] permits when the rate has fallen, as a fraction of what the path leaves of the
 /// lifetime: if the rate falls to less than half once more, what is in the queue still arrives in time.
 const WITHIN_FRACTION: f64 = 0.4;
@@ -255,10 +257,15 @@ impl Auto {
         }
     }
 
-    /// Looks for a queue at the end of a round in which the window was used.
+    /// Looks for a queue at the end of a round, if the window was used in it.
     fn adjust_slack(&mut self) {
-        let is_used = self.round.loaded >= self.window / 2.0 && self.round.samples >= ROUND_SAMPLES;
-        if is_used && !self.start.is_running && !self.draining && self.is_queue_short() {
+        let is_short = self.is_queue_short() && self.round.samples >= ROUND_SAMPLES;
+        if self.start.is_running || self.draining || !is_short {
+            return;
+        }
+        if self.round.loaded < USED * self.window {
+            self.slack.decay();
+        } else {
             let standing_s = self.round.rtt_s - self.rtt_min_s - self.returning.get_s();
             self.slack
                 .adjust(standing_s, self.queue_goal_s(), self.rtt_min_s);

@@ -8,6 +8,9 @@
 /// Most that it becomes, as a fraction of the shortest round trip: jitter hides a queue, too.
 const FRACTION_MAX: f64 = 0.25;
 
+/// Part that is left after a round in which the window was not used.
+const DECAY: f64 = 0.9;
+
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slack {
@@ -24,6 +27,12 @@ impl Slack {
             self.s -= standing_s - goal_s;
         }
         self.s = self.s.clamp(0.0, FRACTION_MAX * rtt_min_s);
+    }
+
+    /// Notes a round in which the window was not the limit: one that is larger than what there is to send is never full, and a path whose
+    /// window is never full is not measured.
+    pub(super) fn decay(&mut self) {
+        self.s *= DECAY;
     }
 
     /// Slack in seconds of the path's rate.
@@ -49,5 +58,7 @@ mod tests {
         );
         assert_eq!([5.0, 9.0].map(&mut after_ms), [3.0, 0.0]);
         assert_eq!([0.0; 20].map(&mut after_ms)[19], 15.0, "a quarter of 60");
+        (0..10).for_each(|_| slack.decay());
+        assert_eq!((slack.get_s() * 1e3).round(), 5.0);
     }
 }
