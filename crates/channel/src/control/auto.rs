@@ -229,7 +229,7 @@ impl Auto {
         let batch = (self.batches.packets * self.mtu).min(rate * self.batches.delay_s);
         // A longer queue outlasts jitter.
         let jitter_s = match self.is_queue_short() {
-            true => self.rtt_excess_s,
+            true => self.slack.part() * self.rtt_excess_s,
             false => 0.0,
         };
         let excess = batch.max(rate * jitter_s);

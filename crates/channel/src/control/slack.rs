@@ -10,11 +10,15 @@ const FRACTION_MAX: f64 = 0.25;
 
 /// Part that is left after a round in which the window was not used.
 const DECAY: f64 = 0.9;
+/// Part of the usual excess that a round adds in which it was.
+const PART_STEP: f64 = 0.25;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slack {
     s: f64,
+    /// Part of the usual excess of round trips that the window holds, from 0 to 1.
+    part: f64,
 }
 
 impl Slack {
@@ -27,12 +31,19 @@ impl Slack {
             self.s -= standing_s - goal_s;
         }
         self.s = self.s.clamp(0.0, FRACTION_MAX * rtt_min_s);
+        self.part = (self.part + PART_STEP).min(1.0);
     }
 
     /// Notes a round in which the window was not the limit: one that is larger than what there is to send is never full, and a path whose
     /// window is never full is not measured.
     pub(super) fn decay(&mut self) {
         self.s *= DECAY;
+        self.part *= DECAY;
+    }
+
+    /// Part of the usual excess of round trips that the window holds: all while it is the limit.
+    pub(super) fn part(self) -> f64 {
+        self.part
     }
 
     /// Slack in seconds of the path's rate.
@@ -58,7 +69,9 @@ mod tests {
         );
         assert_eq!([5.0, 9.0].map(&mut after_ms), [3.0, 0.0]);
         assert_eq!([0.0; 20].map(&mut after_ms)[19], 15.0, "a quarter of 60");
+        assert_eq!(slack.part(), 1.0);
         (0..10).for_each(|_| slack.decay());
         assert_eq!((slack.get_s() * 1e3).round(), 5.0);
+        assert!((0.3..0.4).contains(&slack.part()));
     }
 }
