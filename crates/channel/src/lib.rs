@@ -56,7 +56,6 @@ mod round_trip;
 pub mod stats;
 mod tap;
 mod tls;
-mod usual_rtt;
 
 pub use allow::{Access, AllowList};
 pub use channel::{Channel, CloseReason, Event, Transmit, Undeliverable};

@@ -9,13 +9,11 @@ mod auto;
 mod bbr3;
 mod binomial;
 mod ctcp;
-pub(crate) mod filter;
+mod filter;
 mod fixed;
 #[cfg(test)]
 mod harness;
-mod losses;
 mod returning;
-mod slack;
 #[cfg(test)]
 mod tests;
 mod train;
@@ -68,8 +66,6 @@ pub(crate) struct Ack<'a> {
     /// Bytes in flight once it was sent, and bytes declared lost since.
     pub in_flight_at_sent: u64,
     pub lost_since_sent: u64,
-    /// Excess of the [usual](crate::usual_rtt) round trip over the shortest one, in seconds; 0 if it is not known.
-    pub rtt_excess_s: f64,
     /// QUIC's own estimator; `None` where there is no QUIC, as in tests.
     pub rtt: Option<&'a RttEstimator>,
 }
@@ -196,6 +192,6 @@ fn paced(window: f64, rtt_smoothed_s: f64, is_starting: bool) -> f64 {
 /// Any instant will do in tests: only differences count.
 #[cfg(test)]
 #[allow(clippy::disallowed_methods)]
-pub(crate) fn test_epoch() -> Instant {
+fn test_epoch() -> Instant {
     Instant::now()
 }

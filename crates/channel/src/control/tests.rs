@@ -1,7 +1,6 @@
 //! Requirements on every controller that models the path, on one link in virtual time.
 
 mod rated;
-mod slack;
 mod target;
 mod window;
 
