@@ -29,7 +29,7 @@ pub enum VisualiseError {
     Simulation {
         /// Its address.
         address: String,
-        /// What is wrong.
+        /// Deviation from the protocol.
         why: ImdError,
     },
     /// The session or a stream is over.

@@ -104,7 +104,7 @@ pub enum Report {
     },
 }
 
-/// What a command of a client is about.
+/// Command of a client, for the source.
 #[derive(Clone, Copy, Debug)]
 struct Steered {
     client: u64,

@@ -10,7 +10,12 @@ mod viewer;
 
 use anabranch_visualise::{VisualiseError, wire::is_name};
 
-use crate::exit::{Failure, Outcome};
+use serde_json::Value;
+
+use crate::{
+    events,
+    exit::{Failure, Outcome, print_line},
+};
 
 /// Name of a simulation that is given none.
 const NAME: &str = "simulation";
@@ -42,6 +47,14 @@ fn parse_name(text: &str) -> Result<String, String> {
         false => {
             Err("a name has 1 to 64 letters, digits, '-', '_' and '.', such as adk-run7".to_owned())
         }
+    }
+}
+
+/// Prints an event as JSON, or in words.
+fn line(is_json: bool, event: &Value, words: &str) -> Outcome {
+    match is_json {
+        true => events::print(event),
+        false => print_line(words),
     }
 }
 

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use anabranch::base::{Rate, text::printable};
 use anabranch_visualise::source::{Asking, Report, Settings, Source};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::{sync::mpsc, time::sleep};
 
-use super::{NAME, failure, parse_name};
+use super::{NAME, failure, line, parse_name};
 use crate::{
-    attach, events,
-    exit::{Failure, Outcome, note, print_line, stopped},
+    attach,
+    exit::{Failure, Outcome, note, stopped},
 };
 
 /// Pause before the simulation is connected to again.
@@ -163,7 +163,7 @@ async fn serve(
             "Serving the simulation at {} as {}.",
             arguments.simulation, arguments.name
         );
-        line(arguments, &event, &words)?;
+        line(arguments.json, &event, &words)?;
     }
     Ok(attach::failure(source.serve(&services).await))
 }
@@ -187,13 +187,6 @@ async fn simulate(arguments: &Arguments, source: &Source) -> Outcome {
         }
         before = words;
         sleep(PAUSE).await;
-    }
-}
-
-fn line(arguments: &Arguments, event: &Value, words: &str) -> Outcome {
-    match arguments.json {
-        true => events::print(event),
-        false => print_line(words),
     }
 }
 
@@ -232,7 +225,7 @@ fn show(arguments: &Arguments, report: &Report) -> Outcome {
         ),
         _ => return Ok(()),
     };
-    line(arguments, &event, &words)
+    line(arguments.json, &event, &words)
 }
 
 #[cfg(test)]

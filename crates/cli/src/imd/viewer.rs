@@ -15,12 +15,11 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{NAME, failure, parse_name};
+use super::{NAME, failure, line, parse_name};
 use crate::{
     attach,
     direct::{self, Direct},
-    events,
-    exit::{Failure, Outcome, note, print_line, stopped},
+    exit::{Failure, Outcome, note, stopped},
 };
 
 /// Pause before the source is asked again.
@@ -177,20 +176,13 @@ fn listening(arguments: &Arguments, addresses: &[SocketAddr]) -> Outcome {
         .map(|(address, sections)| json!({"address": address, "sections": sections.to_string()}))
         .collect();
     line(
-        arguments,
+        arguments.json,
         &json!({"kind": "listening", "endpoints": rows}),
         &endpoints()
             .map(|(address, sections)| format!("Serving {sections} at imd://{address}."))
             .collect::<Vec<_>>()
             .join("\n"),
     )
-}
-
-fn line(arguments: &Arguments, event: &Value, words: &str) -> Outcome {
-    match arguments.json {
-        true => events::print(event),
-        false => print_line(words),
-    }
 }
 
 fn show(arguments: &Arguments, report: &Report) -> Outcome {
@@ -261,7 +253,7 @@ fn show(arguments: &Arguments, report: &Report) -> Outcome {
         }
         _ => return Ok(()),
     };
-    line(arguments, &event, &words)
+    line(arguments.json, &event, &words)
 }
 
 #[cfg(test)]

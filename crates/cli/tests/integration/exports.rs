@@ -2,41 +2,16 @@
 
 use std::{fs, net::SocketAddr, path::Path, process::Output, thread, time::Duration};
 
-use anabranch::SecretKey;
 use serde_json::Value;
 
 use crate::harness::{Killed, Running, command, free_port, limited, private_folder};
+use crate::numbered::{id, key, start};
 
 const FILE_BYTES: u32 = 6_000_000;
 /// Part of the file that has arrived before the command is killed.
 const SOME_BYTES: u64 = 1_000_000;
 /// At this rate the file takes 8 s, and its first part 3 s: what remains is far longer than a busy machine needs to end a process.
 const SLOW: &str = "[channel]\ncontroller = \"fixed 6 Mbit/s\"\n";
-
-fn key(folder: &Path, own: u8) -> std::path::PathBuf {
-    let key = folder.join(format!("{own}.key"));
-    fs::write(&key, SecretKey::from_seed([own; 32]).to_text()).unwrap();
-    let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-    fs::set_permissions(&key, owner_only).unwrap();
-    key
-}
-
-fn id(own: u8) -> String {
-    SecretKey::from_seed([own; 32]).node_id().to_string()
-}
-
-fn start(folder: &Path, own: u8, listen: SocketAddr, more: &str) -> Running {
-    let key = key(folder, own);
-    let text = format!(
-        "key = {key:?}\nlisten = [\"{listen}\"]\ncontrol = \"{own}.sock\"\nlocal = \"{own}.local\"\n{more}"
-    );
-    let config = format!("{own}.toml");
-    fs::write(folder.join(&config), text).unwrap();
-    let mut node = Running::start(command(folder).args(["node", "--config", &config]));
-    let line = node.line();
-    assert!(line.starts_with("node "), "{line}");
-    node
-}
 
 /// A node that exports a directory to two others.
 fn exporter(folder: &Path, listen: SocketAddr, more: &str) -> Running {
@@ -54,7 +29,7 @@ fn exporter(folder: &Path, listen: SocketAddr, more: &str) -> Running {
     };
     let export = format!("[[export]]\nname = \"data\"\npath = {data:?}\n");
     let more = format!("{export}{}{}{more}", peer(1), peer(3));
-    start(folder, 2, listen, &more)
+    start(folder, 2, &[listen], &more)
 }
 
 fn reader(folder: &Path, far: SocketAddr) -> Running {
@@ -62,7 +37,7 @@ fn reader(folder: &Path, far: SocketAddr) -> Running {
         "[[peer]]\nname = \"far\"\nnode = \"{}\"\nmay = []\naddresses = [\"{far}\"]\n",
         id(2)
     );
-    start(folder, 1, free_port(), &peer)
+    start(folder, 1, &[free_port()], &peer)
 }
 
 /// Exit code, output and errors.

@@ -1,38 +1,16 @@
 //! `anabranch imd`: a stand-in for a simulation, a source beside it, a viewer, and clients that read IMDv3.
 
 use std::{
-    fs,
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
-    path::Path,
 };
 
-use anabranch::SecretKey;
 use anabranch_visualise::imd::{ByteOrder, Command, Frame, HELLO_BYTES, Sections, SessionInfo};
 
 use crate::harness::{Running, command, free_port, private_folder};
+use crate::numbered::{id, start};
 
 const ATOMS: usize = 3_341;
-
-fn id(own: u8) -> String {
-    SecretKey::from_seed([own; 32]).node_id().to_string()
-}
-
-fn start(folder: &Path, own: u8, listen: SocketAddr, more: &str) -> Running {
-    let key = folder.join(format!("{own}.key"));
-    fs::write(&key, SecretKey::from_seed([own; 32]).to_text()).unwrap();
-    let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-    fs::set_permissions(&key, owner_only).unwrap();
-    let text = format!(
-        "key = {key:?}\nlisten = [\"{listen}\"]\ncontrol = \"{own}.sock\"\nlocal = \"{own}.local\"\n{more}"
-    );
-    let config = format!("{own}.toml");
-    fs::write(folder.join(&config), text).unwrap();
-    let mut node = Running::start(command(folder).args(["node", "--config", &config]));
-    let line = node.line();
-    assert!(line.starts_with("node "), "{line}");
-    node
-}
 
 /// Two nodes, a place for a simulation, a source beside it, and a viewer with two endpoints: all sections, and those that are promised.
 struct Setting {
@@ -53,12 +31,12 @@ impl Setting {
             "[[peer]]\nname = \"near\"\nnode = \"{}\"\nmay = [\"call\", {{ right = \"use-service\", services = [{services}] }}]\n",
             id(1)
         );
-        let with_simulation = start(at, 2, far, &may);
+        let with_simulation = start(at, 2, &[far], &may);
         let peer = format!(
             "[[peer]]\nname = \"far\"\nnode = \"{}\"\nmay = []\naddresses = [\"{far}\"]\n",
             id(2)
         );
-        let near = start(at, 1, free_port(), &peer);
+        let near = start(at, 1, &[free_port()], &peer);
         let simulation = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = simulation.local_addr().unwrap().to_string();
         let words = [

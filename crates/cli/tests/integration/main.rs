@@ -23,6 +23,7 @@ mod hose;
 mod imd;
 mod json;
 mod named_updates;
+mod numbered;
 mod pair;
 #[cfg(feature = "records")]
 mod records;

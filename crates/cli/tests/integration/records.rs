@@ -2,46 +2,20 @@
 
 use std::{
     fs,
-    net::SocketAddr,
     path::{Path, PathBuf},
     process::Output,
     thread,
     time::Duration,
 };
 
-use anabranch::SecretKey;
 use serde_json::Value;
 
 use crate::harness::{Killed, Running, command, free_port, limited, private_folder, signal};
+use crate::numbered::{id, start};
 
 const RECORDS: u64 = 30;
 /// Two paths of 8 Mbit/s, as far as a sender with a fixed rate knows.
 const SLOW: &str = "[channel]\ncontroller = \"fixed 8 Mbit/s\"\n";
-
-fn id(own: u8) -> String {
-    SecretKey::from_seed([own; 32]).node_id().to_string()
-}
-
-fn start(folder: &Path, own: u8, listen: &[SocketAddr], more: &str) -> Running {
-    let key = folder.join(format!("{own}.key"));
-    fs::write(&key, SecretKey::from_seed([own; 32]).to_text()).unwrap();
-    let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-    fs::set_permissions(&key, owner_only).unwrap();
-    let listen: Vec<String> = listen
-        .iter()
-        .map(|at| format!("{:?}", at.to_string()))
-        .collect();
-    let text = format!(
-        "key = {key:?}\nlisten = [{}]\ncontrol = \"{own}.sock\"\nlocal = \"{own}.local\"\n{more}",
-        listen.join(", ")
-    );
-    let config = format!("{own}.toml");
-    fs::write(folder.join(&config), text).unwrap();
-    let mut node = Running::start(command(folder).args(["node", "--config", &config]));
-    let line = node.line();
-    assert!(line.starts_with("node "), "{line}");
-    node
-}
 
 /// A node that lets another one use these services, a node with that peer, and an application with sets.
 struct Setting {

@@ -1,0 +1,41 @@
+//! Nodes by number: the key of each follows from its number, and its sockets are named after it.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use anabranch::SecretKey;
+
+use crate::harness::{Running, command};
+
+/// Writes the key of a node, and returns its file.
+pub(crate) fn key(folder: &Path, own: u8) -> PathBuf {
+    let key = folder.join(format!("{own}.key"));
+    fs::write(&key, SecretKey::from_seed([own; 32]).to_text()).unwrap();
+    let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    fs::set_permissions(&key, owner_only).unwrap();
+    key
+}
+
+/// Id of a node.
+pub(crate) fn id(own: u8) -> String {
+    SecretKey::from_seed([own; 32]).node_id().to_string()
+}
+
+/// Starts a node with `more` in its configuration, and waits until it runs.
+pub(crate) fn start(folder: &Path, own: u8, listen: &[SocketAddr], more: &str) -> Running {
+    let key = key(folder, own);
+    let listen: Vec<String> = listen.iter().map(|at| format!("\"{at}\"")).collect();
+    let text = format!(
+        "key = {key:?}\nlisten = [{}]\ncontrol = \"{own}.sock\"\nlocal = \"{own}.local\"\n{more}",
+        listen.join(", ")
+    );
+    let config = format!("{own}.toml");
+    fs::write(folder.join(&config), text).unwrap();
+    let mut node = Running::start(command(folder).args(["node", "--config", &config]));
+    let line = node.line();
+    assert!(line.starts_with("node "), "{line}");
+    node
+}
