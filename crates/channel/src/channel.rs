@@ -626,6 +626,9 @@ impl Channel {
         Stats {
             rtt_smoothed: rtt.smoothed().unwrap_or_default(),
             rtt_min: rtt.min().unwrap_or_default(),
+            rtt_usual: rtt
+                .min()
+                .map_or(Duration::ZERO, |min| min + tap.usual_excess()),
             rtt_latest: rtt.latest().unwrap_or_default(),
             rtt_variation: rtt.variation().unwrap_or_default(),
             rate_delivered: Rate::from_bps((tap.delivery.rate * 8.0) as u64),

@@ -56,6 +56,7 @@ mod round_trip;
 pub mod stats;
 mod tap;
 mod tls;
+mod usual_rtt;
 
 pub use allow::{Access, AllowList};
 pub use channel::{Channel, CloseReason, Event, Transmit, Undeliverable};

@@ -11,6 +11,9 @@ pub struct Stats {
     pub rtt_smoothed: Duration,
     /// Shortest round-trip time seen.
     pub rtt_min: Duration,
+    /// Mean round trip of the packets of the round with the least queue, of the last seconds: jitter, batches of acknowledgements, and
+    /// the peer's waiting included; zero before the first round with enough packets.
+    pub rtt_usual: Duration,
     /// Newest round-trip time.
     pub rtt_latest: Duration,
     /// Mean deviation of the round-trip time (RFC 9002 §5.3).

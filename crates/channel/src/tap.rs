@@ -36,6 +36,7 @@ use noq_proto::{
 use crate::{
     config::Config,
     control::{self, Ack, Congestion, Control, Lost},
+    usual_rtt::UsualRtt,
 };
 
 /// Outcome of a container.
@@ -147,13 +148,14 @@ impl Default for Recent {
 }
 
 /// Delivery rate sampling [draft-cheng-iccrg-delivery-rate].
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Delivery {
     bytes: u64,
     at: Instant,
     first_sent_at: Instant,
     /// Smoothed delivery rate in bytes per second.
     pub(crate) rate: f64,
+    pub(crate) usual: UsualRtt,
 }
 
 /// Counters since the channel opened.
@@ -290,6 +292,14 @@ impl Tap {
         self.ack_sample = Some(now.saturating_duration_since(sent.at));
         let rate_sample = self.rate_sample(now, &sent, rtt);
         let round_trip = now.saturating_duration_since(sent.at);
+        let marks = (sent.delivered, self.delivery.bytes);
+        let shortest_s = rtt.min().as_secs_f64();
+        let packet_s = match self.delivery.rate {
+            rate if rate > 0.0 => bytes as f64 / rate,
+            _ => 0.0,
+        };
+        let times_s = (round_trip.as_secs_f64(), shortest_s, packet_s);
+        self.delivery.usual.on_ack(now, times_s, marks);
         self.recent.rtt = self.recent.rtt.min(round_trip);
         if !sent.app_limited {
             self.recent.full_bytes += bytes;
@@ -312,8 +322,14 @@ impl Tap {
             delivered: self.delivery.bytes,
             in_flight_at_sent: sent.in_flight,
             lost_since_sent: self.totals.bytes_lost - sent.lost,
+            rtt_excess_s: self.delivery.usual.excess_s(),
             rtt: Some(rtt),
         });
+    }
+
+    /// Excess of the usual round trip over the shortest one.
+    pub(crate) fn usual_excess(&self) -> Duration {
+        Duration::from_secs_f64(self.delivery.usual.excess_s())
     }
 
     /// Bytes per second between the sending and the acknowledgement of a packet: the slower of the
@@ -449,6 +465,7 @@ impl Shared {
                 at: now,
                 first_sent_at: now,
                 rate: 0.0,
+                usual: UsualRtt::new(now),
             },
             rtt: SmoothedRtt::new(),
             ack_sample: None,

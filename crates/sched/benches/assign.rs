@@ -168,6 +168,7 @@ fn views(slots: usize) -> (Vec<ChannelView>, Vec<StreamView>) {
         packet_bytes: 1_400,
         rtt_smoothed: Duration::from_millis(u64::from(900 - 100 * index)),
         rtt_min: Duration::from_millis(u64::from(900 - 100 * index)),
+        rtt_usual: Duration::ZERO,
         rtt_variation: Duration::from_millis(20),
         rate_bytes_per_s: 1e6,
         window_bytes: 100_000,

@@ -29,6 +29,7 @@ fn channel(id: u64, rtt_ms: u64, mbps: f64) -> ChannelView {
         packet_bytes: 1400,
         rtt_smoothed: rtt,
         rtt_min: rtt * 9 / 10,
+        rtt_usual: Duration::ZERO,
         rtt_variation: rtt / 20,
         rate_bytes_per_s: rate,
         window_bytes: (rate * rtt.as_secs_f64()) as u64,

@@ -18,6 +18,9 @@ pub struct ChannelView {
     pub rtt_smoothed: Duration,
     /// Shortest round-trip time.
     pub rtt_min: Duration,
+    /// Usual round-trip time without a queue: beyond the shortest one, it includes jitter and batches of acknowledgements. Zero while
+    /// unknown.
+    pub rtt_usual: Duration,
     /// Deviation of the round-trip time.
     pub rtt_variation: Duration,
     /// Rate at which the channel delivers, in bytes per second; 0 while unknown.

@@ -124,6 +124,7 @@ mod tests {
             packet_bytes: 1_200,
             rtt_smoothed: Duration::from_millis(60),
             rtt_min: Duration::from_millis(60),
+            rtt_usual: Duration::ZERO,
             rtt_variation: Duration::ZERO,
             rate_bytes_per_s: 1e6,
             window_bytes: 60_000,

@@ -113,17 +113,19 @@ impl Channel {
     pub fn set_backlogged(&mut self, backlogged: bool) -> bool {
         let packet = u64::from(self.connection.current_mtu());
         let mut tap = self.tap.lock();
-        let full = tap.control.window() < tap.in_flight + packet;
-        // A full window is a limit by itself, whether or not more data waits behind it.
-        tap.app_limited = !backlogged && !full;
+        let in_flight = tap.in_flight + packet;
+        let is_window_full = tap.control.window() < in_flight;
+        // A path that is full is a limit by itself, whether or not more data waits behind it.
+        let is_path_full = tap.control.window_unjittered() < in_flight;
+        tap.app_limited = !backlogged && !is_path_full;
         tap.control.on_backlog(backlogged);
-        if full && backlogged {
+        if is_window_full && backlogged {
             tap.control.on_window_limited();
         }
-        self.awaits_pacer = backlogged && !full;
+        self.awaits_pacer = backlogged && !is_window_full;
         tap.recent.is_capped = self.awaits_pacer && self.pacer.is_capped();
         tap.recent.was_capped |= tap.recent.is_capped;
-        backlogged || full
+        backlogged || is_path_full
     }
 
     /// Limits the number of slots until the next call, however much space the window has; `None`: no limit. For

@@ -9,8 +9,9 @@
 //!   stops growing, or many packets are lost.
 //! - **Steady**: the window follows the model. The rate is the largest of the last [`RATE_LIFE_S`], the shortest round
 //!   trip that of the last [`RTT_MIN_LIFE`], refreshed by draining for one round, below the model's product, because
-//!   the rate may be less by then. Where acknowledgements wait on their way back, the window holds that, too (`returning.rs`).
-//! - **Loss**: losses below [`LOSS_TOLERATED`], judged over at least [`LOSS_SAMPLE`] packets, are taken for noise of
+//!   the rate may be less by then. The window also holds what packets usually take longer without a queue
+//!   (`usual_rtt.rs`), and what acknowledgements wait on their way back (`returning.rs`).
+//! - **Loss**: losses below [`LOSS_TOLERATED`](super::losses), judged over a sample of packets, are taken for noise of
 //!   the path (radio), as BBR does with its 2 %; above it, or on an ECN mark, the window is reduced by [`BACKOFF`] and
 //!   the queue goal shrinks, because the queue is evidently shorter than assumed.
 //!
@@ -19,8 +20,8 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    Ack, Congestion, Control, Lost, QueueGoal, filter::MaxFilter, returning::Returning,
-    train::Train,
+    Ack, Congestion, Control, Lost, QueueGoal, filter::MaxFilter, losses::Losses,
+    returning::Returning, train::Train,
 };
 use crate::config::Config;
 
@@ -43,10 +44,6 @@ const RTT_MIN_LIFE: Duration = Duration::from_secs(10);
 /// the largest recent sample, and may exceed the path's rate now. If the goal is a short queue, the product itself: the
 /// window is hardly larger at any time, and a path that idles is measured to be slower.
 const DRAIN: f64 = 0.75;
-/// Loss that is taken for noise, as a fraction of packets.
-const LOSS_TOLERATED: f64 = 0.06;
-/// Packets over which loss is judged.
-const LOSS_SAMPLE: f64 = 200.0;
 /// Window during the start, in products of rate and shortest round trip; about the 2 that a queue of one such product
 /// would hold.
 const START_GAIN: f64 = 2.3;
@@ -75,13 +72,13 @@ pub(super) struct Auto {
     share: f64,
     /// Queue goal of [`QueueGoal::Short`] in seconds.
     target_short_s: f64,
-    /// Allowance for acknowledgement batches in the bytes in flight: packets, and seconds.
-    ack_packets: f64,
-    ack_delay_s: f64,
+    batches: Batches,
 
     rate: MaxFilter,
     rtt_min_s: f64,
     rtt_min_at: Option<Instant>,
+    /// Excess of the usual round trip over the shortest one.
+    rtt_excess_s: f64,
     returning: Returning,
     round: Round,
     /// Rounds that were not held back by the application: the age of rates. The path's rate is not forgotten while
@@ -89,14 +86,17 @@ pub(super) struct Auto {
     full_rounds: u64,
     draining: bool,
 
-    /// Packets acknowledged and lost in the running sample.
-    acked: f64,
-    lost: f64,
-    /// The last complete sample showed more loss than is tolerated.
-    lossy: bool,
+    losses: Losses,
     /// Scales the queue goal down while the queue proves shorter than assumed.
     goal_scale: f64,
     recovery_since: Option<Instant>,
+}
+
+/// Batches in which the receiver acknowledges, at most: the window has an allowance for them.
+#[derive(Clone, Copy, Debug)]
+struct Batches {
+    packets: f64,
+    delay_s: f64,
 }
 
 /// The start: growth until the rate of the path is known.
@@ -142,11 +142,14 @@ impl Auto {
             goal: QueueGoal::default(),
             share: 1.0,
             target_short_s: config.queue_target.as_secs_f64(),
-            ack_packets: f64::from(config.ack_every_packets),
-            ack_delay_s: config.ack_delay_max.as_secs_f64(),
+            batches: Batches {
+                packets: f64::from(config.ack_every_packets),
+                delay_s: config.ack_delay_max.as_secs_f64(),
+            },
             rate: MaxFilter::default(),
             rtt_min_s: f64::INFINITY,
             rtt_min_at: None,
+            rtt_excess_s: 0.0,
             returning: Returning::new(),
             round: Round {
                 rtt_s: f64::INFINITY,
@@ -158,12 +161,15 @@ impl Auto {
             },
             full_rounds: 0,
             draining: false,
-            acked: 0.0,
-            lost: 0.0,
-            lossy: false,
+            losses: Losses::default(),
             goal_scale: 1.0,
             recovery_since: None,
         }
+    }
+
+    /// True if the goal is a queue that jitter outlasts.
+    fn is_queue_short(&self) -> bool {
+        matches!(self.goal, QueueGoal::Short | QueueGoal::Steady)
     }
 
     fn queue_goal_s(&self) -> f64 {
@@ -194,8 +200,9 @@ impl Auto {
         (self.packets_s() - from_one_packet_s).max(self.target_short_s)
     }
 
-    /// `rate × (rtt_min + queue)`, plus the data that waits to be acknowledged, at the receiver and on the way back.
-    fn model_window(&self) -> f64 {
+    /// `rate × (rtt_min + queue)`, plus the data that waits to be acknowledged, at the receiver and on the way back, or
+    /// `jitter_s` of packets that usually take longer.
+    fn model_window_with(&self, jitter_s: f64) -> f64 {
         let rate = self.rate.get();
         let rtt_s = self.rtt_min_s + self.returning.get_s();
         if self.draining && self.goal != QueueGoal::Short {
@@ -206,8 +213,18 @@ impl Auto {
         } else {
             self.share * self.queue_goal_s()
         };
-        let batch = (self.ack_packets * self.mtu).min(rate * self.ack_delay_s);
-        (rate * (rtt_s + queue) + batch).max(4.0 * self.mtu)
+        let batch = (self.batches.packets * self.mtu).min(rate * self.batches.delay_s);
+        let excess = batch.max(rate * jitter_s);
+        (rate * (rtt_s + queue) + excess).max(4.0 * self.mtu)
+    }
+
+    fn model_window(&self) -> f64 {
+        // A longer queue than that of these goals outlasts jitter.
+        if self.is_queue_short() {
+            self.model_window_with(self.rtt_excess_s)
+        } else {
+            self.model_window_with(0.0)
+        }
     }
 
     /// Window for data that only has to be in time: the model's, as far as what is in flight still arrives in time at the
@@ -261,16 +278,6 @@ impl Auto {
         }
     }
 
-    /// Closes the sample of losses when it is large enough.
-    fn judge_loss(&mut self) {
-        let packets = self.acked + self.lost;
-        if packets >= LOSS_SAMPLE {
-            self.lossy = self.lost > packets * LOSS_TOLERATED;
-            self.acked = 0.0;
-            self.lost = 0.0;
-        }
-    }
-
     /// Rounds for which the largest rate is remembered.
     fn rate_rounds(&self) -> u64 {
         let rtt_s = if self.round.last_rtt_s.is_finite() {
@@ -288,7 +295,7 @@ impl Auto {
 
     /// Ends the start if a flight came through more slowly than it left: its rate is that of the path.
     fn look_at_train(&mut self, ack: &Ack<'_>) {
-        let Some(passage) = self.start.train.on_ack(ack, self.mtu, self.ack_delay_s) else {
+        let Some(passage) = self.start.train.on_ack(ack, self.mtu, self.batches.delay_s) else {
             return;
         };
         self.rate
@@ -326,14 +333,14 @@ impl Control for Auto {
         let rtt_s = ack.now.saturating_duration_since(ack.sent).as_secs_f64();
         self.round.rtt_s = self.round.rtt_s.min(rtt_s);
         self.round.samples += 1;
+        self.rtt_excess_s = ack.rtt_excess_s;
         self.returning.on_ack(rtt_s);
         if rtt_s <= self.rtt_min_s {
             self.rtt_min_s = rtt_s;
             self.rtt_min_at = Some(ack.now);
         }
         self.round.is_loaded |= !ack.app_limited;
-        self.acked += 1.0;
-        self.judge_loss();
+        self.losses.note(false);
         if let Some(rate) = ack.rate_sample
             && (!ack.app_limited || rate > self.rate.get())
         {
@@ -383,9 +390,8 @@ impl Control for Auto {
         if lost.is_forgiven {
             return;
         }
-        self.lost += 1.0;
+        self.losses.note(true);
         self.round.lost += 1.0;
-        self.judge_loss();
     }
 
     fn on_congestion(&mut self, event: &Congestion) {
@@ -393,10 +399,10 @@ impl Control for Auto {
             return;
         }
         let ends_start = self.start.is_running && self.round.lost > START_LOST_MAX;
-        if !(event.is_ecn || event.is_persistent || self.lossy || ends_start) {
+        if !(event.is_ecn || event.is_persistent || self.losses.are_many() || ends_start) {
             return;
         }
-        self.lossy = false;
+        self.losses.forgive();
         self.recovery_since = Some(event.now);
         self.start.is_filling = false;
         self.goal_scale = (self.goal_scale * 0.7).max(0.1);
@@ -433,6 +439,13 @@ impl Control for Auto {
 
     fn window(&self) -> u64 {
         self.window as u64
+    }
+
+    fn window_unjittered(&self) -> u64 {
+        if self.start.is_running || !self.is_queue_short() {
+            return self.window();
+        }
+        self.model_window_with(0.0).min(self.window) as u64
     }
 
     fn pacing_rate(&self, rtt_smoothed_s: f64) -> f64 {

@@ -158,6 +158,7 @@ mod tests {
                 delivered: 0,
                 in_flight_at_sent: 0,
                 lost_since_sent: 0,
+                rtt_excess_s: 0.0,
                 rtt: None,
             });
         }

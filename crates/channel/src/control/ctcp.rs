@@ -340,6 +340,7 @@ mod tests {
             delivered: 0,
             in_flight_at_sent: 1_460,
             lost_since_sent: 0,
+            rtt_excess_s: 0.0,
             rtt: None,
         });
     }

@@ -5,7 +5,7 @@
 
 /// A windowed maximum; feed negated values for a minimum. O(1) per sample, no allocation.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct MaxFilter {
+pub(crate) struct MaxFilter {
     best: [Sample; 3],
 }
 
@@ -17,12 +17,12 @@ struct Sample {
 
 impl MaxFilter {
     /// The largest value of the window; 0 before the first sample.
-    pub(super) fn get(&self) -> f64 {
+    pub(crate) fn get(&self) -> f64 {
         self.best[0].value
     }
 
     /// Takes a sample at position `at` (a round number, or a time) into a window of `length`.
-    pub(super) fn update(&mut self, value: f64, at: u64, length: u64) {
+    pub(crate) fn update(&mut self, value: f64, at: u64, length: u64) {
         let sample = Sample { value, at };
         if self.best[0].value == 0.0
             || value >= self.best[0].value
@@ -56,7 +56,7 @@ impl MaxFilter {
     }
 
     /// Forgets everything but `value`.
-    pub(super) fn reset(&mut self, value: f64, at: u64) {
+    pub(crate) fn reset(&mut self, value: f64, at: u64) {
         self.best = [Sample { value, at }; 3];
     }
 }

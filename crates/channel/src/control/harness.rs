@@ -12,7 +12,10 @@ use std::{
 use anabranch_base::{Rate, Seed};
 
 use super::{Ack, Congestion, Control, Lost, QueueGoal, build, test_epoch};
-use crate::config::{Config, Controller};
+use crate::{
+    config::{Config, Controller},
+    usual_rtt::UsualRtt,
+};
 
 const PACKET: u64 = 1_500;
 
@@ -106,6 +109,7 @@ struct Run<'a> {
     first_sent_s: f64,
     lost: u64,
     rtt_smoothed_s: f64,
+    usual: UsualRtt,
     outcome: Outcome,
 }
 
@@ -128,6 +132,7 @@ pub(super) fn run(controller: Controller, path: &Path, seconds: f64, seed: u64) 
         first_sent_s: 0.0,
         lost: 0,
         rtt_smoothed_s: path.rtt_s,
+        usual: UsualRtt::new(epoch),
         outcome: Outcome {
             tenths: vec![0; (seconds * 10.0).ceil() as usize],
             sent: 0,
@@ -263,6 +268,8 @@ impl Run<'_> {
             .expect("found");
         let now = self.at(self.now_s);
         let rtt_s = self.now_s - sent.at_s;
+        let marks = (sent.delivered, self.delivered + PACKET);
+        self.usual.on_ack(now, (rtt_s, self.path.rtt_s, 0.0), marks);
         self.rtt_smoothed_s += (rtt_s - self.rtt_smoothed_s) / 8.0;
         self.outcome.rtt_s.push(rtt_s);
         self.outcome.tenths[(self.now_s * 10.0) as usize] += PACKET;
@@ -284,6 +291,7 @@ impl Run<'_> {
             delivered: self.delivered,
             in_flight_at_sent: sent.in_flight,
             lost_since_sent: self.lost - sent.lost,
+            rtt_excess_s: self.usual.excess_s(),
             rtt: None,
         });
         self.control

@@ -9,10 +9,11 @@ mod auto;
 mod bbr3;
 mod binomial;
 mod ctcp;
-mod filter;
+pub(crate) mod filter;
 mod fixed;
 #[cfg(test)]
 mod harness;
+mod losses;
 mod returning;
 #[cfg(test)]
 mod tests;
@@ -66,6 +67,8 @@ pub(crate) struct Ack<'a> {
     /// Bytes in flight once it was sent, and bytes declared lost since.
     pub in_flight_at_sent: u64,
     pub lost_since_sent: u64,
+    /// Excess of the [usual](crate::usual_rtt) round trip over the shortest one, in seconds; 0 if it is not known.
+    pub rtt_excess_s: f64,
     /// QUIC's own estimator; `None` where there is no QUIC, as in tests.
     pub rtt: Option<&'a RttEstimator>,
 }
@@ -140,6 +143,11 @@ pub(crate) trait Control: Send + Sync + Debug {
     }
     /// Bytes that may be in flight.
     fn window(&self) -> u64;
+    /// Bytes in flight with which the path is full, at most the window: without those that it holds so that jitter does not leave the path
+    /// idle. What there is to send may never fill these, and the path would never be measured.
+    fn window_unjittered(&self) -> u64 {
+        self.window()
+    }
     /// Bytes per second at which packets may leave.
     fn pacing_rate(&self, rtt_smoothed_s: f64) -> f64;
     /// True if packets are to leave one by one, at that rate and not in small bursts.
@@ -192,6 +200,6 @@ fn paced(window: f64, rtt_smoothed_s: f64, is_starting: bool) -> f64 {
 /// Any instant will do in tests: only differences count.
 #[cfg(test)]
 #[allow(clippy::disallowed_methods)]
-fn test_epoch() -> Instant {
+pub(crate) fn test_epoch() -> Instant {
     Instant::now()
 }

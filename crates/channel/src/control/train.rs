@@ -103,6 +103,7 @@ mod tests {
                     delivered: (index + 1) * 1_000,
                     in_flight_at_sent: 40_000,
                     lost_since_sent: 0,
+                    rtt_excess_s: 0.0,
                     rtt: None,
                 },
                 1_000.0,

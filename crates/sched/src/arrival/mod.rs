@@ -113,6 +113,7 @@ pub(crate) mod tests {
             packet_bytes: 1400,
             rtt_smoothed: rtt,
             rtt_min: rtt,
+            rtt_usual: Duration::ZERO,
             rtt_variation: Duration::ZERO,
             rate_bytes_per_s: rate,
             window_bytes: window,

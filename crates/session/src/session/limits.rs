@@ -136,6 +136,7 @@ pub(super) fn channel_view(
         packet_bytes,
         rtt_smoothed: stats.rtt_smoothed - drained,
         rtt_min: stats.rtt_min,
+        rtt_usual: stats.rtt_usual,
         rtt_variation: stats.rtt_variation,
         rate_bytes_per_s: stats.rate_delivered.as_bytes_per_s(),
         window_bytes: stats.window_bytes,

@@ -480,6 +480,7 @@ mod tests {
             packet_bytes: 1_200,
             rtt_smoothed: Duration::from_millis(rtt_ms),
             rtt_min: Duration::ZERO,
+            rtt_usual: Duration::ZERO,
             rtt_variation: Duration::ZERO,
             rate_bytes_per_s: 1e6,
             window_bytes: 100_000,

@@ -60,7 +60,8 @@ impl<'a> Transcript<'a> {
             return Err(Malformed::Magic);
         }
         match input.number()? {
-            VERSION => {}
+            // In files of version 1, views have no usual round trip.
+            1 | VERSION => {}
             other => return Err(Malformed::Version(other)),
         }
         Ok(Self {
@@ -326,6 +327,7 @@ impl<'a> Transcript<'a> {
             field(6)?,
             field(7)?,
             field(8)?,
+            field(9)?,
         ];
         let view = &mut self.channels[index];
         let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
@@ -340,6 +342,7 @@ impl<'a> Transcript<'a> {
             window,
             in_flight,
             loss,
+            usual,
         ] = values;
         view.slots = slots.map_or(view.slots, size);
         view.packet_bytes = packet.map_or(view.packet_bytes, size);
@@ -350,12 +353,14 @@ impl<'a> Transcript<'a> {
         view.window_bytes = window.unwrap_or(view.window_bytes);
         view.in_flight_bytes = in_flight.unwrap_or(view.in_flight_bytes);
         view.loss = loss.map_or(view.loss, number);
+        view.rtt_usual = usual.map_or(view.rtt_usual, Duration::from_nanos);
         let is_sound = view.rate_bytes_per_s.is_finite()
             && view.rate_bytes_per_s >= 0.0
             && view.loss.is_finite()
             && view.rtt_smoothed.as_secs() < 1 << 20
             && view.rtt_min.as_secs() < 1 << 20
             && view.rtt_variation.as_secs() < 1 << 20
+            && view.rtt_usual.as_secs() < 1 << 20
             && [view.slots as u64, view.packet_bytes as u64]
                 .iter()
                 .chain([&view.window_bytes, &view.in_flight_bytes])
@@ -487,6 +492,7 @@ fn empty_view(id: ChannelId) -> ChannelView {
         packet_bytes: 0,
         rtt_smoothed: Duration::ZERO,
         rtt_min: Duration::ZERO,
+        rtt_usual: Duration::ZERO,
         rtt_variation: Duration::ZERO,
         rate_bytes_per_s: 0.0,
         window_bytes: 0,

@@ -115,7 +115,7 @@ pub(super) fn plan(bytes: &mut Vec<u8>, plan: &Plan) {
 }
 
 /// Fields of a channel's view, in the order of the bits that tell which of them follow.
-fn fields(view: &ChannelView) -> [u64; 9] {
+fn fields(view: &ChannelView) -> [u64; 10] {
     let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     [
         view.slots as u64,
@@ -127,6 +127,7 @@ fn fields(view: &ChannelView) -> [u64; 9] {
         view.window_bytes,
         view.in_flight_bytes,
         view.loss.to_bits().swap_bytes(),
+        nanos(view.rtt_usual),
     ]
 }
 

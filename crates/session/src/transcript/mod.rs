@@ -36,4 +36,4 @@ pub use self::{
 /// First bytes of a file.
 const MAGIC: &[u8; 8] = b"ABTRANSC";
 /// Version of the format. Others are refused.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;

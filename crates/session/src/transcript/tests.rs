@@ -68,10 +68,10 @@ fn other_files_and_versions_are_refused() {
     let file = recorder().file();
     assert_eq!(Transcript::new(b"anything").err(), Some(Malformed::Magic));
     let mut other = file;
-    other[8] = 2;
+    other[8] = 3;
     let error = Transcript::new(&other).err();
-    assert_eq!(error, Some(Malformed::Version(2)));
-    assert!(Malformed::Version(2).to_string().contains("version 2"));
+    assert_eq!(error, Some(Malformed::Version(3)));
+    assert!(Malformed::Version(3).to_string().contains("version 3"));
 }
 
 #[test]
@@ -133,6 +133,7 @@ fn a_scheduler_that_was_not_asked_is_told_nothing() {
         packet_bytes: 1_400,
         rtt_smoothed: Duration::from_millis(20),
         rtt_min: Duration::from_millis(20),
+        rtt_usual: Duration::ZERO,
         rtt_variation: Duration::from_millis(1),
         rate_bytes_per_s: 1e6,
         window_bytes: 20_000,

@@ -442,6 +442,7 @@ mod tests {
                     delivered: self.delivered,
                     in_flight_at_sent,
                     lost_since_sent: self.lost - lost_at_sent,
+                    rtt_excess_s: 0.0,
                     rtt: None,
                 });
                 self.bbr.on_end_acks(now, 0, false, Some(packet));

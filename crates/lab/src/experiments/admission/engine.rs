@@ -456,7 +456,7 @@ mod tests {
             takes_offers: true,
         };
         let customers = [customer(40..80, 2_000), customer(45..80, 2_500)];
-        for seed in 1..=3 {
+        for seed in 1..=8 {
             let outcome = run(Seed(seed), &scene, &customers, (Sessions::ONE, 80)).unwrap();
             let [first, second] = &outcome.records[..] else {
                 panic!("{outcome:?}")

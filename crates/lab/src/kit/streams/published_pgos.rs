@@ -223,6 +223,7 @@ mod tests {
             packet_bytes: 1_000,
             rtt_smoothed: WINDOW,
             rtt_min: WINDOW,
+            rtt_usual: Duration::ZERO,
             rtt_variation: WINDOW,
             rate_bytes_per_s: 1e6,
             window_bytes: 1_000_000,

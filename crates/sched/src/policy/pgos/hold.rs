@@ -4,6 +4,9 @@
 //! that queue lasts, the path is busy whether or not anything is added: so nothing elastic is, from so long before the
 //! frame is expected as the queue lasts. The path sends as much as before, in another order: the frame meets
 //! an empty queue, and what is elastic goes after it.
+//!
+//! What is in flight during the *usual* round trip is no queue: with jitter of a few milliseconds, it exceeds that of the shortest one. Were
+//! it taken for a queue, the path would idle before every frame, be measured to be slower, and its queue would seem the longer.
 
 use std::time::Duration;
 
@@ -54,7 +57,7 @@ impl Hold {
     }
 }
 
-/// Time for which the channel's queue will certainly keep it busy: for what is in flight beyond the path itself. The packet
+/// Time for which the channel's queue will certainly keep it busy: for what is in flight beyond the path itself, its jitter included. The packet
 /// that is being sent is no queue: on a slow path, each would be held back for by the next, and a path that idles is
 /// measured to be slower still.
 fn lead(channel: &ChannelView) -> Duration {
@@ -62,6 +65,7 @@ fn lead(channel: &ChannelView) -> Duration {
         .in_flight_bytes
         .saturating_sub(channel.packet_bytes as u64);
     let all_s = queued as f64 / channel.rate_bytes_per_s.max(1.0);
-    let lead_s = all_s - (channel.rtt_min + MARGIN).as_secs_f64();
+    let unqueued = channel.rtt_usual.max(channel.rtt_min);
+    let lead_s = all_s - (unqueued + MARGIN).as_secs_f64();
     Duration::from_secs_f64(lead_s.clamp(0.0, LEAD_MAX.as_secs_f64()))
 }

@@ -358,3 +358,29 @@ fn before_a_frame_is_expected_nothing_elastic_joins_a_queue_that_lasts_until_the
     assert_eq!(sent(Some(6), &elastic), (None, Some(at)));
     assert_eq!(sent(Some(6), &[normal(0), normal(1)]), (Some(1), None));
 }
+
+/// Where packets usually take longer than the shortest round trip, more is in flight without any queue.
+#[test]
+fn jitter_is_no_queue_that_lasts_until_a_frame() {
+    let mut pgos = mapped(&[assignment(1, &[(1, 10)])]);
+    let now = Instant::EPOCH + SECOND;
+    let mut is_held = |usual_ms: u64| {
+        let mut channel = channel(1, 1, 30, 50.0);
+        channel.rtt_min = Duration::from_millis(22);
+        channel.rtt_usual = Duration::from_millis(usual_ms);
+        // 31.5 ms of its rate.
+        channel.in_flight_bytes = 196_875 + PACKET as u64;
+        let view = View {
+            now,
+            channels: &[channel],
+            streams: &[normal(0)],
+        };
+        pgos.begin(&view, Changes::Any);
+        pgos.expect(Some(now + Duration::from_millis(6)));
+        pgos.next(&view) == Decision::Wait
+    };
+    assert_eq!(
+        [0, 22, 26, 30].map(&mut is_held),
+        [true, true, false, false]
+    );
+}
