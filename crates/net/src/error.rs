@@ -95,6 +95,17 @@ impl ConnectError {
         }
     }
 
+    /// False if this address was to be tried, and was not.
+    pub(crate) fn has_tried(&self, address: &SocketAddr) -> bool {
+        match self {
+            Self::Closed(SessionCloseReason::Unreachable(attempts)) => {
+                let mut remotes = attempts.links.iter().map(|link| link.remote);
+                remotes.any(|remote| remote == *address)
+            }
+            _ => true,
+        }
+    }
+
     /// True if the peer answered, and does not want the session.
     pub fn is_refusal(&self) -> bool {
         use SessionCloseReason as Reason;

@@ -270,10 +270,12 @@ impl Host {
             let links = links::pair(&self.inner.shared.lock().sockets, &remotes);
             if !links.is_empty() {
                 let session = self.begin(peer, links, remotes.clone())?;
+                let mut added = Vec::new();
                 let adding = async {
                     while let Some(further) = stages.next(true).await {
                         for address in further {
                             session.add_remote(address);
+                            added.push(address);
                         }
                     }
                     std::future::pending::<()>().await;
@@ -285,7 +287,15 @@ impl Host {
                 match result {
                     Ok(()) => break session,
                     Err(error) if error.is_refusal() => return Err(error),
-                    Err(error) => failure = Some(error),
+                    Err(error) => {
+                        added.retain(|address| !error.has_tried(address));
+                        failure = Some(error);
+                    }
+                }
+                if !added.is_empty() {
+                    // They came when the others had just been refused.
+                    remotes = added;
+                    continue;
                 }
             }
             // The addresses were refused before the next stage was due.
