@@ -101,7 +101,7 @@ export class Scene {
     gl.useProgram(this.#program);
     const at = (name) => gl.getUniformLocation(this.#program, name);
     gl.uniformMatrix4fv(at("matrix"), false, new Float32Array(camera.matrix()));
-    gl.uniform1f(at("size"), height * 0.9);
+    gl.uniform1f(at("size"), height * 0.5);
     const place = gl.getAttribLocation(this.#program, "place"), colour = gl.getAttribLocation(this.#program, "colour");
     const bind = (name, attribute) => {
       gl.bindBuffer(gl.ARRAY_BUFFER, this.#buffers[name]);

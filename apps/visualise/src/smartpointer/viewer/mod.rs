@@ -153,6 +153,11 @@ impl Viewer {
         self.shared.inner().elements.clone()
     }
 
+    /// True once a source has shown its molecule.
+    pub fn was_begun(&self) -> bool {
+        self.shared.inner().begun.is_some()
+    }
+
     /// There are no frames, for this reason, until a source is watched again.
     pub fn wait_for(&self, why: &str) {
         let mut inner = self.shared.inner();
