@@ -201,6 +201,9 @@ enum Command {
     /// Demonstrate video on this machine: an origin, a link that loses packets, a proxy and a player.
     #[cfg(all(feature = "demo", feature = "video"))]
     DemoVideo(demo::video::Arguments),
+    /// Demonstrate SmartPointer on this machine: a molecule that moves, shown over three emulated paths.
+    #[cfg(all(feature = "demo", feature = "visualise"))]
+    DemoVisualise(Box<demo::visualise::Arguments>),
     /// Check, format and evaluate files of objectives.
     Hose(hose::Arguments),
     /// Run the experiments of the lab (anabranch-lab).
@@ -301,6 +304,8 @@ async fn run(command: Command) -> Outcome {
         Command::DemoTunnel(arguments) => linux_only::run(&arguments),
         #[cfg(all(feature = "demo", feature = "video"))]
         Command::DemoVideo(arguments) => demo::video::run(arguments).await,
+        #[cfg(all(feature = "demo", feature = "visualise"))]
+        Command::DemoVisualise(arguments) => demo::visualise::run(*arguments).await,
         Command::Hose(arguments) => hose::run(&arguments).await,
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Completions { shell } => {
