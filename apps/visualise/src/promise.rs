@@ -111,7 +111,7 @@ async fn known(stream: &Stream, share: f64, mut rates: state::Receiver<u64>) -> 
             asked = wanted;
         }
         if rates.changed().await.is_err() {
-            pending().await
+            pending::<()>().await;
         }
     }
 }
