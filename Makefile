@@ -151,7 +151,7 @@ lab: ## the experiments, optimised: target/release/anabranch-lab, which `anabran
 	$(CARGO) build --release --locked -p anabranch-lab
 
 # Without `top`, which no demonstration uses and which takes a while to compile.
-DEMO := -p anabranch-cli --no-default-features --features console,demo,records,video,s3
+DEMO := -p anabranch-cli --no-default-features --features console,demo,records,video,s3,visualise
 
 .PHONY: demo-build
 demo-build:
@@ -183,6 +183,11 @@ FIELDS ?= $(wildcard ../shared/data/media/eraint_uvz.nc)
 .PHONY: demo-records
 demo-records: demo-build ## records of three components with promises, watched over three emulated paths, one is cut (about 35 s, no root); FIELDS=file
 	$(CARGO) run --release --locked -q $(DEMO) -- demo-records $(if $(FIELDS),--fields '$(FIELDS)')
+
+# A molecule for `make demo-visualise`: files PSF and DCD. Without them, one is generated.
+.PHONY: demo-visualise
+demo-visualise: demo-build ## a molecule shown over three emulated paths, atoms and bonds in view promised (about 50 s, no root); PSF=file DCD=file
+	$(CARGO) run --release --locked -q $(DEMO) -- demo-visualise $(if $(PSF),--topology '$(PSF)' --trajectory '$(DCD)')
 
 .PHONY: demo-tunnel
 demo-tunnel: demo-build ## downloads and small messages through a tunnel over three emulated paths, one is cut (about 15 s, root)

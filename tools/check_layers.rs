@@ -114,7 +114,7 @@ const LAYERS: &[Layer] = &[
     ),
     guest("video", &["node", "media", "twoflow"]),
     guest("records", &["node", "recordset"]),
-    guest("visualise", &["node", "hose"]),
+    guest("visualise", &["node", "hose", "console"]),
     guest("clinic", &["node"]),
     guest("python", &["node", "stats", "hose"]),
     // It uses the control socket of a node, with messages of its own.

@@ -30,6 +30,7 @@
 //! | [`imd`] | IMDv3 of simulations and clients, messages between source and viewer |
 //! | [`record_messages`] | messages about record sets, pieces of their parts, lines of notes |
 //! | [`record_set`] | manifests of record sets, and layouts |
+//! | [`smartpointer`] | topologies, trajectories, views, parts of frames, messages about a molecule |
 //! | [`stored_video`] | storage and display of stored video: object stores, HTTP, the cache, indexes |
 //! | [`configuration`] | the reader of configurations, and engines with accepted configurations |
 //! | [`tariffs`] | price lists and meters, billing periods, the ledger |
@@ -60,6 +61,7 @@ mod record_messages;
 mod record_set;
 mod relay;
 mod settings;
+mod smartpointer;
 mod stored;
 mod transfer;
 mod tunnel;
@@ -82,6 +84,7 @@ pub use record_messages::record_messages;
 pub use record_set::record_set;
 pub use relay::relay;
 pub use settings::{configuration, control, tariffs};
+pub use smartpointer::smartpointer;
 pub use stored::stored_video;
 pub use transfer::{transfer_manifest, transfer_messages, transfer_note};
 pub use tunnel::tunnel;
@@ -110,6 +113,7 @@ pub const PROPERTIES: &[(&str, Property)] = &[
     ("record_messages", record_messages),
     ("record_set", record_set),
     ("relay", relay),
+    ("smartpointer", smartpointer),
     ("stored_video", stored_video),
     ("tariffs", tariffs),
     ("ticket", ticket),

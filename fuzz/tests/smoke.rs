@@ -332,6 +332,43 @@ fn imd() {
 }
 
 #[test]
+fn smartpointer() {
+    let head = |order: fn(i32) -> [u8; 4], atoms: i32| {
+        let mut numbers = [0; 20];
+        numbers[10] = 1;
+        numbers[19] = 24;
+        let mut head = order(84).to_vec();
+        head.extend(b"CORD");
+        head.extend(numbers.into_iter().flat_map(order));
+        head.extend([order(84), order(4), order(0), order(4)].concat());
+        head.extend([order(4), order(atoms), order(4)].concat());
+        head
+    };
+    let (little, big) = (head(i32::to_le_bytes, 2), head(i32::to_be_bytes, 1));
+    let cell = [&48_i32.to_le_bytes()[..], &[1; 48], &48_i32.to_le_bytes()].concat();
+    let axis = [&8_i32.to_le_bytes()[..], &[2; 8], &8_i32.to_le_bytes()].concat();
+    let pieces: &[&[u8]] = &[
+        &little,
+        &big,
+        &cell,
+        &axis,
+        b"PSF EXT\n",
+        b"2 !NATOM\n1 A 1 X C C 0.1 12.0 0\n2 A 1 X H H 0.1 1.0 0\n",
+        b"1 !NBOND: bonds\n1 2\n",
+        b"400000 !NBOND\n",
+        &[1, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1],
+        &[0, 0, 128, 63, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        &[0, 0, 128, 63, 0, 0, 0, 64, 0, 0, 192, 127],
+        &[2, 6, 1],
+        br#"{"do":"view","number":1,"planes":[[1,0,0,0]]}"#,
+        br#"{"do":"watch","viewer":1,"part":"bond1"}"#,
+        br#"{"is":"begun","viewer":1,"period_us":40000,"atoms":2,"bonds":1}"#,
+        b"smartpointer/1/watch/adk",
+    ];
+    feed("smartpointer", pieces, anabranch_fuzz::smartpointer);
+}
+
+#[test]
 fn record_messages() {
     let pieces: &[&[u8]] = &[
         &[0],

@@ -17,7 +17,7 @@ pub(crate) fn refusal<T>(request: &Request<T>) -> Option<&'static str> {
     if let Some(origin) = headers.get(header::ORIGIN) {
         let own = format!("http://{host}");
         if origin.as_bytes() != own.as_bytes() {
-            return Some("pages of other sites may not use the console");
+            return Some("pages of other sites may not use this one");
         }
     }
     // Browsers say where a request comes from. From elsewhere, only a step to the page itself may lead here.
@@ -25,7 +25,7 @@ pub(crate) fn refusal<T>(request: &Request<T>) -> Option<&'static str> {
     let is_elsewhere = matches!(site, Some(b"cross-site" | b"same-site"));
     let mode = headers.get("sec-fetch-mode").map(|value| value.as_bytes());
     if is_elsewhere && !(mode == Some(b"navigate") && request.uri().path() == "/") {
-        return Some("pages of other sites may not use the console");
+        return Some("pages of other sites may not use this one");
     }
     // A form of another site can send no JSON without being asked first.
     let kind = headers

@@ -14,7 +14,7 @@
 //! | `GET /health`, `GET /ready` | whether this process serves, and whether the node answers |
 //!
 //! `listen` accepts and limits connections, `guard` decides which requests are answered, `access` holds tokens and cookies,
-//! `source` and `feed` ask the node, `page` has the files of the browser.
+//! `source` and `feed` ask the node, `page` has the files of the browser. [`site`] is what other programs with a page share with it.
 
 mod access;
 mod control;
@@ -26,6 +26,7 @@ mod page;
 pub mod requests;
 mod routes;
 mod serve;
+pub mod site;
 mod source;
 
 pub use self::{

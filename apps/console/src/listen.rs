@@ -20,7 +20,7 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-use crate::routes::{Shared, answer};
+use crate::site::{Site, guarded};
 
 /// Most connections; a browser opens six for a page.
 const CONNECTIONS_MAX: usize = 64;
@@ -41,7 +41,7 @@ struct Guest {
 }
 
 /// Serves until it is dropped; does not return.
-pub(crate) async fn run(listener: TcpListener, shared: Arc<Shared>) {
+pub(crate) async fn run<S: Site>(listener: TcpListener, site: Arc<S>) {
     let begin = Instant::now();
     let (mut tasks, mut guests) = (JoinSet::new(), Vec::<Guest>::new());
     loop {
@@ -50,7 +50,7 @@ pub(crate) async fn run(listener: TcpListener, shared: Arc<Shared>) {
         let mut connection = match listener.accept().await {
             Ok((connection, _)) => connection,
             Err(error) => {
-                tracing::warn!(%error, "the console cannot accept a connection");
+                tracing::warn!(%error, "a page cannot accept a connection");
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
@@ -66,7 +66,7 @@ pub(crate) async fn run(listener: TcpListener, shared: Arc<Shared>) {
             begin,
             moved: Arc::clone(&moved),
         };
-        let task = tasks.spawn(serve(io, Arc::clone(&shared)));
+        let task = tasks.spawn(serve(io, Arc::clone(&site)));
         guests.push(Guest { moved, task });
     }
 }
@@ -89,11 +89,11 @@ fn millis(begin: Instant) -> u64 {
     u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-async fn serve(connection: Watched, shared: Arc<Shared>) {
+async fn serve<S: Site>(connection: Watched, site: Arc<S>) {
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let shared = Arc::clone(&shared);
+        let site = Arc::clone(&site);
         async move {
-            let response = answer(shared, request.map(Body::new)).await;
+            let response = guarded(site, request.map(Body::new)).await;
             Ok::<_, std::convert::Infallible>(response)
         }
     });
@@ -104,7 +104,7 @@ async fn serve(connection: Watched, shared: Arc<Shared>) {
         .serve_connection(TokioIo::new(connection), service)
         .await;
     if let Err(error) = served {
-        tracing::debug!(%error, "a connection of the console ended");
+        tracing::debug!(%error, "a connection of a page ended");
     }
 }
 

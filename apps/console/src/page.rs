@@ -60,7 +60,7 @@ pub(crate) fn file(path: &str, shown: &str) -> Option<Response<Body>> {
 }
 
 /// A response with the headers that all have.
-pub(crate) fn answer(status: StatusCode, mime: &str, body: impl Into<Body>) -> Response<Body> {
+pub fn answer(status: StatusCode, mime: &str, body: impl Into<Body>) -> Response<Body> {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     let headers = response.headers_mut();

@@ -2,9 +2,6 @@
 
 use serde_json::Value;
 
-/// Longest request of a page, in bytes: objectives are texts of some kilobytes.
-pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 10;
-
 /// Requests that only look; the values of `show` of the control socket.
 pub const LOOKING: [&str; 11] = [
     "status",

@@ -1,24 +1,18 @@
 //! A console that runs.
 
-use std::{
-    io,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    time::Instant,
-};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
 use tokio::{
-    net::TcpListener,
     sync::{Notify, watch},
     task::JoinHandle,
 };
 
 use crate::{
-    access::Access,
-    feed, listen,
+    feed,
     metrics::Metrics,
     routes::Shared,
+    site::{self, Visitors, listen_at},
     source::{Asked, Source},
 };
 
@@ -31,19 +25,19 @@ pub struct Settings {
     pub source: Source,
 }
 
-/// Reason for which a console does not start.
+/// Reason for which a page cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// The address can be reached from other machines, and requests are not encrypted.
     #[error(
-        "the console listens on addresses of this machine only, such as 127.0.0.1:{port}, not on {address}; from elsewhere: ssh -L {port}:127.0.0.1:{port} HOST",
+        "pages are served at addresses of this machine only, such as 127.0.0.1:{port}, not at {address}; from elsewhere: ssh -L {port}:127.0.0.1:{port} HOST",
         port = .0.port(),
         address = .0.ip()
     )]
     Remote(SocketAddr),
     /// The address cannot be listened on.
-    #[error("the console cannot listen on {0}: {1}{hint}", hint = hint(.1.kind()))]
+    #[error("no page can be served at {0}: {1}{hint}", hint = hint(.1.kind()))]
     Listen(SocketAddr, #[source] io::Error),
 }
 
@@ -76,25 +70,21 @@ impl Console {
     /// Outside a Tokio runtime.
     pub fn start(settings: Settings) -> Result<Self, StartError> {
         let Settings { listen, source } = settings;
-        if !is_loopback(listen.ip()) {
-            return Err(StartError::Remote(listen));
-        }
-        let failed = |error| StartError::Listen(listen, error);
-        let listener = std::net::TcpListener::bind(listen).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let listener = TcpListener::from_std(listener).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+        let (listener, address) = listen_at(listen)?;
         let shared = Arc::new(Shared {
             source: Asked::new(source),
-            access: Access::default(),
+            visitors: Visitors::new(
+                address,
+                "anabranch-console",
+                "`anabranch console` prints one for a node",
+            ),
             metrics: Metrics::default(),
             newest: watch::Sender::new(Bytes::new()),
             looked: Notify::new(),
-            cookie: format!("anabranch-console-{}", address.port()),
         });
         let tasks = [
             tokio::spawn(feed::run(Arc::clone(&shared))),
-            tokio::spawn(listen::run(listener, Arc::clone(&shared))),
+            tokio::spawn(site::run(listener, Arc::clone(&shared))),
         ];
         Ok(Self {
             address,
@@ -113,9 +103,7 @@ impl Console {
     /// # Errors
     /// The system has no random numbers.
     pub fn link(&self) -> io::Result<String> {
-        let token = self.shared.access.token(Instant::now());
-        let token = token.map_err(|error| io::Error::other(error.to_string()))?;
-        Ok(format!("http://{}/#token={token}", self.address))
+        self.shared.visitors.link()
     }
 }
 
@@ -125,8 +113,4 @@ impl Drop for Console {
             task.abort();
         }
     }
-}
-
-fn is_loopback(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
 }

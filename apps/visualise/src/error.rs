@@ -8,7 +8,8 @@ use anabranch::{
 
 use crate::{
     imd::ImdError,
-    source::{CODE_BUSY, CODE_MALFORMED},
+    molecule::MoleculeError,
+    streams::{CODE_BUSY, CODE_MALFORMED},
     wire::WireError,
 };
 
@@ -37,14 +38,16 @@ pub enum VisualiseError {
     Over(String),
     /// The peer has no such simulation, or not for this node.
     #[error(
-        "the peer shows no simulation '{name}' to this node: there, run `anabranch imd source --name {name} HOST:PORT`, and grant \
-         the right {{ right = \"use-service\", services = [\"imd/1/{purpose}/{name}\"] }} to this node"
+        "the peer shows no simulation '{name}' to this node: there, run `{command}`, and grant \
+         the right {{ right = \"use-service\", services = [\"{label}\"] }} to this node"
     )]
     NotShown {
         /// Name of the simulation.
         name: String,
-        /// `watch` or `steer`.
-        purpose: &'static str,
+        /// Label of the stream.
+        label: String,
+        /// Command that serves it.
+        command: String,
     },
     /// The peer serves as many streams as it can.
     #[error("the source serves as many viewers as it can at this time; try again later")]
@@ -62,14 +65,19 @@ pub enum VisualiseError {
         /// Sections of the endpoints.
         wanted: String,
     },
+    /// The molecule cannot be shown.
+    #[error(transparent)]
+    Molecule(#[from] MoleculeError),
 }
 
 impl VisualiseError {
-    pub(crate) fn of(error: &impl Failure, name: &str, purpose: &'static str) -> Self {
+    /// Error of a stream with this label; `command` is that which serves it.
+    pub(crate) fn of(error: &impl Failure, name: &str, label: String, command: String) -> Self {
         match error.reset_code().or(error.stop_code()) {
             Some(CODE_NO_RIGHT) => Self::NotShown {
                 name: name.to_owned(),
-                purpose,
+                label,
+                command,
             },
             Some(CODE_BUSY) => Self::Busy,
             Some(CODE_MALFORMED) => Self::Protocol(

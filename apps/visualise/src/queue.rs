@@ -14,6 +14,7 @@ const FRAMES_MAX: usize = 1_024;
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     bytes_max: usize,
+    items_max: usize,
     inner: Mutex<Inner<T>>,
     changed: Notify,
     taken: Notify,
@@ -28,6 +29,11 @@ struct Inner<T> {
 
 impl<T> Queue<T> {
     pub(crate) fn new(bytes_max: usize) -> Self {
+        Self::with_limits(bytes_max, FRAMES_MAX)
+    }
+
+    /// A queue with at most so many items, too.
+    pub(crate) fn with_limits(bytes_max: usize, items_max: usize) -> Self {
         let inner = Inner {
             items: VecDeque::new(),
             bytes: 0,
@@ -35,6 +41,7 @@ impl<T> Queue<T> {
         };
         Self {
             bytes_max,
+            items_max,
             inner: Mutex::new(inner),
             changed: Notify::new(),
             taken: Notify::new(),
@@ -56,8 +63,8 @@ impl<T> Queue<T> {
         if inner.is_closed {
             return Ok(());
         }
-        let has_space =
-            inner.items.len() < FRAMES_MAX && inner.bytes.saturating_add(bytes) <= self.bytes_max;
+        let has_space = inner.items.len() < self.items_max
+            && inner.bytes.saturating_add(bytes) <= self.bytes_max;
         if !has_space && !inner.items.is_empty() {
             return Err(item);
         }
@@ -66,6 +73,30 @@ impl<T> Queue<T> {
         drop(inner);
         self.changed.notify_one();
         Ok(())
+    }
+
+    /// Adds an item in place of the oldest ones, as far as there is no space for it; returns the number of those. Nothing is added to
+    /// a closed queue.
+    pub(crate) fn renew(&self, bytes: usize, item: T) -> u64 {
+        let mut inner = self.lock();
+        if inner.is_closed {
+            return 0;
+        }
+        let mut dropped = 0;
+        while !inner.items.is_empty()
+            && (inner.items.len() >= self.items_max
+                || inner.bytes.saturating_add(bytes) > self.bytes_max)
+        {
+            if let Some((bytes, _)) = inner.items.pop_front() {
+                inner.bytes -= bytes;
+                dropped += 1;
+            }
+        }
+        inner.items.push_back((bytes, item));
+        inner.bytes += bytes;
+        drop(inner);
+        self.changed.notify_one();
+        dropped
     }
 
     /// Adds an item as soon as there is space.
@@ -146,6 +177,23 @@ mod tests {
         }
         assert!(queue.offer(0, 0).is_err());
         queue.abandon();
+        assert_eq!(queue.take().await, None);
+    }
+
+    #[tokio::test]
+    async fn the_newest_take_the_place_of_the_oldest() {
+        let queue = Queue::with_limits(10, 3);
+        for item in 0..3 {
+            assert_eq!(queue.renew(1, item), 0);
+        }
+        assert_eq!(queue.renew(1, 3), 1);
+        assert_eq!(queue.renew(9, 4), 2);
+        assert_eq!(queue.take().await, Some(3));
+        assert_eq!(queue.renew(1_000, 5), 1);
+        assert_eq!(queue.bytes(), 1_000);
+        queue.close();
+        assert_eq!(queue.renew(1, 6), 0);
+        assert_eq!(queue.take().await, Some(5));
         assert_eq!(queue.take().await, None);
     }
 

@@ -41,6 +41,8 @@ mod node;
 mod notify;
 mod objective;
 mod overlay;
+#[cfg(any(feature = "console", feature = "visualise"))]
+mod page;
 mod pair;
 mod panics;
 mod path;
@@ -53,6 +55,8 @@ mod recv;
 mod send;
 mod show;
 mod signals;
+#[cfg(feature = "visualise")]
+mod smartpointer;
 mod stream;
 mod table;
 mod ticket;
@@ -165,6 +169,9 @@ enum Command {
     /// Watch a molecular dynamics simulation over several paths, with unmodified IMDv3 clients.
     #[cfg(feature = "visualise")]
     Imd(Box<imd::Arguments>),
+    /// Show a molecule that moves in a browser at another place, over several paths: atoms and the bonds in view first.
+    #[cfg(feature = "visualise")]
+    Smartpointer(Box<smartpointer::Arguments>),
     /// Use standard input and output as streams of a running node, or change an open stream.
     Stream(stream::Arguments),
     /// Emulate links between UDP ports or between network namespaces.
@@ -194,6 +201,9 @@ enum Command {
     /// Demonstrate video on this machine: an origin, a link that loses packets, a proxy and a player.
     #[cfg(all(feature = "demo", feature = "video"))]
     DemoVideo(demo::video::Arguments),
+    /// Demonstrate SmartPointer on this machine: a molecule that moves, shown over three emulated paths.
+    #[cfg(all(feature = "demo", feature = "visualise"))]
+    DemoVisualise(Box<demo::visualise::Arguments>),
     /// Check, format and evaluate files of objectives.
     Hose(hose::Arguments),
     /// Run the experiments of the lab (anabranch-lab).
@@ -277,6 +287,8 @@ async fn run(command: Command) -> Outcome {
         Command::Records(arguments) => records::run(*arguments).await,
         #[cfg(feature = "visualise")]
         Command::Imd(arguments) => imd::run(*arguments).await,
+        #[cfg(feature = "visualise")]
+        Command::Smartpointer(arguments) => smartpointer::run(*arguments).await,
         Command::Stream(arguments) => stream::run(arguments).await,
         #[cfg(feature = "demo")]
         Command::Emulate(arguments) => emulate::run(arguments).await,
@@ -292,6 +304,8 @@ async fn run(command: Command) -> Outcome {
         Command::DemoTunnel(arguments) => linux_only::run(&arguments),
         #[cfg(all(feature = "demo", feature = "video"))]
         Command::DemoVideo(arguments) => demo::video::run(arguments).await,
+        #[cfg(all(feature = "demo", feature = "visualise"))]
+        Command::DemoVisualise(arguments) => demo::visualise::run(*arguments).await,
         Command::Hose(arguments) => hose::run(&arguments).await,
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Completions { shell } => {

@@ -9,11 +9,13 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::{
     holds::Holds,
-    imd::{Command, Frame, Sections, SessionInfo},
+    imd::{Command, Frame, Section, Sections, SessionInfo},
     queue::Queue,
     wire::Begun,
 };
 
+/// Sections whose rate is promised.
+const PROMISED: Sections = Sections::of(&[Section::Box, Section::Positions]);
 /// Bytes of frames that wait for one stream. Streams share the frames, and hold whole ones whatever sections they send.
 const QUEUE_BYTES: usize = 32 << 20;
 /// The same for all streams together; each may have one frame beyond it.
@@ -122,7 +124,7 @@ impl Live {
             let mut inner = self.lock();
             let number = inner.next;
             inner.next += 1;
-            inner.positions_bytes += bytes_of(frame, super::promise::PROMISED) as u64;
+            inner.positions_bytes += bytes_of(frame, PROMISED) as u64;
             (number, inner.watchers.clone())
         };
         let bytes = frame.bytes();

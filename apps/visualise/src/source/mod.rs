@@ -7,10 +7,8 @@
 //! | `simulation` | the connection to the simulation |
 //! | `watch` | a stream with frames |
 //! | `steer` | a stream with commands |
-//! | `promise` | the promise for positions |
 
 mod live;
-mod promise;
 mod simulation;
 mod steer;
 #[cfg(test)]
@@ -18,9 +16,8 @@ mod tests;
 mod watch;
 
 use std::{
-    collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -29,7 +26,7 @@ use std::{
 use anabranch::{
     Client, ClientError,
     base::{
-        NodeId, Rate,
+        NodeId,
         text::{REASON_CHARS, printable},
     },
     local::client::{Service, Stream},
@@ -44,41 +41,14 @@ use tokio::{
 
 use crate::{
     imd::SessionInfo,
-    wire::{Label, Purpose, Request, WireError, decode},
+    streams::{CODE_BUSY, CODE_MALFORMED, End, Places, refuse},
+    wire::{Label, Purpose},
 };
 
-/// Code of a stream whose messages are none.
-pub const CODE_MALFORMED: u32 = 0x20;
-/// Code of a stream beyond the number that is served at a time.
-pub const CODE_BUSY: u32 = 0x21;
-/// Time for the first message of a stream.
-const REQUEST_TIME: Duration = Duration::from_secs(30);
+pub use crate::promise::Asking;
+
 /// Time for viewers to get what is on its way when the source ends.
 const IDLE_TIME: Duration = Duration::from_secs(60);
-/// Streams at a time; a viewer has up to five.
-const STREAMS_MAX: usize = 320;
-/// Streams of one peer at a time.
-const STREAMS_OF_PEER_MAX: usize = 40;
-
-/// Promise that is asked for box and positions.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Asking {
-    /// None.
-    Nothing,
-    /// The rate at which they arrive from the simulation, which is measured.
-    Measured {
-        /// Share of the windows, from 0 to 1.
-        share: f64,
-    },
-    /// A rate.
-    Fixed {
-        /// The rate.
-        rate: Rate,
-        /// Share of the windows, from 0 to 1.
-        share: f64,
-    },
-}
-
 /// Settings of a source.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -134,20 +104,6 @@ pub enum Report {
     },
 }
 
-/// Reason why a stream is over.
-#[derive(Debug, thiserror::Error)]
-enum End {
-    /// The stream is.
-    #[error(transparent)]
-    Stream(#[from] ClientError),
-    /// The peer does not keep to the protocol.
-    #[error(transparent)]
-    Wire(#[from] WireError),
-    /// The peer makes no request.
-    #[error("it made no request")]
-    Silent,
-}
-
 /// A source of the frames of one simulation.
 #[derive(Debug)]
 pub struct Source {
@@ -155,7 +111,7 @@ pub struct Source {
     live: state::Sender<Option<Arc<Live>>>,
     /// Streams with frames, including those that wait for a session.
     watching: state::Sender<usize>,
-    streams: Mutex<BTreeMap<NodeId, usize>>,
+    places: Arc<Places>,
     numbers: AtomicU64,
     reports: mpsc::Sender<Report>,
 }
@@ -167,7 +123,7 @@ impl Source {
             settings,
             live: state::Sender::new(None),
             watching: state::Sender::new(0),
-            streams: Mutex::default(),
+            places: Arc::default(),
             numbers: AtomicU64::new(1),
             reports,
         })
@@ -199,7 +155,7 @@ impl Source {
                 Ok(accepted) => accepted,
                 Err(error) => return error,
             };
-            let Some(place) = self.enter(peer) else {
+            let Some(place) = self.places.enter(peer) else {
                 refuse(&stream, CODE_BUSY);
                 continue;
             };
@@ -233,17 +189,6 @@ impl Source {
         let _ = timeout(IDLE_TIME, watching.wait_for(|count| *count == 0)).await;
     }
 
-    fn enter(self: &Arc<Self>, peer: NodeId) -> Option<Place> {
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_peer = streams.get(&peer).copied().unwrap_or_default();
-        if of_peer >= STREAMS_OF_PEER_MAX || streams.values().sum::<usize>() >= STREAMS_MAX {
-            return None;
-        }
-        streams.insert(peer, of_peer + 1);
-        let source = self.clone();
-        Some(Place { source, peer })
-    }
-
     fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
@@ -252,46 +197,4 @@ impl Source {
         // Without space, nobody reads the reports.
         let _ = self.reports.try_send(report);
     }
-}
-
-/// A stream that is counted until this is dropped.
-struct Place {
-    source: Arc<Source>,
-    peer: NodeId,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut streams = self
-            .source
-            .streams
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = streams.get_mut(&self.peer) {
-            *count -= 1;
-            if *count == 0 {
-                streams.remove(&self.peer);
-            }
-        }
-    }
-}
-
-/// The next request of a stream; `None`: the peer has finished.
-async fn request(stream: &Stream) -> Result<Option<Request>, End> {
-    match stream.recv().await? {
-        Some(adu) => Ok(Some(decode(&adu.data)?)),
-        None => Ok(None),
-    }
-}
-
-/// The first request of a stream.
-async fn first_request(stream: &Stream) -> Result<Request, End> {
-    let first = timeout(REQUEST_TIME, request(stream)).await;
-    first.map_err(|_| End::Silent)??.ok_or(End::Silent)
-}
-
-/// Resets and stops a stream.
-fn refuse(stream: &Stream, code: u32) {
-    // An error means that it is over.
-    let _ = (stream.reset(code), stream.stop(code));
 }

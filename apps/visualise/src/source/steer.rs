@@ -7,9 +7,10 @@ use anabranch::{
     local::client::Stream,
 };
 
-use super::{End, Report, Source, live::Live, request};
+use super::{Report, Source, live::Live};
 use crate::{
     imd::Command,
+    streams::{End, request},
     wire::{Notice, Request, WireError, encode},
 };
 

@@ -6,12 +6,13 @@ use anabranch::{base::NodeId, local::client::Stream};
 use tokio::sync::watch as state;
 
 use super::{
-    End, Report, Source, first_request,
+    Report, Source,
     live::{Live, Watcher},
-    promise, request,
 };
 use crate::{
     imd::{Section, Sections},
+    promise,
+    streams::{End, first_request, request},
     wire::{Notice, Part, Request, WireError, encode},
 };
 
@@ -44,7 +45,7 @@ impl Source {
             tokio::select! {
                 sent = send(stream, &live, &watcher) => sent,
                 left = requests(stream, &live, &watcher) => left,
-                never = promise::keep(stream, &live, self.settings.asking),
+                never = promise::keep(stream, self.settings.asking, || live.positions_bytes()),
                     if sections.has(Section::Positions) => match never {},
             }
         };
@@ -67,7 +68,7 @@ impl Source {
             stream.send(encode(&Notice::Waiting { why })).await?;
         }
         let leaving = async {
-            match request(stream).await? {
+            match request::<Request>(stream).await? {
                 None => Ok::<(), End>(()),
                 Some(other) => Err(WireError(format!("{other:?} before the frames")).into()),
             }

@@ -19,6 +19,7 @@ mod watch;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use anabranch::Failure;
 use room::Room;
 use tokio::{
     net::TcpListener,
@@ -27,7 +28,11 @@ use tokio::{
     time::sleep,
 };
 
-use crate::imd::{Command, Sections, SessionInfo};
+use crate::{
+    VisualiseError,
+    imd::{Command, Sections, SessionInfo},
+    wire::{Label, Purpose},
+};
 
 /// Clients of an endpoint at a time.
 const CLIENTS_MAX: usize = 64;
@@ -125,6 +130,14 @@ struct Shared {
 }
 
 impl Shared {
+    /// The error of a stream.
+    fn error(&self, error: &impl Failure, purpose: Purpose) -> VisualiseError {
+        let name = self.settings.name.clone();
+        let command = format!("anabranch imd source --name {name} HOST:PORT");
+        let label = Label { purpose, name };
+        VisualiseError::of(error, &self.settings.name, label.to_string(), command)
+    }
+
     fn report(&self, report: Report) {
         // Without space, nobody reads the reports.
         let _ = self.reports.try_send(report);

@@ -95,5 +95,5 @@ async fn send<S: AduSession>(
 }
 
 fn of<S: AduSession>(error: &S::Error, shared: &Shared) -> VisualiseError {
-    VisualiseError::of(error, &shared.settings.name, "steer")
+    shared.error(error, Purpose::Steer)
 }

@@ -155,7 +155,7 @@ impl Drop for OpenRoom<'_> {
 }
 
 fn of<S: AduSession>(error: &S::Error, shared: &Shared) -> VisualiseError {
-    VisualiseError::of(error, &shared.settings.name, "watch")
+    shared.error(error, Purpose::Watch)
 }
 
 /// Opens the streams of the sections that are wanted, and waits until they begin.

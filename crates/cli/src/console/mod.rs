@@ -2,15 +2,15 @@
 
 pub(crate) mod part;
 
-use std::{io::IsTerminal, net::SocketAddr, path::Path};
+use std::{net::SocketAddr, path::Path};
 
 use anabranch::control::{self as node_control, ControlError, Request, is_open};
-use anabranch_console::{Console, Settings, Source, StartError};
-use tokio::sync::mpsc;
+use anabranch_console::{Console, Settings, Source};
 
 use crate::{
     control,
     exit::{Failure, Outcome, note, print_line, stopped},
+    page::{address, failed, more_links},
 };
 
 #[derive(Debug, clap::Args)]
@@ -24,14 +24,6 @@ pub(crate) struct Arguments {
     /// configuration has one, else 127.0.0.1:0].
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     listen: Option<SocketAddr>,
-}
-
-/// Reads the address of a console.
-pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        "give an IP address and a port of this machine, such as 127.0.0.1:8471; with port 0, a free one"
-            .to_owned()
-    })
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
@@ -57,15 +49,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     print_line(&format!("Metrics: http://{}/metrics", console.address()))?;
     tokio::select! {
         stopped = stopped => stopped,
-        outcome = more_links(&console) => outcome,
-    }
-}
-
-/// The failure of a console that does not start.
-pub(crate) fn failed(error: StartError) -> Failure {
-    match error {
-        StartError::Remote(_) => Failure::usage(error),
-        _ => Failure::other(error),
+        outcome = more_links(|| console.link()) => outcome,
     }
 }
 
@@ -88,44 +72,4 @@ async fn link_of_node(control: &Path) -> Result<Option<String>, Failure> {
 
 fn link(console: &Console) -> Result<String, Failure> {
     console.link().map_err(Failure::other)
-}
-
-/// A link for each line of input from a person; does not return otherwise.
-pub(crate) async fn more_links(console: &Console) -> Outcome {
-    if std::io::stdin().is_terminal() {
-        print_line("Enter: another link. Ctrl-C: the end.")?;
-        let mut lines = lines_of_input();
-        while lines.recv().await.is_some() {
-            print_line(&format!("    {}", link(console)?))?;
-        }
-    }
-    std::future::pending().await
-}
-
-/// A message for each line of standard input, until its end.
-fn lines_of_input() -> mpsc::Receiver<()> {
-    let (sender, lines) = mpsc::channel(1);
-    // Nothing ends a thread that reads a terminal; the process does not wait for it.
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lines() {
-            if line.is_err() || sender.blocking_send(()).is_err() {
-                return;
-            }
-        }
-    });
-    lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_that_cannot_be_read_is_answered_with_one_that_can() {
-        assert_eq!(address("127.0.0.1:0"), Ok(([127, 0, 0, 1], 0).into()));
-        for wrong in ["8471", "127.0.0.1", "localhost:8471", "127.0.0.1:99999", ""] {
-            let why = address(wrong).unwrap_err();
-            assert!(why.contains("127.0.0.1:8471"), "{wrong}: {why}");
-        }
-    }
 }

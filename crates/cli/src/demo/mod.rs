@@ -1,8 +1,10 @@
-//! `anabranch demo`, `demo-gateway`, `demo-overlay`, `demo-records`, `demo-tunnel` and `demo-video`: demonstrations on one machine.
+//! `anabranch demo`, `demo-gateway`, `demo-overlay`, `demo-records`, `demo-tunnel`, `demo-video` and `demo-visualise`: demonstrations on one machine.
 
 mod data;
 pub(crate) mod gateway;
 mod links;
+#[cfg(any(feature = "records", feature = "visualise"))]
+mod nodes;
 pub(crate) mod overlay;
 pub(crate) mod paths;
 #[cfg(feature = "records")]
@@ -12,4 +14,6 @@ mod stage;
 pub(crate) mod tunnel;
 #[cfg(feature = "video")]
 pub(crate) mod video;
+#[cfg(feature = "visualise")]
+pub(crate) mod visualise;
 mod web;

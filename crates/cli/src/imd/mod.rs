@@ -41,7 +41,16 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     }
 }
 
-fn parse_name(text: &str) -> Result<String, String> {
+/// Reads a share of time windows in percent.
+pub(crate) fn parse_percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').trim().parse::<f64>();
+    match number {
+        Ok(percent) if (50.0..100.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err("from 50 up to, but not including, 100".to_owned()),
+    }
+}
+
+pub(crate) fn parse_name(text: &str) -> Result<String, String> {
     match is_name(text) {
         true => Ok(text.to_owned()),
         false => {
@@ -51,7 +60,7 @@ fn parse_name(text: &str) -> Result<String, String> {
 }
 
 /// Prints an event as JSON, or in words.
-fn line(is_json: bool, event: &Value, words: &str) -> Outcome {
+pub(crate) fn line(is_json: bool, event: &Value, words: &str) -> Outcome {
     match is_json {
         true => events::print(event),
         false => print_line(words),
@@ -59,12 +68,13 @@ fn line(is_json: bool, event: &Value, words: &str) -> Outcome {
 }
 
 /// Failure of a command.
-fn failure(error: VisualiseError) -> Failure {
+pub(crate) fn failure(error: VisualiseError) -> Failure {
     match &error {
         VisualiseError::Unreachable { .. } => Failure::unreachable(error),
         VisualiseError::Over(_) => Failure::interrupted(error),
         VisualiseError::NotShown { .. } | VisualiseError::Busy => Failure::refused(error),
         VisualiseError::Nothing { .. } => Failure::usage(error),
+        VisualiseError::Molecule(_) => Failure::file(error),
         _ => Failure::other(error),
     }
 }

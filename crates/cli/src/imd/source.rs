@@ -7,7 +7,7 @@ use anabranch_visualise::source::{Asking, Report, Settings, Source};
 use serde_json::json;
 use tokio::{sync::mpsc, time::sleep};
 
-use super::{NAME, failure, line, parse_name};
+use super::{NAME, failure, line, parse_name, parse_percent};
 use crate::{
     attach,
     exit::{Failure, Outcome, note, stopped},
@@ -85,14 +85,6 @@ fn parse_promise(text: &str) -> Result<Promise, String> {
             Ok(rate) => Ok(Promise::Rate(rate)),
             Err(error) => Err(format!("{error}; or give 'measured' or 'none'")),
         },
-    }
-}
-
-fn parse_percent(text: &str) -> Result<f64, String> {
-    let number = text.trim_end_matches('%').trim().parse::<f64>();
-    match number {
-        Ok(percent) if (50.0..100.0).contains(&percent) => Ok(percent / 100.0),
-        _ => Err("from 50 up to, but not including, 100".to_owned()),
     }
 }
 

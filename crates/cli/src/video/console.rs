@@ -7,8 +7,8 @@ use anabranch_video::{origin, proxy};
 use serde_json::{Value, json};
 
 use crate::{
-    console::{address, failed, more_links},
     exit::{Failure, Outcome, print_line},
+    page::{address, failed, more_links},
 };
 
 #[derive(Clone, Debug, clap::Args)]
@@ -89,7 +89,7 @@ impl Running {
     /// Prints a link for each line of input from a person; does not return.
     pub(super) async fn more_links(&self) {
         if let Some(console) = &self.0
-            && let Err(error) = more_links(console).await
+            && let Err(error) = more_links(|| console.link()).await
         {
             tracing::debug!(?error, "no more links of the console are printed");
         }

@@ -56,6 +56,8 @@ impl Browser {
                 "--headless=new",
                 "--no-sandbox",
                 "--disable-gpu",
+                // WebGL without a graphics card.
+                "--enable-unsafe-swiftshader",
                 "--no-first-run",
             ])
             .args([

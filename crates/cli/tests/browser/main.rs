@@ -1,5 +1,5 @@
 //! The console in a browser, and its metrics in Prometheus: every view of a node that sends over three paths, one of which is cut;
-//! stored video while it plays.
+//! stored video while it plays; a molecule that is turned.
 //! Skipped where the programs are not installed.
 //!
 //! With CONSOLE_PICTURES, the folder for pictures of every view, light and dark: those of `docs/console.md`.
@@ -10,9 +10,14 @@ mod bad_input;
 mod chromium;
 #[path = "../harness/mod.rs"]
 mod harness;
+#[cfg(feature = "visualise")]
+#[path = "../integration/numbered.rs"]
+mod numbered;
 mod pretender;
 mod prometheus;
 mod setting;
+#[cfg(feature = "visualise")]
+mod smartpointer;
 #[cfg(feature = "video")]
 mod video;
 

@@ -28,6 +28,8 @@ mod pair;
 #[cfg(feature = "records")]
 mod records;
 mod service;
+#[cfg(feature = "visualise")]
+mod smartpointer;
 mod stream;
 #[cfg(all(target_os = "linux", feature = "top"))]
 mod top;

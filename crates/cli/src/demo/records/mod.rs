@@ -4,7 +4,6 @@
 //! applications; so are the emulated links.
 
 mod account;
-mod nodes;
 mod set;
 
 use std::{
@@ -31,12 +30,12 @@ use tokio::{
 
 use self::{
     account::Account,
-    nodes::Nodes,
     set::{NAME, RATE, SECONDS_MAX, Set},
 };
 use super::{
     data::Data,
     links::{emulate_paths, mbps_since, rows, table},
+    nodes::{self, Nodes},
     stage::{Narrator, until_ctrl_c},
 };
 use crate::{
@@ -113,7 +112,7 @@ async fn show(arguments: &Arguments, folder: &FilePath) -> Outcome {
         arguments.seed,
     )?;
     set.write(&folder.join("sets").join(NAME))?;
-    let (archive, at) = Nodes::start(folder).await?;
+    let (archive, at) = Nodes::start(folder, "records/1/*").await?;
     let scale = arguments.scale;
     let paths = PATHS.map(|(name, trace, rest)| {
         let rate = match trace.split_once(" from ") {

@@ -1,4 +1,4 @@
-//! The two nodes of the demonstration, and the applications that are attached to them.
+//! Two nodes of a demonstration, and the applications that are attached to them: a server at the archive, a client at the desk.
 
 use std::{net::SocketAddr, path::Path, time::Duration};
 
@@ -11,7 +11,7 @@ use anabranch::{
 };
 use tempfile::TempDir;
 
-use super::super::stage::{Place, Running};
+use super::stage::{Place, Running};
 use crate::{
     attach::failure,
     control::rows,
@@ -40,13 +40,16 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Starts the node of the server; returns its address, too.
-    pub(super) async fn start(folder: &Path) -> Result<(Archive, SocketAddr), Failure> {
+    /// Starts the node of the server, which lets the client use these services; returns its address, too.
+    pub(super) async fn start(
+        folder: &Path,
+        services: &str,
+    ) -> Result<(Archive, SocketAddr), Failure> {
         let desk = keys::create(&folder.join("desk.key"))?.node_id();
         let id = keys::create(&folder.join("archive.key"))?.node_id();
         let peer = format!(
             "[[peer]]\nname = \"desk\"\nnode = \"{desk}\"\n\
-             may = [\"call\", {{ right = \"use-service\", services = [\"records/1/*\"] }}]\n"
+             may = [\"call\", {{ right = \"use-service\", services = [\"{services}\"] }}]\n"
         );
         let node = start(folder, "archive", &peer).await?;
         let at = address(&folder.join("archive.control")).await?;
@@ -111,7 +114,7 @@ fn configure(folder: &Path, name: &str, peer: &str) -> Outcome {
 
 async fn attach(folder: &Path, name: &str) -> Result<Client, Failure> {
     let place = LocalAddress::Unix(folder.join(format!("{name}.local")));
-    let client = Client::attach_at(&place, "anabranch demo-records").await;
+    let client = Client::attach_at(&place, "a demonstration of anabranch").await;
     client.map_err(failure)
 }
 
