@@ -22,7 +22,7 @@
 //! | [`running`] | [`Running`]: a pipeline at work, with the state of its operators and their costs |
 //! | [`operator`] | interface of operators, and the bounds on what they return |
 //! | [`operators`] | the operators |
-//! | [`modules`] | [`Modules`]: WebAssembly modules by their hash; none can be run yet |
+//! | [`modules`] | [`Modules`]: WebAssembly modules by their hash (feature `wasm`) |
 //! | [`derive`](mod@derive) | [`derive::Table`]: derived streams and their subscribers |
 //! | [`contained`] | panics of operators |
 

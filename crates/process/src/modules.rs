@@ -1,9 +1,14 @@
 //! WebAssembly modules by their hash.
 
-/// WebAssembly modules by their hash; there are none yet.
+#[cfg(feature = "wasm")]
+pub use crate::operators::wasm::{ModuleError, Modules};
+
+/// WebAssembly modules by their hash; without the feature `wasm` there are none.
+#[cfg(not(feature = "wasm"))]
 #[derive(Debug, Default)]
 pub struct Modules {}
 
+#[cfg(not(feature = "wasm"))]
 impl Modules {
     pub(crate) fn begin(
         &self,
@@ -11,6 +16,9 @@ impl Modules {
         _: &str,
         _: crate::Limits,
     ) -> Result<Box<dyn crate::operator::Operator>, String> {
-        Err("WebAssembly modules cannot be run yet; use the other operators".to_owned())
+        Err(
+            "this program was built without WebAssembly; build it with the feature \"wasm\""
+                .to_owned(),
+        )
     }
 }

@@ -15,7 +15,7 @@ const ADUS_MAX: usize = 4;
 const BYTES_MAX: usize = 200;
 
 fn pipeline(text: &str) -> Pipeline {
-    text.parse().unwrap()
+    text.parse().expect("the test's pipeline is correct")
 }
 
 fn delivery(is_reliable: bool) -> Delivery {
@@ -83,12 +83,14 @@ impl Receiver {
             steps.pop();
         }
         let modules = Modules::default();
-        let alone = Pipeline::new(steps).unwrap();
-        let mut alone = alone.start(&modules, Limits::default()).unwrap();
+        let alone = Pipeline::new(steps).expect("it is shorter");
+        let mut alone = alone
+            .start(&modules, Limits::default())
+            .expect("it names no module");
         // Each operator passes the first ADU that matches.
         let expected = alone
             .process(array(sequence), &modules)
-            .unwrap()
+            .expect("a subscriber gets what could be processed")
             .adus
             .remove(0);
         assert_eq!(body, expected.body);

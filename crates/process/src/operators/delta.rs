@@ -154,7 +154,7 @@ impl Decoder {
                 let mut array = before.to_vec();
                 let order = Order::new(self.element, array.len());
                 unpack(&body, array.len(), |place, byte| {
-                    array[order.at(place)] ^= byte
+                    array[order.at(place)] ^= byte;
                 })?;
                 array.into()
             }

@@ -79,6 +79,9 @@ fn describe(report: &hose::Report) -> String {
 /// The text with single spaces, without what would end the filter that it becomes part of, and without facts that nobody
 /// knows here.
 fn one_line(text: &str) -> Result<String, String> {
+    if !text.matches('"').count().is_multiple_of(2) {
+        return Err("a quotation mark is not closed; add another one".to_owned());
+    }
     let mut line = String::with_capacity(text.len());
     for (index, part) in text.split('"').enumerate() {
         if index % 2 == 1 {
@@ -103,16 +106,12 @@ fn one_line(text: &str) -> Result<String, String> {
                 "\"{word}\" is not known where ADUs are processed; use fields of the ADU, length and stream_seq"
             ));
         }
-        for (number, word) in part.split_whitespace().enumerate() {
-            if number > 0 || (part.starts_with(char::is_whitespace) && !line.is_empty()) {
+        for letter in part.chars() {
+            if !letter.is_whitespace() {
+                line.push(letter);
+            } else if !line.is_empty() && !line.ends_with(' ') {
                 line.push(' ');
             }
-            line.push_str(word);
-        }
-        if part.ends_with(char::is_whitespace) && !part.trim().is_empty() {
-            line.push(' ');
-        } else if !part.is_empty() && part.trim().is_empty() && !line.is_empty() {
-            line.push(' ');
         }
     }
     Ok(line.trim_end().to_owned())

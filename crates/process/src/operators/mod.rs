@@ -4,6 +4,8 @@ pub mod delta;
 pub mod filter;
 pub mod precision;
 pub mod region;
+#[cfg(feature = "wasm")]
+pub mod wasm;
 
 use crate::{
     Modules,
