@@ -215,6 +215,12 @@ proptest! {
 }
 
 #[test]
+fn a_table_can_move_to_another_thread() {
+    fn is_send<T: Send>(_: &T) {}
+    is_send(&Table::default());
+}
+
+#[test]
 fn equal_derivations_are_computed_once() {
     let mut table = Table::new(Bounds::default(), Modules::default());
     let one = table

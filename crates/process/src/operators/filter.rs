@@ -121,6 +121,8 @@ fn one_line(text: &str) -> Result<String, String> {
 #[derive(Debug)]
 pub(crate) struct Where {
     objectives: Objectives,
+    /// The fields that the predicate reads.
+    vocabulary: Vocabulary,
 }
 
 impl Where {
@@ -128,13 +130,17 @@ impl Where {
         let mut objectives = Objectives::default();
         let injected = objectives.inject(&predicate.objective());
         injected.expect("a predicate was compiled when it was read");
-        Self { objectives }
+        let vocabulary = objectives.vocabulary().clone();
+        Self {
+            objectives,
+            vocabulary,
+        }
     }
 
     fn matches(&mut self, adu: &Adu) -> bool {
         let one = One {
             adu,
-            vocabulary: self.objectives.vocabulary().clone(),
+            vocabulary: &self.vocabulary,
         };
         self.objectives.begin(&one);
         self.objectives
@@ -156,7 +162,7 @@ impl Operator for Where {
 /// A schedule of one ADU.
 struct One<'a> {
     adu: &'a Adu,
-    vocabulary: Vocabulary,
+    vocabulary: &'a Vocabulary,
 }
 
 impl Schedule for One<'_> {
