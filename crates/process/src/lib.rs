@@ -12,6 +12,17 @@
 //!                      source's ADUs ──► Table (derived streams) ───┘──► queues of the subscribers
 //! ```
 //!
+//! ```
+//! use anabranch_process::{Adu, Limits, Modules, Pipeline};
+//!
+//! let pipeline: Pipeline = "every 2 then precision 12 of f32 then delta".parse()?;
+//! let modules = Modules::default();
+//! let mut running = pipeline.start(&modules, Limits::default())?;
+//! let processed = running.process(Adu::new(0, vec![0; 12]), &modules)?;
+//! assert_eq!(processed.adus.len(), 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! | module | contents |
 //! |---|---|
 //! | [`adu`] | [`Adu`]: fields and body |
