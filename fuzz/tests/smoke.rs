@@ -342,6 +342,7 @@ fn pipeline() {
         b"drop layer ",
         b"select ",
         b"a, \"b c\"",
+        b"\"a-then\"",
         b"region box 0 0 0 1 1 1",
         b"region sphere -1 2.5 1e9 3",
         b" with indices",

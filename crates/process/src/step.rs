@@ -102,7 +102,9 @@ impl fmt::Display for Step {
             Self::Select(names) => {
                 for (index, name) in names.iter().enumerate() {
                     let comma = if index > 0 { "," } else { "" };
-                    let quote = if is_plain(name) { "" } else { "\"" };
+                    // Between other signs than letters and digits, "then" would end the step.
+                    let is_bare = is_plain(name) && !name.contains("then");
+                    let quote = if is_bare { "" } else { "\"" };
                     write!(f, "{comma} {quote}{name}{quote}")?;
                 }
                 Ok(())

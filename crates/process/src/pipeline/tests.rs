@@ -12,6 +12,7 @@ fn pipelines_are_printed_as_they_are_read() {
         "precision 30 of f64be then delta of f64be whole 50",
         "drop layer 2",
         "select \"a b\", velocity, x/y",
+        "select \"a-then\", \"then\", \"x/then/y\"",
         "region box -1 -2.5 0 1 1e300 3 of f64 with indices",
         "region sphere 0 0 0 2.5 of f32be",
         "wasm 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
@@ -145,4 +146,23 @@ fn long_texts_and_many_steps_are_refused() {
     let many = vec!["every 1"; STEPS_MAX + 1].join(" then ");
     let error = many.parse::<Pipeline>().unwrap_err().to_string();
     assert!(error.contains("at most 16 steps"), "{error}");
+}
+
+#[test]
+fn errors_hold_no_characters_that_a_terminal_obeys() {
+    for text in [
+        "every \u{1b}[2J",
+        "ev\u{202e}ry 5",
+        "select a \u{7}",
+        "where a == \u{1b}",
+    ] {
+        let error = text.parse::<Pipeline>().unwrap_err().to_string();
+        assert!(
+            !error.chars().any(anabranch_base::text::is_obeyed),
+            "{error:?}"
+        );
+    }
+    let long = format!("every {}", "x".repeat(5_000));
+    let error = long.parse::<Pipeline>().unwrap_err().to_string();
+    assert!(error.chars().count() < 500, "{error}");
 }

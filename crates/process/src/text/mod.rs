@@ -6,7 +6,7 @@
 mod reader;
 mod steps;
 
-use anabranch_base::text::nearest;
+use anabranch_base::text::{nearest, printable};
 use reader::{Reader, segments};
 
 use crate::step::Step;
@@ -16,6 +16,9 @@ pub const TEXT_BYTES_MAX: usize = 8_192;
 
 /// Largest number of steps of a pipeline.
 pub const STEPS_MAX: usize = 16;
+
+/// Characters that are shown of an error, which quotes the text.
+const MESSAGE_CHARS: usize = 400;
 
 /// Error in the text of a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,7 +49,7 @@ impl At {
         let starts = text.char_indices().map(|(at, _)| at);
         ParseError {
             column: starts.take_while(|&at| at < self.byte).count() + 1,
-            message: self.message,
+            message: printable(&self.message, MESSAGE_CHARS),
         }
     }
 }
