@@ -14,6 +14,7 @@ use wasmi::{
 };
 
 use crate::{
+    contained::contain,
     operator::{Limits, Operator},
     step::ModuleHash,
 };
@@ -97,7 +98,11 @@ impl Modules {
         if self.modules.len() >= MODULES_MAX {
             return Err(ModuleError::Full);
         }
-        self.modules.insert(hash, compile(bytes)?);
+        let compiled = contain(|| compile(bytes)).unwrap_or_else(|panic| {
+            let reason = format!("the interpreter panicked: {panic}");
+            Err(ModuleError::Invalid(printable(&reason, REASON_CHARS)))
+        });
+        self.modules.insert(hash, compiled?);
         Ok(hash)
     }
 
@@ -150,6 +155,8 @@ fn compile(bytes: &[u8]) -> Result<Module, ModuleError> {
         .wasm_multi_memory(false)
         .wasm_custom_page_sizes(false);
     let engine = Engine::new(&config);
+    // First, because the translation asserts what it expects of bytes that it has not validated yet.
+    Module::validate(&engine, bytes).map_err(|error| ModuleError::invalid(&error))?;
     let module = Module::new(&engine, bytes).map_err(|error| ModuleError::invalid(&error))?;
     for import in module.imports() {
         let is_offered = match import.ty() {

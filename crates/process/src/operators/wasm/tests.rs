@@ -290,3 +290,15 @@ fn modules_are_known_by_their_hash() {
     );
     assert!(modules.remove(&hash) && !modules.remove(&hash));
 }
+
+/// The interpreter asserts that a code section without functions is empty, before the bytes are validated.
+#[test]
+fn a_code_section_with_bytes_but_no_function_is_an_error() {
+    let mut modules = Modules::default();
+    let bytes = [&b"\0asm\x01\0\0\0"[..], &[10, 0xd0, 0x0f], &[0; 2_000]].concat();
+    let error = modules.add(&bytes).unwrap_err().to_string();
+    assert!(
+        error.starts_with("the module cannot be used: ") && !error.contains("panicked"),
+        "{error}"
+    );
+}
