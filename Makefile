@@ -21,7 +21,7 @@ help: ## list the tasks
 test: setup format layers clippy doc tests fuzz-smoke tools package deny ## everything that the stock toolchain can check
 
 .PHONY: test-all
-test-all: setup-all tests-all test-qlog package-test portable python imd ## what needs more, after `make test`: root, network namespaces, a browser, servers of others
+test-all: setup-all tests-all test-qlog test-wasm package-test portable python imd ## what needs more, after `make test`: root, network namespaces, a browser, servers of others
 
 .PHONY: setup
 setup: ## add what the stock toolchain may lack (clippy, rustfmt), and what makes films for the video tests
@@ -86,6 +86,12 @@ package-test: ## check the archive, the Debian package (in a clean root, as root
 .PHONY: portable
 portable: ## check that what is portable compiles for macOS and Windows
 	tools/portable
+
+.PHONY: test-wasm
+test-wasm: ## operators as WebAssembly modules: build with the feature `wasm`, with hostile modules
+	$(CARGO) clippy -p anabranch-process --features wasm --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc -p anabranch-process --features wasm --no-deps --locked
+	$(CARGO) test -p anabranch-process --features wasm --locked
 
 # The fuzz targets as plain functions: compiled, their regressions replayed, and each fed for a second. Third-party
 # crates are those that `clippy` and `tests` have built.

@@ -69,6 +69,7 @@ const LAYERS: &[Layer] = &[
     engine("hose", &["base"]),
     engine("media", &["base"]),
     engine("recordset", &["base"]),
+    engine("process", &["base", "hose"]),
     engine("route", &["base", "stats"]),
     engine("overlay", &["base", "stats", "route"]),
     engine("spec", &["base", "metering"]),

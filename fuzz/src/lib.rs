@@ -28,6 +28,9 @@
 //! | [`parts`] | the heads of parts of enhanced frames, and the count of missing parts |
 //! | [`media`] | stored video: files, stored indexes, and their use |
 //! | [`imd`] | IMDv3 of simulations and clients, messages between source and viewer |
+//! | [`pipeline`] | the text of pipelines of operators |
+//! | [`operators`] | operators on ADUs, from any source |
+//! | [`module`] | WebAssembly modules: those that are refused, and what others do within their bounds |
 //! | [`record_messages`] | messages about record sets, pieces of their parts, lines of notes |
 //! | [`record_set`] | manifests of record sets, and layouts |
 //! | [`smartpointer`] | topologies, trajectories, views, parts of frames, messages about a molecule |
@@ -57,6 +60,7 @@ mod packet;
 mod parsers;
 mod parts;
 mod peer;
+mod processing;
 mod record_messages;
 mod record_set;
 mod relay;
@@ -80,6 +84,7 @@ pub use overlay::overlay;
 pub use packet::packet;
 pub use parsers::{link, ticket, trace, transcript, wire};
 pub use parts::parts;
+pub use processing::{module, operators, pipeline};
 pub use record_messages::record_messages;
 pub use record_set::record_set;
 pub use relay::relay;
@@ -106,10 +111,13 @@ pub const PROPERTIES: &[(&str, Property)] = &[
     ("link", link),
     ("local", local),
     ("media", media),
+    ("module", module),
     ("objectives", objectives),
+    ("operators", operators),
     ("overlay", overlay),
     ("packet", packet),
     ("parts", parts),
+    ("pipeline", pipeline),
     ("record_messages", record_messages),
     ("record_set", record_set),
     ("relay", relay),

@@ -369,6 +369,77 @@ fn smartpointer() {
 }
 
 #[test]
+fn pipeline() {
+    let pieces: &[&[u8]] = &[
+        b" then ",
+        b"where ",
+        b"a == \"x\"",
+        b"(size > 1.5) && b",
+        b"every ",
+        b"drop layer ",
+        b"select ",
+        b"a, \"b c\"",
+        b"\"a-then\"",
+        b"region box 0 0 0 1 1 1",
+        b"region sphere -1 2.5 1e9 3",
+        b" with indices",
+        b"precision ",
+        b" of f32",
+        b" of f64be",
+        b"delta",
+        b" whole ",
+        b"5",
+        b"wasm 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f \"p\"",
+    ];
+    feed("pipeline", pieces, anabranch_fuzz::pipeline);
+}
+
+#[test]
+fn operators() {
+    let pieces: &[&[u8]] = &[
+        &[0, 0, 24],
+        &[1, 0, 48],
+        &[2, 2, 24],
+        &[3, 8, 4],
+        &[1, 9],
+        &[0, 0, 128, 63],
+        &[0, 0, 128, 127],
+        &[63, 240, 0, 0, 0, 0, 0, 0],
+        &[255; 8],
+        &[0; 12],
+    ];
+    feed("operators", pieces, anabranch_fuzz::operators);
+}
+
+#[test]
+fn module() {
+    let sections: &[&[u8]] = &[
+        b"\0asm\x01\0\0\0",
+        // Types: () -> i32, () -> (), (i32, i32) -> ().
+        &[
+            1, 13, 3, 0x60, 0, 1, 0x7f, 0x60, 0, 0, 0x60, 2, 0x7f, 0x7f, 0,
+        ],
+        b"\x02\x13\x01\x0aanabranch1\x04emit\0\x02",
+        &[3, 2, 1, 0],
+        &[5, 3, 1, 0, 1],
+        b"\x07\x14\x02\x06memory\x02\0\x07process\0\x01",
+    ];
+    let ends: &[&[u8]] = &[
+        &[10, 6, 1, 4, 0, 0x41, 0, 0x0b],
+        &[10, 9, 1, 7, 0, 3, 0x40, 0x0c, 0, 0x0b, 0x0b],
+        &[8, 1, 0],
+    ];
+    let begun = sections.concat();
+    let whole: Vec<Vec<u8>> = ends.iter().map(|end| [&begun, *end].concat()).collect();
+    let whole = whole.iter().map(Vec::as_slice);
+    let pieces: Vec<&[u8]> = whole
+        .chain([&*begun])
+        .chain(sections.iter().chain(ends).copied())
+        .collect();
+    feed("module", &pieces, anabranch_fuzz::module);
+}
+
+#[test]
 fn record_messages() {
     let pieces: &[&[u8]] = &[
         &[0],

@@ -1,0 +1,16 @@
+//! Derived streams: each is a source stream and a pipeline, computed once for all of its subscribers.
+//!
+//! The host pushes each ADU of a source into the [`Table`], and takes from it what is queued for each subscriber whenever the
+//! stream to that subscriber has room. A subscriber that does not take its ADUs affects its own queue only: of an unreliable
+//! one the oldest ADUs are lost, each as a whole; a reliable one ends once its queue is full.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `queue` | [`Delivery`], and the queue of one subscriber |
+//! | `table` | [`Table`]: derivations and subscribers |
+
+mod queue;
+mod table;
+
+pub use queue::{Delivery, Derived};
+pub use table::{Bounds, DeriveError, Pushed, SourceId, Status, SubscriberId, Table};

@@ -1,0 +1,124 @@
+//! Instance of a module: its memory, the ADU that it processes, and its bounds.
+
+use std::fmt;
+
+use anabranch_base::text::printable;
+use wasmi::{Module, Store, StoreLimits, StoreLimitsBuilder, TrapCode, TypedFunc};
+
+use super::{REASON_CHARS, interface};
+use crate::{
+    adu::{Adu, Fields},
+    operator::{Fault, Limits, Operator, Output, WORK_OF_ADU},
+};
+
+/// Elements of an instance's tables.
+const TABLE_ELEMENTS_MAX: usize = 10_000;
+
+/// The world of an instance.
+pub(super) struct World {
+    pub(super) store_limits: StoreLimits,
+    pub(super) parameters: String,
+    /// The ADU that is processed; one without anything at the beginning.
+    pub(super) adu: Adu,
+    /// Fields of the next ADU that is emitted.
+    pub(super) fields: Fields,
+    pub(super) output: Output,
+}
+
+/// A module at work.
+pub(super) struct Instance {
+    store: Store<World>,
+    process: TypedFunc<(), i32>,
+    limits: Limits,
+}
+
+impl fmt::Debug for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Instance").finish_non_exhaustive()
+    }
+}
+
+impl Instance {
+    /// Begins: makes the instance and calls its function `begin`, if it has one.
+    pub(super) fn begin(module: &Module, parameters: &str, limits: Limits) -> Result<Self, Fault> {
+        let engine = module.engine();
+        let store_limits = StoreLimitsBuilder::new()
+            .memory_size(limits.memory)
+            .memories(1)
+            .table_elements(TABLE_ELEMENTS_MAX)
+            .tables(4)
+            .instances(1)
+            .build();
+        let world = World {
+            store_limits,
+            parameters: parameters.to_owned(),
+            output: Output::new(limits),
+            adu: Adu::default(),
+            fields: Fields::default(),
+        };
+        let mut store = Store::new(engine, world);
+        store.limiter(|world| &mut world.store_limits);
+        let explain = |error: wasmi::Error| explain(&error, limits);
+        store.set_fuel(limits.fuel).map_err(explain)?;
+        let linker = interface::linker(engine).map_err(explain)?;
+        let instance = linker
+            .instantiate_and_start(&mut store, module)
+            .map_err(explain)?;
+        let process = instance
+            .get_typed_func(&store, "process")
+            .map_err(explain)?;
+        if let Ok(begin) = instance.get_typed_func::<(), ()>(&store, "begin") {
+            begin.call(&mut store, ()).map_err(explain)?;
+        }
+        store.data_mut().output.take();
+        Ok(Self {
+            store,
+            process,
+            limits,
+        })
+    }
+}
+
+impl Operator for Instance {
+    fn process(&mut self, adu: Adu, output: &mut Output) -> Result<(), Fault> {
+        let explain = |error: wasmi::Error| explain(&error, self.limits);
+        self.store.set_fuel(self.limits.fuel).map_err(explain)?;
+        let world = self.store.data_mut();
+        world.fields = adu.fields.clone();
+        world.adu = adu;
+        world.output = Output::new(self.limits);
+        let result = self.process.call(&mut self.store, ());
+        let left = self.store.get_fuel().unwrap_or(0);
+        output.add_work(WORK_OF_ADU + self.limits.fuel.saturating_sub(left));
+        let world = self.store.data_mut();
+        world.adu = Adu::default();
+        match result.map_err(explain)? {
+            0 => world
+                .output
+                .take()
+                .into_iter()
+                .try_for_each(|adu| output.push(adu)),
+            code => Err(Fault(format!(
+                "the module returned {code}, its own sign of an error"
+            ))),
+        }
+    }
+}
+
+/// An error of the interpreter as a fault.
+fn explain(error: &wasmi::Error, limits: Limits) -> Fault {
+    match error.as_trap_code() {
+        Some(TrapCode::OutOfFuel) => Fault(format!(
+            "the module took more than {} units of fuel; it may be in an endless loop, or the limit is too low",
+            limits.fuel
+        )),
+        Some(TrapCode::StackOverflow) => Fault(
+            "the module's calls are nested too deeply; it may call itself endlessly".to_owned(),
+        ),
+        Some(code) => Fault(format!("the module trapped: {code}")),
+        None => Fault(format!(
+            "the module failed: {}",
+            printable(&error.to_string(), REASON_CHARS)
+        )),
+    }
+}
