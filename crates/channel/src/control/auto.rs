@@ -35,8 +35,6 @@ const RATE_ROUNDS: (f64, f64) = (5.0, 20.0);
 const STEADY_QUEUE_S: f64 = 0.004;
 /// The same in packets; and that of [`QueueGoal::Short`] on a path on which one packet takes far longer than the goal.
 const QUEUE_PACKETS: f64 = 6.0;
-/// Part of the window that is in flight in a round that shows the rate of the path.
-const FULL: f64 = 0.5;
 /// Queue that [`QueueGoal::Within`] permits when the rate has fallen, as a fraction of what the path leaves of the
 /// lifetime: if the rate falls to less than half once more, what is in the queue still arrives in time.
 const WITHIN_FRACTION: f64 = 0.4;
@@ -125,8 +123,6 @@ struct Round {
     ends_at: u64,
     /// Data of the running round was sent while there was more to send.
     is_loaded: bool,
-    /// Some of it was sent with as much in flight as fills most of the path.
-    is_full: bool,
     /// Packets lost in it.
     lost: f64,
 }
@@ -161,7 +157,6 @@ impl Auto {
                 last_rtt_s: f64::INFINITY,
                 ends_at: 0,
                 is_loaded: false,
-                is_full: false,
                 lost: 0.0,
             },
             full_rounds: 0,
@@ -260,8 +255,7 @@ impl Auto {
         self.round.lost = 0.0;
         self.start.train.restart();
         let was_loaded = std::mem::take(&mut self.round.is_loaded);
-        // A short burst shows that there was data, and not what the path carries.
-        self.full_rounds += u64::from(std::mem::take(&mut self.round.is_full));
+        self.full_rounds += u64::from(was_loaded);
         if self.start.is_running {
             // Rounds in which only control frames were sent give no information about the path: a channel that idles
             // after its handshake would end its start at the rate of these.
@@ -346,8 +340,6 @@ impl Control for Auto {
             self.rtt_min_at = Some(ack.now);
         }
         self.round.is_loaded |= !ack.app_limited;
-        let is_full = ack.in_flight_at_sent as f64 >= FULL * self.window_unjittered() as f64;
-        self.round.is_full |= !ack.app_limited && (is_full || self.start.is_running);
         self.losses.note(false);
         if let Some(rate) = ack.rate_sample
             && (!ack.app_limited || rate > self.rate.get())
