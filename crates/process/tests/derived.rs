@@ -47,7 +47,7 @@ fn choose(number: usize) -> Pipeline {
     PIPELINES[number].parse().unwrap_or_default()
 }
 
-/// What a receiver knows.
+/// Knowledge of a receiver.
 struct Receiver {
     pipelines: Vec<Pipeline>,
     decoder: Decoder,

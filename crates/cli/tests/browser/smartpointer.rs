@@ -4,8 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use crate::{
     chromium::Browser,
-    harness::{Running, command, free_port, private_folder},
-    numbered::{id, start},
+    harness::{Running, command, private_folder},
+    numbered::pair,
 };
 
 /// Number in a cell of a stream's row.
@@ -30,17 +30,7 @@ fn a_person_sees_the_molecule_and_turns_it() {
     };
     let folder = private_folder();
     let at = folder.path();
-    let far = free_port();
-    let may = format!(
-        "[[peer]]\nname = \"near\"\nnode = \"{}\"\nmay = [\"call\", {{ right = \"use-service\", services = [\"smartpointer/1/watch/adk\"] }}]\n",
-        id(1)
-    );
-    let _far = start(at, 2, &[far], &may);
-    let peer = format!(
-        "[[peer]]\nname = \"far\"\nnode = \"{}\"\nmay = []\naddresses = [\"{far}\"]\n",
-        id(2)
-    );
-    let _near = start(at, 1, &[free_port()], &peer);
+    let _nodes = pair(at, "\"smartpointer/1/watch/adk\"");
     let files = std::env::var_os("ADK_DATA").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/media"),
         PathBuf::from,

@@ -7,8 +7,8 @@ use std::{
 
 use anabranch_visualise::imd::{ByteOrder, Command, Frame, HELLO_BYTES, Sections, SessionInfo};
 
-use crate::harness::{Running, command, free_port, private_folder};
-use crate::numbered::{id, start};
+use crate::harness::{Running, command, private_folder};
+use crate::numbered::pair;
 
 const ATOMS: usize = 3_341;
 
@@ -26,17 +26,7 @@ impl Setting {
     fn start(services: &str, source: &[&str], viewer: &[&str]) -> Self {
         let folder = private_folder();
         let at = folder.path();
-        let far = free_port();
-        let may = format!(
-            "[[peer]]\nname = \"near\"\nnode = \"{}\"\nmay = [\"call\", {{ right = \"use-service\", services = [{services}] }}]\n",
-            id(1)
-        );
-        let with_simulation = start(at, 2, &[far], &may);
-        let peer = format!(
-            "[[peer]]\nname = \"far\"\nnode = \"{}\"\nmay = []\naddresses = [\"{far}\"]\n",
-            id(2)
-        );
-        let near = start(at, 1, &[free_port()], &peer);
+        let nodes = pair(at, services);
         let simulation = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = simulation.local_addr().unwrap().to_string();
         let words = [
@@ -70,7 +60,7 @@ impl Setting {
             source,
             viewer,
             endpoints,
-            _nodes: [with_simulation, near],
+            _nodes: nodes,
             _folder: folder,
         }
     }

@@ -8,7 +8,7 @@ use std::{
 
 use anabranch::SecretKey;
 
-use crate::harness::{Running, command};
+use crate::harness::{Running, command, free_port};
 
 /// Writes the key of a node, and returns its file.
 pub(crate) fn key(folder: &Path, own: u8) -> PathBuf {
@@ -38,4 +38,19 @@ pub(crate) fn start(folder: &Path, own: u8, listen: &[SocketAddr], more: &str) -
     let line = node.line();
     assert!(line.starts_with("node "), "{line}");
     node
+}
+
+/// Starts nodes 2 and 1, the first of which lets the other use these services; node 1 knows it as `far`.
+pub(crate) fn pair(folder: &Path, services: &str) -> [Running; 2] {
+    let far = free_port();
+    let may = format!(
+        "[[peer]]\nname = \"near\"\nnode = \"{}\"\nmay = [\"call\", {{ right = \"use-service\", services = [{services}] }}]\n",
+        id(1)
+    );
+    let provider = start(folder, 2, &[far], &may);
+    let peer = format!(
+        "[[peer]]\nname = \"far\"\nnode = \"{}\"\nmay = []\naddresses = [\"{far}\"]\n",
+        id(2)
+    );
+    [provider, start(folder, 1, &[free_port()], &peer)]
 }

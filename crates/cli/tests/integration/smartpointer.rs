@@ -7,8 +7,8 @@ use std::{
 
 use serde_json::Value;
 
-use crate::harness::{Running, command, free_port, private_folder};
-use crate::numbered::{id, start};
+use crate::harness::{Running, command, private_folder};
+use crate::numbered::pair;
 
 const ATOMS: u64 = 600;
 /// Events of frames; who asks for them must read them.
@@ -28,17 +28,7 @@ impl Setting {
     fn start(services: &str, source: &[&str], of_viewer: &[&str]) -> Self {
         let folder = private_folder();
         let at = folder.path();
-        let far = free_port();
-        let may = format!(
-            "[[peer]]\nname = \"near\"\nnode = \"{}\"\nmay = [\"call\", {{ right = \"use-service\", services = [{services}] }}]\n",
-            id(1)
-        );
-        let with_source = start(at, 2, &[far], &may);
-        let peer = format!(
-            "[[peer]]\nname = \"far\"\nnode = \"{}\"\nmay = []\naddresses = [\"{far}\"]\n",
-            id(2)
-        );
-        let near = start(at, 1, &[free_port()], &peer);
+        let nodes = pair(at, services);
         let atoms = ATOMS.to_string();
         let words = ["smartpointer", "source", "--name", "adk", "--json"];
         let more = ["--generate", &atoms, "--local", "2.local"];
@@ -60,7 +50,7 @@ impl Setting {
             viewer,
             page: Visitor { address, cookie },
             link,
-            _nodes: [with_source, near],
+            _nodes: nodes,
             _folder: folder,
         }
     }
