@@ -12,12 +12,13 @@ use tokio::sync::mpsc;
 
 use super::{
     Selecting, failure, follow, parse_duration, parse_layout, parse_place, parse_sizes,
-    paths::Paths,
+    paths::{Meter, Paths},
     reach::{Attempts, ReachFlags, Reached, settled, with},
 };
 use crate::{
     events,
     exit::{Failure, Outcome, stopped},
+    meter::Direction,
 };
 
 /// Events that wait to be printed.
@@ -143,6 +144,8 @@ async fn fetch(
             });
         }
     };
+    let mut meter = Meter::new(&paths, Direction::Receiving);
+    meter.update().await;
     let running = async {
         let mut attempts = Attempts::new(arguments.retry);
         loop {
@@ -169,7 +172,7 @@ async fn fetch(
         (ran, fetch.settle().await)
     };
     let manner = [arguments.json, arguments.quiet];
-    let following = follow::follow(&fetch, &paths, set, &mut events, manner);
+    let following = follow::follow(&fetch, &mut meter, set, &mut events, manner);
     let (ran, settled) = tokio::select! {
         ended = running => ended,
         never = following => match never {},
@@ -181,9 +184,10 @@ async fn fetch(
     // If nothing could be written any more, that is the cause of everything else.
     let fetched = finished?;
     let reached = ran?;
+    meter.update().await;
     reached.close().await;
     let manner = [is_watched, arguments.json, arguments.quiet];
-    follow::report(&fetched, &manifest, set, &path, manner)
+    follow::report((&fetched, &meter), &manifest, set, &path, manner)
 }
 
 async fn run_on<S: AduSession>(fetch: &Fetch, records: &Records<S>) -> Result<(), RecordsError> {

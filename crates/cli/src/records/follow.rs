@@ -15,11 +15,10 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::paths::{Lines, Meter, Paths};
+use super::paths::{Lines, Meter};
 use crate::{
     bytes, events,
     exit::{Failure, Outcome, note, print_line},
-    meter::Direction,
 };
 
 /// Interval between two events of progress.
@@ -34,12 +33,11 @@ const NAMED_MAX: usize = 20;
 /// Shows a fetch; does not return.
 pub(super) async fn follow(
     fetch: &Fetch,
-    paths: &Paths,
+    meter: &mut Meter<'_>,
     set: &str,
     events: &mut mpsc::Receiver<Up>,
     [is_json, is_quiet]: [bool; 2],
 ) -> Infallible {
-    let meter = Meter::new(paths, Direction::Receiving);
     if is_json {
         return print_events(fetch, meter, set, events).await;
     }
@@ -51,7 +49,7 @@ pub(super) async fn follow(
 
 async fn print_events(
     fetch: &Fetch,
-    mut meter: Meter<'_>,
+    meter: &mut Meter<'_>,
     set: &str,
     events: &mut mpsc::Receiver<Up>,
 ) -> Infallible {
@@ -134,7 +132,7 @@ fn event_of(manifest: &Manifest, up: &Up) -> Value {
 }
 
 /// Draws a bar for each component, and a line for each path.
-async fn show(fetch: &Fetch, mut meter: Meter<'_>) -> Infallible {
+async fn show(fetch: &Fetch, meter: &mut Meter<'_>) -> Infallible {
     let screen = MultiProgress::new();
     let records = fetch.selection().records.clone();
     let total = records.end - records.start;
@@ -166,9 +164,9 @@ async fn show(fetch: &Fetch, mut meter: Meter<'_>) -> Infallible {
     }
 }
 
-/// Reports the result of a fetch.
+/// Reports the result of a fetch, and what the paths carried meanwhile.
 pub(super) fn report(
-    fetched: &Fetched,
+    (fetched, meter): (&Fetched, &Meter<'_>),
     manifest: &Manifest,
     set: &str,
     path: &Path,
@@ -197,6 +195,7 @@ pub(super) fn report(
         let event = json!({
             "kind": "fetched", "set": set, "path": path.display().to_string(), "bytes_moved": moved,
             "is_complete": fetched.is_complete, "components": components, "missing": missing, "missing_parts": faults,
+            "paths": meter.event(),
         });
         events::print(&event)?;
     } else if !is_quiet {
@@ -206,6 +205,10 @@ pub(super) fn report(
         };
         let place = path.display();
         print_line(&format!("{place}: {} moved, {rest}", bytes::text(moved)))?;
+        meter
+            .summary()
+            .iter()
+            .try_for_each(|line| print_line(line))?;
     }
     if missing == 0 {
         return Ok(());

@@ -112,6 +112,11 @@ impl<'a> Meter<'a> {
     pub(super) fn lines(&self) -> Vec<String> {
         self.rows.lines()
     }
+
+    /// Lines of a report at the end: the paths that carried something.
+    pub(super) fn summary(&self) -> Vec<String> {
+        self.rows.summary()
+    }
 }
 
 /// The numbers of a [`Meter`].
@@ -198,6 +203,17 @@ impl Rows {
         };
         self.all.values().map(line).collect()
     }
+
+    fn summary(&self) -> Vec<String> {
+        let all: u64 = self.all.values().map(|row| row.carried).sum();
+        let used = self.all.values().filter(|row| row.carried > 0);
+        let line = |row: &Row| {
+            let share = 100.0 * row.carried as f64 / all as f64;
+            let (name, carried) = (&row.path.path, bytes::text(row.carried));
+            format!("  {name}: {carried}, {share:.0} %")
+        };
+        used.map(line).collect()
+    }
 }
 
 /// Lines on a screen, one for each path.
@@ -249,6 +265,7 @@ mod tests {
         };
         rows.count(0, vec![path(1, 5_000)], at(0));
         assert_eq!(counted(&rows), [(0, 0)]);
+        assert_eq!(rows.summary(), Vec::<String>::new());
         // Another path comes.
         rows.count(0, vec![path(1, 6_000), path(2, 500)], at(1));
         assert_eq!(counted(&rows), [(1_000, 8_000), (500, 0)]);
@@ -262,6 +279,13 @@ mod tests {
             rows.lines()[0].contains("2.00 kB, 80 %, 8.00 kbit/s"),
             "{:?}",
             rows.lines()
+        );
+        assert_eq!(
+            rows.summary(),
+            [
+                "  lo → 127.0.0.1:1: 2.00 kB, 80 %",
+                "  lo → 127.0.0.1:2: 500 B, 20 %"
+            ]
         );
     }
 }

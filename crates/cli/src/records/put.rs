@@ -80,6 +80,8 @@ async fn put(arguments: &Arguments) -> Outcome {
     let program = "anabranch records put";
     let mut reached = Reached::open(&arguments.peer, &arguments.flags, program).await?;
     let paths = Paths::of(&reached);
+    let mut meter = Meter::new(&paths, Direction::Sending);
+    meter.update().await;
     let running = async {
         let mut attempts = Attempts::new(arguments.retry);
         loop {
@@ -110,18 +112,11 @@ async fn put(arguments: &Arguments) -> Outcome {
     };
     let (reached, sent) = tokio::select! {
         ran = running => ran?,
-        never = follow(&put, &paths, arguments.json) => match never {},
+        never = follow(&put, &mut meter, arguments.json) => match never {},
     };
+    meter.update().await;
     reached.close().await;
-    let moved = put.progress();
-    let source = put.source();
-    report(
-        source.name(),
-        source.manifest(),
-        &moved,
-        &sent,
-        arguments.json,
-    )
+    report(&put, &sent, &meter, arguments.json)
 }
 
 async fn run_on<S: AduSession>(put: &Put, records: &Records<S>) -> Result<Sent, RecordsError> {
@@ -129,8 +124,7 @@ async fn run_on<S: AduSession>(put: &Put, records: &Records<S>) -> Result<Sent, 
 }
 
 /// Shows the progress; does not return.
-async fn follow(put: &Put, paths: &Paths, is_json: bool) -> Infallible {
-    let mut meter = Meter::new(paths, Direction::Sending);
+async fn follow(put: &Put, meter: &mut Meter<'_>, is_json: bool) -> Infallible {
     if !is_json {
         return show(put, meter).await;
     }
@@ -150,7 +144,7 @@ async fn follow(put: &Put, paths: &Paths, is_json: bool) -> Infallible {
 }
 
 /// Draws a bar, if the length is known, and a line for each path; on a terminal only.
-async fn show(put: &Put, mut meter: Meter<'_>) -> Infallible {
+async fn show(put: &Put, meter: &mut Meter<'_>) -> Infallible {
     if !std::io::stderr().is_terminal() {
         return std::future::pending().await;
     }
@@ -182,13 +176,14 @@ pub(super) fn progress(manifest: &Manifest, moved: &[u64]) -> Value {
     json!({"kind": "progress", "components": rows})
 }
 
-/// Reports the result.
-fn report(set: &str, manifest: &Manifest, moved: &[u64], sent: &Sent, is_json: bool) -> Outcome {
-    let all: u64 = moved.iter().sum();
+/// Reports the result, and what the paths carried meanwhile.
+fn report(put: &Put, sent: &Sent, meter: &Meter<'_>, is_json: bool) -> Outcome {
+    let (set, manifest) = (put.source().name(), put.source().manifest());
+    let all: u64 = put.progress().iter().sum();
     if is_json {
         events::print(&json!({
             "kind": "sent", "set": set, "bytes_moved": all, "is_complete": sent.is_complete,
-            "missing": sent.faults.len(),
+            "missing": sent.faults.len(), "paths": meter.event(),
         }))?;
     } else if sent.is_complete {
         let name = printable(set, 80);
@@ -196,6 +191,10 @@ fn report(set: &str, manifest: &Manifest, moved: &[u64], sent: &Sent, is_json: b
             "{name}: {} moved, the set is complete there",
             bytes::text(all)
         ))?;
+        meter
+            .summary()
+            .iter()
+            .try_for_each(|line| print_line(line))?;
     }
     match sent.is_complete {
         true => Ok(()),

@@ -236,6 +236,11 @@ fn a_part_of_a_set_is_fetched_and_the_rest_later() {
     ];
     let out = setting.succeeds(&some);
     assert!(out.contains("60.0 kB moved, a part of the set"), "{out}");
+    let path = out.lines().last().unwrap();
+    assert!(
+        path.starts_with("  lo → 127.0.0.1:") && path.ends_with(" %"),
+        "{out}"
+    );
     let bytes = [
         "get",
         "far:climate",
@@ -255,6 +260,12 @@ fn a_part_of_a_set_is_fetched_and_the_rest_later() {
     let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
     assert_eq!(last["kind"], "fetched");
     assert_eq!(last["components"][0]["records_present_before"], 2);
+    let paths = last["paths"].as_array().unwrap().iter();
+    let carried: u64 = paths.map(|path| path["bytes"].as_u64().unwrap()).sum();
+    assert!(
+        carried >= last["bytes_moved"].as_u64().unwrap(),
+        "headers and hashes, too: {last}"
+    );
     // An event for each record that became complete.
     let records = out
         .lines()
