@@ -107,6 +107,8 @@ pub struct Source {
     /// Number of the next frame.
     next: AtomicU64,
     lookers: Mutex<BTreeMap<u64, Arc<Looker>>>,
+    /// Viewers that have not been reported to have left.
+    present: state::Sender<usize>,
     /// Streams with frames.
     watching: state::Sender<usize>,
     ended: state::Sender<Option<String>>,
@@ -129,6 +131,7 @@ impl Source {
             begin: Mutex::default(),
             next: AtomicU64::new(0),
             lookers: Mutex::default(),
+            present: state::Sender::new(0),
             watching: state::Sender::new(0),
             ended: state::Sender::new(None),
             places: Arc::default(),
@@ -179,11 +182,16 @@ impl Source {
         }
     }
 
-    /// Waits until no stream with frames is left, for at most ten seconds.
+    /// Waits until all viewers have left and that was reported, for at most ten seconds.
     pub async fn idle(&self) {
-        let mut watching = self.watching.subscribe();
-        // A viewer that takes nothing is left behind; the sender is of this source.
-        let _ = timeout(IDLE_TIME, watching.wait_for(|count| *count == 0)).await;
+        let (mut watching, mut present) = (self.watching.subscribe(), self.present.subscribe());
+        let all = async {
+            // The senders are of this source.
+            let _ = watching.wait_for(|count| *count == 0).await;
+            let _ = present.wait_for(|count| *count == 0).await;
+        };
+        // A viewer that takes nothing is left behind.
+        let _ = timeout(IDLE_TIME, all).await;
     }
 
     fn lookers(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Looker>>> {

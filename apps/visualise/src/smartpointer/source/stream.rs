@@ -33,6 +33,7 @@ impl Drop for Present<'_> {
             sent,
             skipped,
         });
+        source.present.send_modify(|count| *count -= 1);
     }
 }
 
@@ -57,6 +58,7 @@ impl Source {
     /// Serves the first stream of a viewer.
     async fn looked(&self, peer: NodeId, stream: &Stream) -> Result<(), End> {
         let looker = self.enter(peer).ok_or(End::Full)?;
+        self.present.send_modify(|count| *count += 1);
         let _present = Present(self, looker.clone());
         self.report(Report::Looking { peer });
         let begun = Begun {

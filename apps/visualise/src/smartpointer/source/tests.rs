@@ -116,3 +116,17 @@ async fn frames_are_numbered_by_their_time_and_end_with_the_trajectory() {
     assert!(why.contains("is over"), "{why}");
     assert_eq!(begin.elapsed().as_millis(), 5_000);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_end_waits_until_it_is_reported_that_the_viewers_have_left() {
+    let source = source(0, 50, false);
+    source.present.send_modify(|count| *count += 1);
+    let idle = source.idle();
+    tokio::pin!(idle);
+    let second = std::time::Duration::from_secs(1);
+    tokio::time::timeout(second, &mut idle).await.unwrap_err();
+    source.present.send_modify(|count| *count -= 1);
+    let begin = tokio::time::Instant::now();
+    idle.await;
+    assert!(begin.elapsed().is_zero());
+}
