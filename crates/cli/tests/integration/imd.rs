@@ -3,12 +3,17 @@
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use anabranch_visualise::imd::{ByteOrder, Command, Frame, HELLO_BYTES, Sections, SessionInfo};
 
 use crate::harness::{Running, command, private_folder};
-use crate::numbered::pair;
+use crate::numbered::pair_with;
 
 const ATOMS: usize = 3_341;
 
@@ -24,9 +29,14 @@ struct Setting {
 
 impl Setting {
     fn start(services: &str, source: &[&str], viewer: &[&str]) -> Self {
+        Self::with(services, "", source, viewer)
+    }
+
+    /// With `more` in the configuration of the node beside the simulation.
+    fn with(services: &str, more: &str, source: &[&str], viewer: &[&str]) -> Self {
         let folder = private_folder();
         let at = folder.path();
-        let nodes = pair(at, services);
+        let nodes = pair_with(at, services, more);
         let simulation = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = simulation.local_addr().unwrap().to_string();
         let words = [
@@ -168,6 +178,84 @@ fn every_frame_arrives_bit_by_bit() {
     assert_eq!(ended["frames"], 40);
     let ended = setting.viewer.event("ended");
     assert_eq!(ended["frames"], serde_json::json!([40, 40]));
+}
+
+/// Frames on their way to a client, fewer than a queue of the source holds.
+const ON_THEIR_WAY: usize = 50;
+/// Frames after a promise was granted: of a section that has a sixth of the promised rate, more wait than the source holds.
+const AFTER: usize = 500;
+
+#[test]
+fn a_granted_promise_keeps_positions_whole_while_others_skip_frames() {
+    // A path of a known rate, whatever else the machine does. Until there is a promise, all sections have a third of it.
+    let slow = "[channel]\ncontroller = \"fixed 24 Mbit/s\"\n";
+    let asking = ["--promise", "18 Mbit/s", "--share", "50", "--once"];
+    let mut setting = Setting::with("\"imd/1/watch/adk\"", slow, &asking, &["--once"]);
+    let sections: Sections = "time+box+positions+velocities+forces".parse().unwrap();
+    let mut simulation = setting.begin(sections, ByteOrder::Little);
+    expect(&mut simulation, Command::Go);
+    let ((all, _), (mut promised, announced)) = (setting.client(0), setting.client(1));
+    let packets = move |at: usize, of: Sections| frame(sections, ATOMS, at).packets(of);
+    let arrived = Arc::new(AtomicUsize::new(0));
+    // Frame after which the simulation ends.
+    let last = Arc::new(AtomicUsize::new(usize::MAX));
+    let sending = std::thread::spawn({
+        let (arrived, last) = (arrived.clone(), last.clone());
+        move || {
+            let mut number = 0;
+            while number <= last.load(Ordering::Relaxed) {
+                if number < arrived.load(Ordering::Relaxed) + ON_THEIR_WAY {
+                    simulation.write_all(&packets(number, sections)).unwrap();
+                    number += 1;
+                } else {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            number
+        }
+    });
+    // Each frame of the promised sections, bit by bit.
+    let reading_promised = std::thread::spawn({
+        let arrived = arrived.clone();
+        move || {
+            let mut read = packets(0, announced.sections).to_vec();
+            let mut number = 0;
+            while promised.read_exact(&mut read).is_ok() {
+                assert!(
+                    read == packets(number, announced.sections),
+                    "frame {number}"
+                );
+                number += 1;
+                arrived.store(number, Ordering::Relaxed);
+            }
+            number
+        }
+    });
+    let reading_all = std::thread::spawn(move || to_end(all));
+    let granted = loop {
+        let event = setting.viewer.event("promise");
+        if let Some(bps) = event["rate_bps"].as_u64() {
+            break bps;
+        }
+    };
+    assert_eq!(granted, 18_000_000);
+    last.store(arrived.load(Ordering::Relaxed) + AFTER, Ordering::Relaxed);
+    let frames = sending.join().unwrap();
+    assert_eq!(reading_promised.join().unwrap(), frames);
+    // Of the others, whole frames in their order.
+    let read = reading_all.join().unwrap();
+    let bytes = packets(0, sections).len();
+    assert_eq!(read.len() % bytes, 0, "no frame is cut short");
+    let mut numbers = 0..frames;
+    for whole in read.chunks(bytes) {
+        let found = numbers.find(|number| packets(*number, sections) == whole);
+        assert!(found.is_some(), "a frame that was not sent, or sent twice");
+    }
+    let served = read.len() / bytes;
+    assert!(served < frames, "a path for a third of it carried all");
+    let ended = setting.viewer.event("ended");
+    assert_eq!(ended["frames"], serde_json::json!([served, frames]));
+    assert_eq!(ended["skipped"][1], 0, "{ended}");
 }
 
 #[test]

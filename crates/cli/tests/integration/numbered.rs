@@ -42,9 +42,14 @@ pub(crate) fn start(folder: &Path, own: u8, listen: &[SocketAddr], more: &str) -
 
 /// Starts nodes 2 and 1, the first of which lets the other use these services; node 1 knows it as `far`.
 pub(crate) fn pair(folder: &Path, services: &str) -> [Running; 2] {
+    pair_with(folder, services, "")
+}
+
+/// The same with `more` in the configuration of node 2.
+pub(crate) fn pair_with(folder: &Path, services: &str, more: &str) -> [Running; 2] {
     let far = free_port();
     let may = format!(
-        "[[peer]]\nname = \"near\"\nnode = \"{}\"\nmay = [\"call\", {{ right = \"use-service\", services = [{services}] }}]\n",
+        "[[peer]]\nname = \"near\"\nnode = \"{}\"\nmay = [\"call\", {{ right = \"use-service\", services = [{services}] }}]\n{more}",
         id(1)
     );
     let provider = start(folder, 2, &[far], &may);
