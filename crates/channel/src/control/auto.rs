@@ -167,7 +167,7 @@ impl Auto {
         }
     }
 
-    /// True if the goal is a queue that jitter outlasts.
+    /// True if the goal is a queue so short that jitter would empty it.
     fn is_queue_short(&self) -> bool {
         matches!(self.goal, QueueGoal::Short | QueueGoal::Steady)
     }
@@ -200,8 +200,8 @@ impl Auto {
         (self.packets_s() - from_one_packet_s).max(self.target_short_s)
     }
 
-    /// `rate × (rtt_min + queue)`, plus the data that waits to be acknowledged, at the receiver and on the way back, or
-    /// `jitter_s` of packets that usually take longer.
+    /// `rate × (rtt_min + queue)` in bytes, plus the data that waits to be acknowledged, at the receiver and on the way back, or
+    /// what the path carries in `jitter_s` seconds, by which packets usually take longer, if that is more.
     fn model_window_with(&self, jitter_s: f64) -> f64 {
         let rate = self.rate.get();
         let rtt_s = self.rtt_min_s + self.returning.get_s();
@@ -219,7 +219,7 @@ impl Auto {
     }
 
     fn model_window(&self) -> f64 {
-        // A longer queue than that of these goals outlasts jitter.
+        // The longer queue of the other goals covers jitter.
         if self.is_queue_short() {
             self.model_window_with(self.rtt_excess_s)
         } else {

@@ -161,7 +161,13 @@ fn a_scheduler_that_was_not_asked_is_told_nothing() {
         recorder.took(0, 1_400);
     };
     decide(&mut recorder);
-    let replayed = replay(&recorder.file()).unwrap();
+    let file = recorder.file();
+    let replayed = replay(&file).unwrap();
+    assert_eq!((replayed.same, replayed.broken), (1, None));
+    // Files of version 1 are read: their views have no usual round trip, as this one.
+    let mut earlier = file;
+    earlier[8] = 1;
+    let replayed = replay(&earlier).unwrap();
     assert_eq!((replayed.same, replayed.broken), (1, None));
 
     recorder.policy(Some(Policy::Wfq), Seed(9));

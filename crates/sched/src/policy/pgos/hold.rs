@@ -5,8 +5,8 @@
 //! frame is expected as the queue lasts. The path sends as much as before, in another order: the frame meets
 //! an empty queue, and what is elastic goes after it.
 //!
-//! What is in flight during the *usual* round trip is no queue: with jitter of a few milliseconds, it exceeds that of the shortest one. Were
-//! it taken for a queue, the path would idle before every frame, be measured to be slower, and its queue would seem the longer.
+//! Data in flight during the *usual* round trip is no queue: with jitter of a few milliseconds, it exceeds that of the shortest one. If
+//! it were taken for a queue, the path would idle before every frame, be measured to be slower, and its queue would seem the longer.
 
 use std::time::Duration;
 

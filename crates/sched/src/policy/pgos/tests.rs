@@ -359,7 +359,7 @@ fn before_a_frame_is_expected_nothing_elastic_joins_a_queue_that_lasts_until_the
     assert_eq!(sent(Some(6), &[normal(0), normal(1)]), (Some(1), None));
 }
 
-/// Where packets usually take longer than the shortest round trip, more is in flight without any queue.
+/// More is in flight without any queue if packets usually take longer than the shortest round trip.
 #[test]
 fn jitter_is_no_queue_that_lasts_until_a_frame() {
     let mut pgos = mapped(&[assignment(1, &[(1, 10)])]);
