@@ -158,8 +158,8 @@ fn every_query_about_nodes_returns_series() {
     for label in ["bulk", "telemetry"] {
         setting.accept(label);
     }
-    let bulk = ["--priority", "bulk", "--cap", "8 Mbit/s"];
-    setting.send("bulk", &bulk, 10_000, Duration::from_millis(10));
+    // More than the paths carry, whatever else the machine does: the bandwidth of a path is known only of windows in which it was full.
+    setting.send("bulk", &["--priority", "bulk"], 40_000, Duration::ZERO);
     let telemetry = ["--rate", "500 kbit/s", "--probability", "90 %", "--wait"];
     setting.send("telemetry", &telemetry, 1_250, Duration::from_millis(10));
     check_queries(own, "node");
