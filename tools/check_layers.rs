@@ -96,7 +96,7 @@ const LAYERS: &[Layer] = &[
     engine("sim", &["session", "link", "overlay"]),
     host("net", &["session", "link", "overlay"]),
     host("node", &["net"]),
-    host("lab", &["sim", "node", "twoflow", "recordset"]),
+    host("lab", &["sim", "node", "twoflow", "recordset", "records"]),
     guest("gateway", &["node"]),
     guest("tunnel", &["node", "gateway"]),
     host(

@@ -1,6 +1,7 @@
 //! Subcommands: list, run, report.
 
 mod beat;
+mod gridftp;
 mod live;
 mod promises;
 mod replay;
@@ -13,7 +14,7 @@ use std::{
 use anabranch_base::{Seed, text::nearest};
 use anabranch_lab::{
     EXPERIMENTS, Experiment, Options, Outcome as Results, Row,
-    experiments::{promises_live, telemedicine},
+    experiments::{gridftp as records, promises_live, telemedicine},
     kit::{
         corpus::{Corpus, DATA_FOLDERS},
         output::{Page, to_csv},
@@ -68,7 +69,8 @@ pub(crate) struct Run {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Between nodes on this machine over emulated paths, by its clock, for so long, 10 to 3600 seconds. `telemedicine`: not in
-    /// virtual time, 60 s for each policy. `promises-live`: virtual time as well, 300 s for each set. --traces and --only hold as ever.
+    /// virtual time, 60 s for each policy. `promises-live`: virtual time as well, 300 s for each set. `gridftp`: virtual time as well, 120 s,
+    /// only `pgos`. --traces and --only hold as ever.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
         value_parser = clap::value_parser!(u64).range(10..=3600))]
     live: Option<Option<u64>>,
@@ -182,13 +184,16 @@ fn list(json: bool) -> String {
     lines.join("\n")
 }
 
+/// Experiments that can run live.
+const LIVE: [&str; 3] = [
+    records::EXPERIMENT.name,
+    promises_live::EXPERIMENT.name,
+    telemedicine::EXPERIMENT.name,
+];
+
 /// True if the experiment can run between nodes on this machine by its clock.
 fn runs_live(experiment: &Experiment) -> bool {
-    [
-        promises_live::EXPERIMENT.name,
-        telemedicine::EXPERIMENT.name,
-    ]
-    .contains(&experiment.name)
+    LIVE.contains(&experiment.name)
 }
 
 fn progress(quiet: bool) -> impl Fn(&str) + Sync {
@@ -227,8 +232,9 @@ impl Run {
         let is_promises = experiment.name == promises_live::EXPERIMENT.name;
         if self.live.is_some() && !runs_live(experiment) {
             return Err(Failure::usage(format!(
-                "'{}' runs in virtual time only; leave out --live, or run 'telemedicine' or 'promises-live'",
-                self.name
+                "'{}' runs in virtual time only; leave out --live, or run one of {}",
+                self.name,
+                LIVE.join(", ")
             )));
         }
         if self.promises.is_given() && !is_promises {
@@ -311,6 +317,15 @@ impl Run {
         };
         let mut results = Vec::new();
         for seed in seeds {
+            if experiment.name == records::EXPERIMENT.name {
+                let show = gridftp::Show {
+                    seed,
+                    corpus,
+                    seconds: seconds.unwrap_or(records::live::Plan::SECONDS),
+                };
+                results.push(gridftp::run(&show, &progress).await?);
+                continue;
+            }
             let show = live::Show {
                 seed,
                 corpus,

@@ -1,6 +1,7 @@
 #![doc = include_str!("plan.md")]
 
 mod lanes;
+pub mod live;
 mod published;
 mod run;
 mod testbed;
@@ -17,11 +18,13 @@ use crate::{
         sources::records::NAMES,
         streams::{
             Timing,
+            figures::Rates,
             show::{distinct, distribution_plot, mbps, path_rows, rounded, time_plot},
         },
     },
 };
 use run::{Component, Figures, Method};
+use testbed::APPLICATION_SHARE;
 
 /// The experiment.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -91,14 +94,10 @@ fn component_row(layout: &str, figures: &Figures, index: usize) -> Row {
         promise,
     } = &figures.components[index];
     let mut row = labelled(COMPONENT, layout);
+    row.insert("component".into(), json!(name));
+    row.insert("target_mbps".into(), mbps(*target_bps));
+    rates_into(&mut row, bytes);
     let mut put = |field: &str, value| row.insert(field.to_owned(), value);
-    put("component", json!(name));
-    put("target_mbps", mbps(*target_bps));
-    put("p95_mbps", mbps(bytes.p95_bps));
-    put("p99_mbps", mbps(bytes.p99_bps));
-    put("mean_mbps", mbps(bytes.mean_bps));
-    put("std_mbps", mbps(bytes.std_bps));
-    put("met_fraction", rounded(bytes.met));
     put("whole_p95_mbps", mbps(whole.p95_bps));
     put("whole_p99_mbps", mbps(whole.p99_bps));
     put("whole_std_mbps", mbps(whole.std_bps));
@@ -115,6 +114,16 @@ fn component_row(layout: &str, figures: &Figures, index: usize) -> Row {
         put("promise_withdrawn", json!(promise.account.withdrawn));
     }
     row
+}
+
+/// Puts the rate of a component in a row.
+fn rates_into(row: &mut Row, rates: &Rates) {
+    let mut put = |field: &str, value| row.insert(field.to_owned(), value);
+    put("p95_mbps", mbps(rates.p95_bps));
+    put("p99_mbps", mbps(rates.p99_bps));
+    put("mean_mbps", mbps(rates.mean_bps));
+    put("std_mbps", mbps(rates.std_bps));
+    put("met_fraction", rounded(rates.met));
 }
 
 fn layout_row(layout: &str, figures: &Figures) -> Row {

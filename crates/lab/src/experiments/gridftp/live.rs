@@ -1,0 +1,325 @@
+//! The same records between two nodes on sockets: paths, times and rows.
+//!
+//! Both clocks have paths whose rates are those that cross-traffic leaves of the testbed (or recordings), so that their figures can be compared.
+
+use std::{ops::Range, time::Duration};
+
+use anabranch_base::Seed;
+use serde_json::json;
+
+use super::{
+    APPLICATION_SHARE, COMPONENT, labelled, rates_into,
+    run::{self, Method},
+    testbed::{self, Setting},
+};
+use crate::{
+    Options, Row,
+    kit::{
+        recording::Recording,
+        sources::records::{NAMES, PERIOD},
+        streams::{
+            Algorithm, RecordedPath, Scene, Timing,
+            figures::Rates,
+            measure::WINDOW,
+            show::{mbps, rounded},
+        },
+    },
+};
+
+/// Interval in which the rate of a path of the testbed is constant.
+const STEP: Duration = Duration::from_millis(100);
+/// Time before promises are asked for in virtual time; live they are asked for at once, and wait.
+const ALONE: Duration = Duration::from_secs(3);
+
+/// Times of a run, as shares of its duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Time for which records are produced, in seconds.
+    pub seconds: u64,
+}
+
+impl Plan {
+    /// Duration of a run unless another is given, in seconds.
+    pub const SECONDS: u64 = 120;
+
+    fn share(self, of: u64) -> usize {
+        (self.seconds * of / 24) as usize
+    }
+
+    /// Window at whose beginning a path fails for good.
+    pub fn cut(self) -> usize {
+        self.share(12)
+    }
+
+    /// Window at whose beginning another path is added.
+    pub fn join(self) -> usize {
+        self.share(14).max(self.cut() + 1)
+    }
+
+    /// Windows that are compared, by name: two paths from the beginning; one; two, of which one was added.
+    fn phases(self) -> [(&'static str, Range<usize>); 3] {
+        let settled = self.share(15).max(self.join() + 1);
+        [
+            ("before", self.share(4)..self.cut()),
+            ("one path", self.cut()..self.join()),
+            ("after", settled..self.seconds as usize),
+        ]
+    }
+}
+
+/// Paths and records of a run.
+#[derive(Clone, Debug)]
+pub struct Live {
+    /// Those of the beginning, the one that fails last; then the one that is added, which has its rates.
+    pub paths: Vec<RecordedPath>,
+    /// Sizes of the components of a record, in bytes.
+    pub sizes: [usize; 3],
+    /// Its times.
+    pub plan: Plan,
+    setting: Setting,
+}
+
+/// Observations of a run on sockets.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// Bytes of each component that arrived in each second.
+    pub windows: Vec<[f64; 3]>,
+    /// Time to the first promise of each component, and the number of times that it could not be kept any more.
+    pub promises: [(Option<Duration>, u64); 3],
+    /// Bytes that each path carried, headers included.
+    pub carried: Vec<u64>,
+    /// Parts that were compared with the set at the end, and of these the missing and the wrong ones.
+    pub parts: [u64; 3],
+}
+
+/// Paths and records of a run on sockets.
+///
+/// # Errors
+/// The recordings are no paths, or the testbed is inconsistent; in words.
+pub fn setting(options: &Options<'_>, plan: Plan) -> Result<Live, String> {
+    let mut setting = testbed::setting(options)?;
+    let mut paths = match &setting.scene {
+        Scene::Recorded(paths) => paths.clone(),
+        network => left_over(network, options.seed, plan)?,
+    };
+    setting.scene = Scene::Recorded(paths.clone());
+    let failing = paths.last().ok_or("there are no paths")?;
+    let mut added = failing.clone();
+    added.name += ", added";
+    paths.push(added);
+    Ok(Live {
+        paths,
+        sizes: setting.records.sizes(),
+        plan,
+        setting,
+    })
+}
+
+/// Paths with the rates that cross-traffic leaves.
+fn left_over(network: &Scene, seed: Seed, plan: Plan) -> Result<Vec<RecordedPath>, String> {
+    // What is late comes after the last window.
+    let count = (2 * plan.seconds as usize) * (1_000 / STEP.as_millis() as usize);
+    let rates = network.available_bps(seed, (STEP, count));
+    let rates = rates.map_err(|error| error.to_string())?;
+    let times_s: Vec<f64> = (0..count)
+        .map(|step| step as f64 * STEP.as_secs_f64())
+        .collect();
+    let paths = network.paths().into_iter().zip(rates);
+    let paths = paths.map(|(name, rates)| {
+        RecordedPath::new(&Recording {
+            name: name.to_owned(),
+            times_s: times_s.clone(),
+            bandwidth_bps: Some(rates.into_iter().map(Some).collect()),
+            ..Recording::default()
+        })
+    });
+    let paths: Option<Vec<RecordedPath>> = paths.collect();
+    paths.ok_or_else(|| "a path of the testbed has no rate above 0".to_owned())
+}
+
+impl Live {
+    /// Index of the path that fails. The next one is added.
+    pub fn failing(&self) -> usize {
+        self.paths.len() - 2
+    }
+
+    /// Number of records.
+    pub fn records(&self) -> u64 {
+        (self.plan.seconds as f64 / PERIOD.as_secs_f64()) as u64
+    }
+
+    fn target_bps(&self, component: usize) -> f64 {
+        self.sizes[component] as f64 * 8.0 / PERIOD.as_secs_f64()
+    }
+
+    /// Rates of a component in some windows of a series.
+    fn rates(&self, component: usize, series_bps: Vec<f64>) -> Rates {
+        let target = self.target_bps(component);
+        let due = vec![target; series_bps.len()];
+        Rates::new(series_bps, target, &due)
+    }
+
+    /// Rates of each component in virtual time over the paths of the beginning, none of which fails.
+    ///
+    /// # Errors
+    /// The paths are inconsistent; in words.
+    pub fn in_virtual_time(&self, seed: Seed) -> Result<[Rates; 3], String> {
+        let settling = self.plan.phases()[0].1.start as u64;
+        let timing = Timing {
+            alone: ALONE.min(Duration::from_secs(settling)),
+            warm_up: Duration::from_secs(settling),
+            windows: (self.plan.seconds - settling) as usize,
+        };
+        let pgos = Algorithm::among(&["pgos"]);
+        let method = Method::Streams(*pgos.first().ok_or("there is no policy pgos")?);
+        let figures = run::run(seed, &self.setting, method, timing);
+        let figures = figures.map_err(|error| error.to_string())?;
+        let mut rates = figures.components.into_iter().map(|one| one.bytes);
+        let three = [rates.next(), rates.next(), rates.next()];
+        let missing = || "a component has no figures".to_owned();
+        let [Some(first), Some(second), Some(third)] = three else {
+            return Err(missing());
+        };
+        Ok([first, second, third])
+    }
+
+    /// Rows of both clocks: of each component by phase, of the paths, and of the copy.
+    pub fn rows(&self, expected: &[Rates; 3], observed: &Observed) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (component, rates) in expected.iter().enumerate() {
+            rows.push(self.component(component, ("virtual", "all"), rates));
+            for (phase, windows) in self.plan.phases() {
+                let windows = observed.windows.get(windows).unwrap_or_default();
+                let series = windows.iter().map(|bytes| bytes[component] * 8.0);
+                let live = self.rates(component, series.collect());
+                let mut row = self.component(component, ("live", phase), &live);
+                let points = |live: f64, expected: f64| {
+                    rounded(100.0 * (live - expected) / self.target_bps(component))
+                };
+                let mut put = |field: &str, value| row.insert(field.to_owned(), value);
+                put("p95_difference_points", points(live.p95_bps, rates.p95_bps));
+                put(
+                    "mean_difference_points",
+                    points(live.mean_bps, rates.mean_bps),
+                );
+                rows.push(row);
+            }
+        }
+        for (component, (after, warnings)) in observed.promises.iter().enumerate().take(2) {
+            let mut row = labelled("promise", "pgos");
+            row.insert("component".into(), json!(NAMES[component]));
+            row.insert(
+                "promised_after_s".into(),
+                json!(after.map(|after| rounded(after.as_secs_f64()))),
+            );
+            row.insert("warnings".into(), json!(warnings));
+            rows.push(row);
+        }
+        for (path, bytes) in self.paths.iter().zip(&observed.carried) {
+            let mut row = labelled("path", "pgos");
+            row.insert("path".into(), json!(path.name));
+            row.insert("mean_mbps".into(), mbps(path.mean_bps()));
+            row.insert("carried_mb".into(), rounded(*bytes as f64 / 1e6));
+            rows.push(row);
+        }
+        let [parts, missing, wrong] = observed.parts;
+        let mut row = labelled("copy", "pgos");
+        row.insert("parts".into(), json!(parts));
+        row.insert("missing_parts".into(), json!(missing));
+        row.insert("wrong_parts".into(), json!(wrong));
+        rows.push(row);
+        rows
+    }
+
+    fn component(&self, component: usize, (clock, phase): (&str, &str), rates: &Rates) -> Row {
+        let mut row = labelled(COMPONENT, "pgos");
+        row.insert("clock".into(), json!(clock));
+        row.insert("phase".into(), json!(phase));
+        row.insert("component".into(), json!(NAMES[component]));
+        row.insert("target_mbps".into(), mbps(self.target_bps(component)));
+        rates_into(&mut row, rates);
+        row
+    }
+
+    /// Rates of the paths of the beginning that the application can have, in bit/s.
+    pub fn application_bps(&self) -> f64 {
+        let paths = self.paths[..=self.failing()].iter();
+        APPLICATION_SHARE * paths.map(RecordedPath::mean_bps).sum::<f64>()
+    }
+
+    /// Length of a window.
+    pub const fn window() -> Duration {
+        WINDOW
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kit::{corpus::Corpus, sources::records::PUBLISHED};
+
+    fn live(seconds: u64) -> Live {
+        let corpus = Corpus::default();
+        let options = Options {
+            seed: Seed(1),
+            only: None,
+            corpus: &corpus,
+            progress: &|_| {},
+        };
+        setting(&options, Plan { seconds }).unwrap()
+    }
+
+    #[test]
+    fn the_paths_carry_what_the_papers_did() {
+        let live = live(60);
+        assert_eq!(live.sizes, PUBLISHED);
+        assert_eq!(live.records(), 1_500);
+        assert_eq!((live.paths.len(), live.failing()), (3, 1));
+        assert_eq!(live.paths[1].trace(), live.paths[2].trace());
+        let published = 134.507e6;
+        let share = live.application_bps() / published;
+        assert!((share - 1.0).abs() < 0.03, "{share}");
+    }
+
+    #[test]
+    fn phases_follow_one_another_whatever_the_duration() {
+        for seconds in [10, 24, 120, 3_600] {
+            let plan = Plan { seconds };
+            let [before, one, after] = plan.phases().map(|(_, windows)| windows);
+            assert!(!before.is_empty() && !one.is_empty() && !after.is_empty());
+            assert_eq!((before.end, one.start), (plan.cut(), plan.cut()));
+            assert!(one.end == plan.join() && after.start > plan.join());
+            assert_eq!(after.end as u64, seconds);
+        }
+    }
+
+    #[test]
+    fn rows_have_both_clocks_and_the_difference_in_points() {
+        let live = live(24);
+        let expected =
+            [0, 1, 2].map(|component| live.rates(component, vec![live.target_bps(component); 20]));
+        // A tenth of the first component is missing while there is one path.
+        let windows = (0..24).map(|window| {
+            let share = if (12..14).contains(&window) { 0.9 } else { 1.0 };
+            [0, 1, 2].map(|component| live.target_bps(component) / 8.0 * share)
+        });
+        let observed = Observed {
+            windows: windows.collect(),
+            promises: [(Some(Duration::from_secs(2)), 1), (None, 0), (None, 0)],
+            carried: vec![1_000_000; 3],
+            parts: [1_800, 0, 0],
+        };
+        let rows = live.rows(&expected, &observed);
+        let of = |phase: &str, field: &str| {
+            let row = rows
+                .iter()
+                .find(|row| row.get("phase") == Some(&json!(phase)));
+            row.unwrap()[field].as_f64().unwrap()
+        };
+        assert!(of("before", "p95_difference_points").abs() < 0.01);
+        assert!((of("one path", "p95_difference_points") + 10.0).abs() < 0.01);
+        assert!(of("after", "mean_difference_points").abs() < 0.01);
+        let copy = rows.last().unwrap();
+        assert_eq!(copy["wrong_parts"], 0);
+    }
+}
