@@ -78,6 +78,8 @@ fn the_list_has_a_line_of_json_for_each_experiment() {
         .collect();
     assert_eq!(lines.len(), anabranch_lab::EXPERIMENTS.len());
     let named = |name: &str| lines.iter().find(|line| line["name"] == name).unwrap();
-    assert_eq!(named("telemedicine")["runs_live"], true);
+    for live in ["telemedicine", "promises-live", "gridftp"] {
+        assert_eq!(named(live)["runs_live"], true, "{live}");
+    }
     assert!(named("bottleneck")["summary"].is_string());
 }

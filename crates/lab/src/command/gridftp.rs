@@ -41,6 +41,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
+use super::stop::stopped;
 use crate::failure::Failure;
 
 /// Name of the set.
@@ -60,6 +61,7 @@ const EVENTS_MAX: usize = 1_024;
 pub(super) struct Show<'a> {
     pub(super) seed: u64,
     pub(super) corpus: &'a Corpus,
+    pub(super) only: Option<&'a str>,
     pub(super) seconds: u64,
 }
 
@@ -78,6 +80,17 @@ pub(super) async fn run(
     let plan = Plan {
         seconds: show.seconds,
     };
+    let recordings = show.corpus.recordings.iter();
+    let mut results = Results {
+        experiment: gridftp::EXPERIMENT.name,
+        version: env!("CARGO_PKG_VERSION"),
+        seed: show.seed,
+        traces: recordings.map(|recording| recording.name.clone()).collect(),
+        rows: Vec::new(),
+    };
+    if show.only.is_some_and(|only| !live::LAYOUT.contains(only)) {
+        return Ok(results);
+    }
     let live = live::setting(&options, plan).map_err(Failure::file)?;
     progress(&format!(
         "gridftp: {:.1} Mbit/s for the application; in virtual time",
@@ -85,15 +98,13 @@ pub(super) async fn run(
     ));
     let expected = live.in_virtual_time(seed).map_err(Failure::other)?;
     progress(&format!("gridftp: live for {} s", plan.seconds));
-    let observed = one(seed, &live, progress).await?;
-    let recordings = show.corpus.recordings.iter();
-    Ok(Results {
-        experiment: gridftp::EXPERIMENT.name,
-        version: env!("CARGO_PKG_VERSION"),
-        seed: show.seed,
-        traces: recordings.map(|recording| recording.name.clone()).collect(),
-        rows: live.rows(&expected, &observed),
-    })
+    let stopped = stopped("there are no rows of a part of a run")?;
+    let observed = tokio::select! {
+        observed = one(seed, &live, progress) => observed?,
+        stopped = stopped => return Err(stopped),
+    };
+    results.rows = live.rows(&expected, &observed);
+    Ok(results)
 }
 
 /// Watches the set over the paths, and compares the copy with it.

@@ -5,6 +5,7 @@ mod gridftp;
 mod live;
 mod promises;
 mod replay;
+mod stop;
 
 use std::{
     path::{Path, PathBuf},
@@ -321,6 +322,7 @@ impl Run {
                 let show = gridftp::Show {
                     seed,
                     corpus,
+                    only: self.only.as_deref(),
                     seconds: seconds.unwrap_or(records::live::Plan::SECONDS),
                 };
                 results.push(gridftp::run(&show, &progress).await?);

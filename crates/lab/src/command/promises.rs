@@ -31,6 +31,7 @@ use clap::Args;
 use tokio::task::JoinSet;
 
 use self::bench::Bench;
+use super::stop::stopped;
 use crate::failure::Failure;
 
 /// Time after the last ADU, for those in transit.
@@ -101,7 +102,9 @@ pub(super) async fn run(
         };
         for setting in &settings {
             if store.rows_of(mode, setting, seed).is_none() {
-                let observed = one(mode, seed, setting, stopped()?).await?;
+                let stopped =
+                    stopped("sets that were done are in the file of --rows, if there is one");
+                let observed = one(mode, seed, setting, stopped?).await?;
                 let added = store.add(mode, (setting, seed), &observed);
                 added.map_err(Failure::file)?;
             }
@@ -148,20 +151,6 @@ impl Time {
     async fn sleep_until(self, at: Duration) {
         tokio::time::sleep(at.saturating_sub(self.now())).await;
     }
-}
-
-/// Completes when the user, or the system, ends the program.
-fn stopped() -> Result<impl Future<Output = Failure>, Failure> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-        Failure::other("stopped; sets that were done are in the file of --rows, if there is one")
-    })
 }
 
 /// Runs a set live, unless it is stopped; observations of each promised stream. What it started is over afterwards.

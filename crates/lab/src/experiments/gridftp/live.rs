@@ -31,6 +31,9 @@ const STEP: Duration = Duration::from_millis(100);
 /// Time before promises are asked for in virtual time; live they are asked for at once, and wait.
 const ALONE: Duration = Duration::from_secs(3);
 
+/// Layout of the data.
+pub const LAYOUT: &str = "pgos";
+
 /// Times of a run, as shares of its duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -170,8 +173,8 @@ impl Live {
             warm_up: Duration::from_secs(settling),
             windows: (self.plan.seconds - settling) as usize,
         };
-        let pgos = Algorithm::among(&["pgos"]);
-        let method = Method::Streams(*pgos.first().ok_or("there is no policy pgos")?);
+        let pgos = Algorithm::among(&[LAYOUT]);
+        let method = Method::Streams(*pgos.first().ok_or("there is no policy of this name")?);
         let figures = run::run(seed, &self.setting, method, timing);
         let figures = figures.map_err(|error| error.to_string())?;
         let mut rates = figures.components.into_iter().map(|one| one.bytes);
@@ -206,7 +209,7 @@ impl Live {
             }
         }
         for (component, (after, warnings)) in observed.promises.iter().enumerate().take(2) {
-            let mut row = labelled("promise", "pgos");
+            let mut row = labelled("promise", LAYOUT);
             row.insert("component".into(), json!(NAMES[component]));
             row.insert(
                 "promised_after_s".into(),
@@ -216,14 +219,14 @@ impl Live {
             rows.push(row);
         }
         for (path, bytes) in self.paths.iter().zip(&observed.carried) {
-            let mut row = labelled("path", "pgos");
+            let mut row = labelled("path", LAYOUT);
             row.insert("path".into(), json!(path.name));
             row.insert("mean_mbps".into(), mbps(path.mean_bps()));
             row.insert("carried_mb".into(), rounded(*bytes as f64 / 1e6));
             rows.push(row);
         }
         let [parts, missing, wrong] = observed.parts;
-        let mut row = labelled("copy", "pgos");
+        let mut row = labelled("copy", LAYOUT);
         row.insert("parts".into(), json!(parts));
         row.insert("missing_parts".into(), json!(missing));
         row.insert("wrong_parts".into(), json!(wrong));
@@ -232,7 +235,7 @@ impl Live {
     }
 
     fn component(&self, component: usize, (clock, phase): (&str, &str), rates: &Rates) -> Row {
-        let mut row = labelled(COMPONENT, "pgos");
+        let mut row = labelled(COMPONENT, LAYOUT);
         row.insert("clock".into(), json!(clock));
         row.insert("phase".into(), json!(phase));
         row.insert("component".into(), json!(NAMES[component]));
