@@ -1,12 +1,12 @@
 //! Ours: the exact assignment under objectives over one ADU, then local search under the others.
 
 use anabranch_base::Seed;
-use anabranch_hose::{Faults, ObjectiveId, Objectives, Shape, Variable, syntax::ast::VariableKind};
+use anabranch_hose::{Faults, ObjectiveId, Objectives};
 
 use super::{
     Cycle, Placed, Planner, Schedule,
-    cycle::Adu,
     local::{Local, Problem},
+    prospects::Prospects,
     table::Table,
 };
 
@@ -35,6 +35,8 @@ pub struct Assign {
     /// stream in each cycle.
     order: Vec<u32>,
     cycles: usize,
+    /// ADUs that an objective over several may be about.
+    concerned: Vec<u32>,
 }
 
 impl Default for Assign {
@@ -56,6 +58,7 @@ impl Assign {
             local: Local::default(),
             order: Vec::new(),
             cycles: 0,
+            concerned: Vec::new(),
         }
     }
 
@@ -113,24 +116,6 @@ impl Assign {
     }
 }
 
-/// ADUs that an objective over several may be about.
-fn concerned(cycle: &Cycle, objectives: &Objectives) -> Vec<u32> {
-    let is_concerned = |adu: &Adu| {
-        objectives.iter().any(|(_, objective)| {
-            let of_adus = |variable: &&Variable| variable.kind() == VariableKind::Adu;
-            let mut variables = objective.variables().iter().filter(of_adus);
-            objective.shape() == Shape::Combinatorial
-                && variables.any(|variable| {
-                    let streams = variable.streams();
-                    streams.is_none_or(|streams| streams.binary_search(&adu.stream).is_ok())
-                })
-        })
-    };
-    let adus = cycle.adus.iter().enumerate();
-    let concerned = adus.filter(|(_, adu)| is_concerned(adu));
-    concerned.map(|(at, _)| at as u32).collect()
-}
-
 impl Planner for Assign {
     fn plan(&mut self, cycle: &Cycle, objectives: &mut Objectives, schedule: &mut Schedule) {
         schedule.clear();
@@ -152,13 +137,22 @@ impl Planner for Assign {
         if !objectives.are_combinatorial() {
             return;
         }
-        let concerned = concerned(cycle, objectives);
-        if !concerned.is_empty() {
+        let placed = Placed {
+            cycle,
+            slots: schedule,
+        };
+        objectives.narrow(&placed, &Prospects::of(cycle));
+        self.concerned.clear();
+        let waiting = |adu: &u32| (*adu as usize) < cycle.adus.len();
+        (self.concerned).extend(objectives.companions().filter(waiting));
+        self.concerned.sort_unstable();
+        self.concerned.dedup();
+        if !self.concerned.is_empty() {
             let mut problem = Problem {
                 cycle,
                 objectives,
                 table: &self.table,
-                concerned: &concerned,
+                concerned: &self.concerned,
             };
             let mut random = Seed(self.cycles as u64).stream("kicks");
             self.local

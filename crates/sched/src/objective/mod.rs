@@ -13,7 +13,7 @@
 //! | [`assign`] | ours: the exact assignment under objectives over one ADU, then local search under the others |
 //! | `table` | what each ADU is worth in each slot by itself, and the assignment, kept from cycle to cycle |
 //! | `keyed`, `reading`, `classes` | which ADUs and slots were there before; what objectives look at; slots that are alike |
-//! | `local` | that search |
+//! | `prospects`, `local` | facts of all slots together, which tell the contexts that matter; that search |
 //! | `lifetime` | slots in which an ADU would be late |
 
 pub mod assign;
@@ -23,6 +23,7 @@ mod just_sent;
 mod keyed;
 mod lifetime;
 mod local;
+mod prospects;
 pub mod random_walk;
 mod reading;
 mod table;
@@ -30,6 +31,8 @@ mod table;
 mod tests;
 #[cfg(test)]
 mod tests_kept;
+#[cfg(test)]
+mod tests_narrow;
 pub mod turns;
 
 use std::fmt;
