@@ -8,6 +8,9 @@ use super::{
 };
 use crate::program::{Objective, Shape};
 
+/// Most bindings that are tried to narrow all objectives; those that come after are not narrowed further than to single ADUs.
+const TRIES: u64 = 131_072;
+
 fn is_over_several(objective: &Objective) -> bool {
     objective.shape() == Shape::Combinatorial
 }
@@ -17,13 +20,15 @@ impl Objectives {
     /// to be called before. `schedule` answers for ADUs without slots; `outlook` for all slots that they may take. Utilities
     /// do not change by this; only their computation does. Faults of contexts whose goal may be true are still found.
     ///
-    /// O(candidates + contexts of the filters, at most 32,768 bindings for each objective), times the nodes of the objective.
+    /// O(candidates + contexts of the filters), times the nodes of each objective; at most 32,768 bindings for one objective, and 131,072 for
+    /// all.
     pub fn narrow<S, O>(&mut self, schedule: &S, outlook: &O)
     where
         S: Schedule + ?Sized,
         O: Outlook + ?Sized,
     {
         self.is_narrowed = true;
+        let mut left = TRIES;
         for entry in &mut self.entries {
             let Entry {
                 objective,
@@ -32,7 +37,9 @@ impl Objectives {
                 ..
             } = entry;
             if is_over_several(objective) {
-                self.tried += reach.find(objective, candidates, schedule, outlook);
+                let tried = reach.find((objective, candidates), schedule, outlook, left);
+                left -= tried;
+                self.tried += tried;
             }
         }
     }

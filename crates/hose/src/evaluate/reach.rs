@@ -64,15 +64,15 @@ impl<S: Schedule + ?Sized> Schedule for Unplaced<'_, S> {
 }
 
 impl Reach {
-    /// Lists the contexts within reach. Returns the number of bindings tried.
+    /// Lists the contexts within reach in at most `left` bindings. Returns the number of bindings tried.
     ///
     /// O(candidates × nodes + contexts × nodes); keeps its memory.
     pub(super) fn find<S, O>(
         &mut self,
-        objective: &Objective,
-        all: &Candidates,
+        (objective, all): (&Objective, &Candidates),
         schedule: &S,
         outlook: &O,
+        left: u64,
     ) -> u64
     where
         S: Schedule + ?Sized,
@@ -134,10 +134,10 @@ impl Reach {
                 &self.candidates,
                 &mut machine,
                 Involving::Any,
-                TRIES,
+                TRIES.min(left),
                 &mut at,
             );
-            self.is_listed = tried < TRIES && count < LISTED_MAX;
+            self.is_listed = tried < TRIES.min(left) && count < LISTED_MAX;
         }
         self.index(schedule.adus());
         tried

@@ -1,7 +1,7 @@
 //! Ours: the exact assignment under objectives over one ADU, then local search under the others.
 
-use anabranch_base::Seed;
-use anabranch_hose::{Faults, ObjectiveId, Objectives};
+use anabranch_base::{Seed, StreamId};
+use anabranch_hose::{Faults, ObjectiveId, Objectives, Shape, Variable, syntax::ast::VariableKind};
 
 use super::{
     Cycle, Placed, Planner, Schedule,
@@ -9,6 +9,10 @@ use super::{
     prospects::Prospects,
     table::Table,
 };
+
+/// Most ADUs of a cycle in which the search moves all of the streams that objectives over several ADUs name, not only those in
+/// contexts that may count: where there are few, it pays to try more.
+const SMALL: usize = 16;
 
 /// Objectives over one ADU are separable: what a schedule is worth under them is a sum over its pairs, and the best
 /// schedule is found exactly by [`Matching`](crate::assign::Matching). An ADU is left out if every slot would do harm. Objectives over
@@ -22,8 +26,10 @@ use super::{
 /// what it would be from nothing.
 ///
 /// O(changed ADUs × slot classes × objectives) evaluations, slots being of one class if nothing but their numbers
-/// differs; then what is left to assign; then at most `moves` attempts of the local search, and [`BINDINGS_MAX`] bindings.
+/// differs, at most [`EVALUATIONS_MAX`]; then what is left to assign; then at most `moves` attempts of the local search, and
+/// [`BINDINGS_MAX`] bindings.
 ///
+/// [`EVALUATIONS_MAX`]: super::EVALUATIONS_MAX
 /// [`BINDINGS_MAX`]: super::BINDINGS_MAX
 #[derive(Debug)]
 pub struct Assign {
@@ -116,6 +122,19 @@ impl Assign {
     }
 }
 
+/// True if an objective over several ADUs may be about those of the stream.
+fn is_named(stream: StreamId, objectives: &Objectives) -> bool {
+    let of_adus = |variable: &&Variable| variable.kind() == VariableKind::Adu;
+    objectives.iter().any(|(_, objective)| {
+        let mut variables = objective.variables().iter().filter(of_adus);
+        objective.shape() == Shape::Combinatorial
+            && variables.any(|variable| {
+                let streams = variable.streams();
+                streams.is_none_or(|streams| streams.binary_search(&stream).is_ok())
+            })
+    })
+}
+
 impl Planner for Assign {
     fn plan(&mut self, cycle: &Cycle, objectives: &mut Objectives, schedule: &mut Schedule) {
         schedule.clear();
@@ -143,8 +162,14 @@ impl Planner for Assign {
         };
         objectives.narrow(&placed, &Prospects::of(cycle));
         self.concerned.clear();
-        let waiting = |adu: &u32| (*adu as usize) < cycle.adus.len();
-        (self.concerned).extend(objectives.companions().filter(waiting));
+        let count = cycle.adus.len();
+        if count <= SMALL {
+            let of_streams = |at: &u32| is_named(cycle.adus[*at as usize].stream, objectives);
+            (self.concerned).extend((0..count as u32).filter(of_streams));
+        } else {
+            let waiting = |adu: &u32| (*adu as usize) < count;
+            (self.concerned).extend(objectives.companions().filter(waiting));
+        }
         self.concerned.sort_unstable();
         self.concerned.dedup();
         if !self.concerned.is_empty() {

@@ -57,14 +57,16 @@ impl Local {
         schedule: &mut Schedule,
     ) {
         self.left = attempts;
-        // It begins with the best by objectives over one ADU: no other is worth more by these.
-        let placed = Placed {
-            cycle: problem.cycle,
-            slots: schedule,
-        };
-        let gained = problem.objectives.combinatorial(&placed);
-        self.hope = problem.objectives.combinatorial_most() - gained;
-        if self.hope < HOPE_MIN {
+        self.hope = problem.objectives.combinatorial_most();
+        if self.hope.is_finite() {
+            // It begins with the best by objectives over one ADU: no other is worth more by these.
+            let placed = Placed {
+                cycle: problem.cycle,
+                slots: schedule,
+            };
+            self.hope -= problem.objectives.combinatorial(&placed);
+        }
+        if self.is_spent(problem) {
             return;
         }
         self.occupy(problem, schedule);

@@ -54,6 +54,10 @@ pub type Schedule = Vec<Option<u32>>;
 /// way is completed, which is bounded by [`Limits::tries`](anabranch_hose::Limits) for each objective.
 pub const BINDINGS_MAX: u64 = 200_000;
 
+/// Most evaluations of an objective over one ADU for one slot in a plan of [`Assign`]; slots that are alike count once. ADUs that are left
+/// are placed as if no objective were about them.
+pub const EVALUATIONS_MAX: u64 = 1_000_000;
+
 /// Looks for a good schedule.
 pub trait Planner: Send + fmt::Debug {
     /// Writes a schedule of `cycle` into `schedule`: each ADU in at most one slot that is large enough, each

@@ -5,7 +5,10 @@ use anabranch_hose::{
     evaluate::{Outlook, Range},
 };
 
-use super::{Cycle, cycle::Adu};
+use super::{
+    Cycle,
+    cycle::{Adu, in_time},
+};
 
 /// Facts of the slots of a cycle, from the least to the greatest.
 #[derive(Clone, Copy, Debug)]
@@ -40,11 +43,7 @@ impl<'c> Prospects<'c> {
                 ..self.trip_ms
             },
             AduFact::Jitter => self.deviation_ms,
-            // At least as likely as to be lost.
-            AduFact::Late => Range {
-                high: 1.0,
-                ..self.loss
-            },
+            AduFact::Late => self.late(adu),
             AduFact::Cost => {
                 let bytes = f64::from(adu.bytes);
                 Range {
@@ -58,6 +57,31 @@ impl<'c> Prospects<'c> {
                 range(channels.map(|channel| channel.answer(of_channel)))
             }
         }
+    }
+}
+
+impl Prospects<'_> {
+    /// As `of_adu` has it, in the best and the worst of all slots that one can think of.
+    fn late(&self, adu: &Adu) -> Range {
+        let Self {
+            loss,
+            trip_ms,
+            deviation_ms,
+            ..
+        } = self;
+        if !(loss.is_known && trip_ms.is_known && deviation_ms.is_known) {
+            return Range::ANY;
+        }
+        let left_ms = adu.deadline_ms - adu.waited_ms;
+        let (best, worst) = (left_ms - trip_ms.low, left_ms - trip_ms.high);
+        // A deviation makes it likelier that what would be late is in time, and the other way round.
+        let ends = [deviation_ms.low, deviation_ms.high];
+        let most = ends.map(|deviation| in_time(best, deviation));
+        let least = ends.map(|deviation| in_time(worst, deviation));
+        Range::new(
+            1.0 - (1.0 - loss.low) * most[0].max(most[1]),
+            1.0 - (1.0 - loss.high) * least[0].min(least[1]),
+        )
     }
 }
 
