@@ -32,6 +32,8 @@ mod tests;
 #[cfg(test)]
 mod tests_kept;
 #[cfg(test)]
+mod tests_library;
+#[cfg(test)]
 mod tests_narrow;
 pub mod turns;
 
