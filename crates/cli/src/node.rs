@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
     /// Scheduling policy.
     #[arg(long)]
     policy: Option<String>,
-    /// File of objectives that apply to every session from its start.
+    /// File of objectives that apply to every session from its start; or names of the library, such as 'low_latency(voice, 150)'.
     #[arg(long, value_name = "FILE")]
     objectives: Option<PathBuf>,
     /// Congestion controller: auto, cubic, newreno, bbr3, aimd:a,b, binomial:sqrt, verb:lte, "ctcp:1.5 Mbit/s", "fixed 10 Mbit/s".

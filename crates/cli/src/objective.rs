@@ -27,7 +27,7 @@ Objectives have an effect under the policies assign and random_walk. They apply 
 objectives for all later sessions are given to the node with --objectives. If the file has errors, they are printed with their
 places, and the exit code is 2.")]
     Add {
-        /// File of objectives; `-` for standard input.
+        /// File of objectives, `-` for standard input; or names of the library, such as 'low_latency(voice, 150); avoid_metered'.
         #[arg(value_name = "FILE")]
         file: String,
         #[command(flatten)]

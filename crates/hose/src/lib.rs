@@ -23,6 +23,7 @@
 //! | [`evaluate`] | [`Objectives`] in force, and the utility of a [`Schedule`] under them |
 //! | [`explain`] | explanation of the score, by objective and binding |
 //! | [`provided`] | labels, fields and attributes that exist, and uses of others |
+//! | [`library`] | objectives with names and parameters, to be used in place of a text |
 //! | [`json`] | schedules in JSON |
 
 mod builtin;
@@ -32,6 +33,7 @@ pub mod evaluate;
 pub mod explain;
 pub mod fact;
 pub mod json;
+pub mod library;
 pub mod program;
 pub mod provided;
 mod span;
@@ -61,13 +63,20 @@ pub struct Compiled {
     pub warnings: Report,
 }
 
-/// Reads, checks and compiles a text. Fields that it declares or is the first to use are added to `vocabulary`.
+/// Reads, checks and compiles a text, or a list of [named objectives](library). Fields that it declares or is the first to use are added to `vocabulary`.
 ///
 /// # Errors
 /// All errors in the text; `vocabulary` is then unchanged.
 ///
 /// Takes time and memory linear in the length of the text, which is at most [`TEXT_BYTES_MAX`].
 pub fn compile(text: &str, vocabulary: &mut Vocabulary) -> Result<Compiled, Report> {
+    if library::is_named(text) {
+        return compile_text(&library::expand(text, vocabulary)?, vocabulary);
+    }
+    compile_text(text, vocabulary)
+}
+
+fn compile_text(text: &str, vocabulary: &mut Vocabulary) -> Result<Compiled, Report> {
     let mut findings = Findings::default();
     let file = syntax::parse(text, &mut findings);
     let (program, learned) = check::check(&file, text, vocabulary, &mut findings);

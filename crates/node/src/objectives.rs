@@ -8,7 +8,7 @@ use std::{
 
 use anabranch_net::{LocalDescription, Locals, Place};
 use anabranch_session::hose::{
-    Report, Vocabulary, compile,
+    Report, Vocabulary, compile, library,
     provided::{Item, Provided},
 };
 
@@ -99,11 +99,16 @@ impl Objectives {
     }
 }
 
+/// Reads a file; names of objectives of the library stand for themselves, unless there is such a file.
 fn read(path: &Path, vocabulary: &mut Vocabulary) -> Result<Arc<str>, ObjectivesFileError> {
-    let text = std::fs::read_to_string(path).map_err(|source| ObjectivesFileError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
+    let names = path.to_str().filter(|names| library::is_named(names));
+    let text = match names.filter(|_| !path.exists()) {
+        Some(names) => names.to_owned(),
+        None => std::fs::read_to_string(path).map_err(|source| ObjectivesFileError::Read {
+            path: path.to_owned(),
+            source,
+        })?,
+    };
     match compile(&text, vocabulary) {
         Ok(_) => Ok(text.into()),
         Err(report) => Err(ObjectivesFileError::Text {
@@ -145,6 +150,29 @@ mod tests {
             Item::text("operator", "A"),
         ];
         assert_eq!(items(&text), expected);
+    }
+
+    #[test]
+    fn names_of_the_library_may_stand_in_place_of_a_file() {
+        let read = |text: &str| {
+            let config = Layer::from_toml(text).unwrap().resolve(|_| None).unwrap();
+            Objectives::read(&config)
+        };
+        let names = "low_latency(voice, 150); avoid_metered";
+        let named = read(&format!("[session]\nobjectives = \"{names}\"")).unwrap();
+        assert_eq!(named.all.as_deref(), Some(names));
+        let wrong = read("[session]\nobjectives = \"low_latency(voice)\"").unwrap_err();
+        assert!(
+            wrong.to_string().contains("write low_latency(label, ms)"),
+            "{wrong}"
+        );
+        let missing = read("[session]\nobjectives = \"low_latency.hose\"").unwrap_err();
+        assert!(
+            missing
+                .to_string()
+                .starts_with("cannot read objectives low_latency.hose"),
+            "{missing}"
+        );
     }
 
     #[test]

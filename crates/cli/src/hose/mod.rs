@@ -4,10 +4,12 @@ mod against;
 mod check;
 mod eval;
 mod fmt;
+mod library;
 
 use std::{
     fs,
     io::{self, Read},
+    path::Path,
 };
 
 use crate::exit::{Failure, Outcome};
@@ -24,6 +26,10 @@ enum Command {
     Check(check::Arguments),
     /// Format files of objectives.
     Fmt(fmt::Arguments),
+    /// List the objectives that can be used by name.
+    List(library::List),
+    /// Print the objectives that a name stands for.
+    Show(library::Show),
     /// Compute the utility of a schedule under objectives, and explain it.
     Eval(eval::Arguments),
 }
@@ -32,12 +38,17 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
     match &arguments.command {
         Command::Check(arguments) => check::run(arguments).await,
         Command::Fmt(arguments) => fmt::run(arguments),
+        Command::List(arguments) => library::list(arguments),
+        Command::Show(arguments) => library::show(arguments),
         Command::Eval(arguments) => eval::run(arguments),
     }
 }
 
-/// Reads a file, or standard input for `-`.
+/// Reads a file, or standard input for `-`. Names of objectives of the library stand for themselves, unless there is such a file.
 pub(crate) fn read(file: &str) -> Result<String, Failure> {
+    if anabranch_hose::library::is_named(file) && !Path::new(file).exists() {
+        return Ok(file.to_owned());
+    }
     let mut text = String::new();
     let read = if file == "-" {
         io::stdin().read_to_string(&mut text).map(|_| text)

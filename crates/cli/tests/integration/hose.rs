@@ -217,3 +217,88 @@ fn eval_reports_scores_and_their_reasons() {
         text(&output.stderr)
     );
 }
+
+#[test]
+fn the_library_is_listed_shown_and_checked_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(folder.path(), &["list"], "");
+    let said = text(&output.stdout);
+    for usage in [
+        "low_latency(label, ms)",
+        "keep_whole(label, field, [type])",
+        "avoid_metered",
+    ] {
+        assert!(said.contains(usage), "{said}");
+    }
+    let output = run(folder.path(), &["list", "--json"], "");
+    let rows: Vec<Value> = text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(
+        (rows.len(), &rows[2]["parameters"][1]["name"]),
+        (5, &Value::from("ms"))
+    );
+
+    // With parameters, what is shown is a file of objectives.
+    let shown = run(folder.path(), &["show", "low_latency(voice, 150)"], "");
+    fs::write(folder.path().join("shown.hose"), &shown.stdout).unwrap();
+    let checks = ["check", "fmt"].map(|what| {
+        let arguments: &[&str] = if what == "fmt" {
+            &["fmt", "--check", "shown.hose"]
+        } else {
+            &["check", "shown.hose"]
+        };
+        run(folder.path(), arguments, "").status.code()
+    });
+    assert_eq!(checks, [Some(0), Some(0)], "{}", text(&shown.stdout));
+    let alone = text(&run(folder.path(), &["show", "newest_first"], "").stdout);
+    assert!(
+        alone.starts_with("// $label: the label of a stream")
+            && alone.contains("label == \"$label\""),
+        "{alone}"
+    );
+
+    let named = run(
+        folder.path(),
+        &["check", "keep_whole(video, group); avoid_metered"],
+        "",
+    );
+    assert!(text(&named.stdout).ends_with(
+        "OK: 2 single-message objectives, 1 over several messages, 0 over streams; 0 rates\n"
+    ));
+    fs::write(
+        folder.path().join("names.hose"),
+        "// Of the clinic.\nlow_latency(voice, 150)\nnewest_first(position)\n",
+    )
+    .unwrap();
+    assert_eq!(
+        run(folder.path(), &["check", "names.hose"], "")
+            .status
+            .code(),
+        Some(0)
+    );
+    for (arguments, help) in [
+        (
+            ["show", "low_latncy"],
+            "did you mean 'low_latency(label, ms)'?",
+        ),
+        (
+            ["show", "low_latency(voice, soon)"],
+            "ms is a number of milliseconds, above 0",
+        ),
+        (["show", "a b"], "'anabranch hose list' prints all"),
+        (["check", "newest_first()"], "write newest_first(label)"),
+        (
+            ["check", "newest_first.hose"],
+            "cannot read newest_first.hose",
+        ),
+    ] {
+        let output = run(folder.path(), &arguments, "");
+        let said = text(&output.stderr);
+        assert!(
+            matches!(output.status.code(), Some(2 | 6)) && said.contains(help),
+            "{said}"
+        );
+    }
+}

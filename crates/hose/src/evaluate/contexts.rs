@@ -117,6 +117,29 @@ impl Candidates {
         machine.faults
     }
 
+    /// Takes the candidates of one variable from `all`, those without `is_kept` left out; keeps its memory.
+    pub(super) fn keep(&mut self, all: &Self, number: usize, is_kept: impl FnMut(&u32) -> bool) {
+        if self.lists.len() <= number {
+            self.lists.resize_with(number + 1, List::default);
+        }
+        let List { adus, by_sequence } = &mut self.lists[number];
+        adus.clear();
+        by_sequence.clear();
+        if let Some(all) = all.lists.get(number) {
+            adus.extend(all.adus.iter().copied().filter(is_kept));
+            let of_kept = |(_, adu): &(f64, u32)| adus.binary_search(adu).is_ok();
+            by_sequence.extend(all.by_sequence.iter().copied().filter(of_kept));
+        }
+    }
+
+    /// Leaves no candidates.
+    pub(super) fn clear(&mut self) {
+        for list in &mut self.lists {
+            list.adus.clear();
+            list.by_sequence.clear();
+        }
+    }
+
     /// Candidates of an ADU variable, in ascending order.
     pub(crate) fn of(&self, number: usize) -> &[u32] {
         self.lists.get(number).map_or(&[], |list| &list.adus)

@@ -11,6 +11,7 @@
 //! | `batch` | gains of an objective over one ADU in many slots at once |
 //! | `contexts` | the contexts of one objective, with a bound |
 //! | `objectives` | [`Objectives`]: those in force, their candidates, sums and faults |
+//! | `range`, `reach`, `narrow` | [`Range`]s of values over all slots; the contexts that some slot makes count |
 //! | `tally` | [`Tally`]: contexts, utility and faults of what was sent lately |
 //! | `sent` | evaluation of what was sent, for tallies |
 //! | `faults` | [`Faults`]: errors of an evaluation, and their results |
@@ -19,7 +20,10 @@ mod batch;
 mod contexts;
 mod faults;
 pub(crate) mod machine;
+mod narrow;
 mod objectives;
+mod range;
+mod reach;
 mod schedule;
 mod sent;
 mod tally;
@@ -31,5 +35,6 @@ pub(crate) use machine::{Machine, constant};
 pub use objectives::{
     InjectError, Injected, Limits, OBJECTIVES_MAX, ObjectiveId, Objectives, Single,
 };
+pub use range::{Outlook, Range};
 pub use schedule::Schedule;
 pub use tally::{TALLY_WINDOW, Tally};

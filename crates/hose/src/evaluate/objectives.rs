@@ -4,6 +4,7 @@ use super::{
     contexts::{ByStream, Candidates, Involving, visit},
     faults::Faults,
     machine::Machine,
+    reach::Reach,
     schedule::Schedule,
     sent::Sent,
     tally::Intervals,
@@ -69,7 +70,9 @@ pub enum InjectError {
 pub(super) struct Entry {
     pub(super) id: ObjectiveId,
     pub(super) objective: Objective,
-    candidates: Candidates,
+    pub(super) candidates: Candidates,
+    /// Contexts that some slot can make count, if the set is narrowed.
+    pub(super) reach: Reach,
     /// All faults so far.
     faults: Faults,
     /// Faults that have been reported.
@@ -105,7 +108,7 @@ pub struct Single<'o> {
 /// [`utility`](Self::utility) for as many schedules of these ADUs as you like. Evaluation allocates nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Objectives {
-    limits: Limits,
+    pub(super) limits: Limits,
     vocabulary: Vocabulary,
     pub(super) entries: Vec<Entry>,
     rates: Vec<(ObjectiveId, RateObjective)>,
@@ -113,7 +116,9 @@ pub struct Objectives {
     by_stream: ByStream,
     pub(super) sent: Sent,
     /// Bindings tried since [`Objectives::begin`].
-    tried: u64,
+    pub(super) tried: u64,
+    /// True from [`Objectives::narrow`] to the next [`Objectives::begin`].
+    pub(super) is_narrowed: bool,
 }
 
 impl Objectives {
@@ -156,6 +161,7 @@ impl Objectives {
                 id: self.last(),
                 objective,
                 candidates: Candidates::default(),
+                reach: Reach::default(),
                 faults: Faults::NONE,
                 reported: Faults::NONE,
                 fresh: Faults::NONE,
@@ -229,6 +235,7 @@ impl Objectives {
     /// O(ADUs · log ADUs + objectives × variables × ADUs of the streams that their filters allow).
     pub fn begin<S: Schedule + ?Sized>(&mut self, schedule: &S) {
         self.tried = 0;
+        self.is_narrowed = false;
         self.by_stream.fill(schedule);
         for entry in &mut self.entries {
             let faults = (entry.candidates).find(&entry.objective, schedule, &self.by_stream);
@@ -257,18 +264,7 @@ impl Objectives {
         self.sum(schedule, |_| true, Involving::These(adus))
     }
 
-    /// As [`utility_involving`](Self::utility_involving), of objectives over several ADUs alone: the part that a linear
-    /// assignment by [`singles`](Self::singles) ignores.
-    pub fn combinatorial_involving<S: Schedule + ?Sized>(
-        &mut self,
-        schedule: &S,
-        adus: &[u32],
-    ) -> f64 {
-        let is_wanted = |objective: &Objective| objective.shape() == Shape::Combinatorial;
-        self.sum(schedule, is_wanted, Involving::These(adus))
-    }
-
-    fn sum<S: Schedule + ?Sized>(
+    pub(super) fn sum<S: Schedule + ?Sized>(
         &mut self,
         schedule: &S,
         is_wanted: impl Fn(&Objective) -> bool,
@@ -283,14 +279,20 @@ impl Objectives {
             let mut machine = Machine::new(&entry.objective, schedule);
             let objective = &entry.objective;
             let mut add = |machine: &mut Machine<'_, S>| total += machine.gain(objective);
-            self.tried += visit(
-                objective,
-                &entry.candidates,
-                &mut machine,
-                involving,
-                tries,
-                &mut add,
-            );
+            let is_narrowed = self.is_narrowed && objective.shape() == Shape::Combinatorial;
+            self.tried += if is_narrowed {
+                (entry.reach).visit(objective, &mut machine, involving, tries, &mut add)
+            } else {
+                let candidates = &entry.candidates;
+                visit(
+                    objective,
+                    candidates,
+                    &mut machine,
+                    involving,
+                    tries,
+                    &mut add,
+                )
+            };
             let faults = machine.faults;
             entry.add_faults(faults);
         }
@@ -309,19 +311,6 @@ impl Objectives {
                 objective: &entry.objective,
                 adus: entry.candidates.of(0),
             })
-    }
-
-    /// ADUs that objectives over several ADUs concern, in any order and possibly repeated; as of the last
-    /// [`Objectives::begin`].
-    pub fn companions(&self) -> impl Iterator<Item = u32> + '_ {
-        let several = self
-            .entries
-            .iter()
-            .filter(|entry| entry.objective.shape() == Shape::Combinatorial);
-        several.flat_map(|entry| {
-            let variables = 0..entry.objective.adus.len();
-            variables.flat_map(|number| entry.candidates.of(number).iter().copied())
-        })
     }
 
     /// Declares a field of applications' ADUs, as `field NAME: TYPE` does; declaring it again is no error.

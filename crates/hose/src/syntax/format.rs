@@ -16,11 +16,16 @@ use crate::{Report, diagnostic::Findings, span::Span};
 const WIDTH: usize = 100;
 const INDENT: &str = "  ";
 
-/// Formats the text in canonical layout. It is parsed, not checked: names and types may be wrong.
+/// Formats the text in canonical layout. It is parsed, not checked: names and types may be wrong. A list of
+/// [named objectives](crate::library) is checked, and left as it is.
 ///
 /// # Errors
-/// Syntax errors of the text.
+/// Syntax errors of the text; names and parameters of a list that are wrong.
 pub fn format(text: &str) -> Result<String, Report> {
+    if crate::library::is_named(text) {
+        return crate::library::expand(text, &crate::Vocabulary::default())
+            .map(|_| text.to_owned());
+    }
     let mut findings = Findings::default();
     let file = parse(text, &mut findings);
     let report = Report::new(text, findings);

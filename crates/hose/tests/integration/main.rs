@@ -3,4 +3,5 @@
 
 mod diagnostics;
 mod evaluation;
+mod guide;
 mod samples;

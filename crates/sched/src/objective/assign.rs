@@ -1,14 +1,18 @@
 //! Ours: the exact assignment under objectives over one ADU, then local search under the others.
 
-use anabranch_base::Seed;
+use anabranch_base::{Seed, StreamId};
 use anabranch_hose::{Faults, ObjectiveId, Objectives, Shape, Variable, syntax::ast::VariableKind};
 
 use super::{
     Cycle, Placed, Planner, Schedule,
-    cycle::Adu,
     local::{Local, Problem},
+    prospects::Prospects,
     table::Table,
 };
+
+/// Most ADUs of a cycle in which the search moves all of the streams that objectives over several ADUs name, not only those in
+/// contexts that may count: where there are few, it pays to try more.
+const SMALL: usize = 16;
 
 /// Objectives over one ADU are separable: what a schedule is worth under them is a sum over its pairs, and the best
 /// schedule is found exactly by [`Matching`](crate::assign::Matching). An ADU is left out if every slot would do harm. Objectives over
@@ -22,8 +26,10 @@ use super::{
 /// what it would be from nothing.
 ///
 /// O(changed ADUs × slot classes × objectives) evaluations, slots being of one class if nothing but their numbers
-/// differs; then what is left to assign; then at most `moves` attempts of the local search, and [`BINDINGS_MAX`] bindings.
+/// differs, at most [`EVALUATIONS_MAX`]; then what is left to assign; then at most `moves` attempts of the local search, and
+/// [`BINDINGS_MAX`] bindings.
 ///
+/// [`EVALUATIONS_MAX`]: super::EVALUATIONS_MAX
 /// [`BINDINGS_MAX`]: super::BINDINGS_MAX
 #[derive(Debug)]
 pub struct Assign {
@@ -35,6 +41,8 @@ pub struct Assign {
     /// stream in each cycle.
     order: Vec<u32>,
     cycles: usize,
+    /// ADUs that an objective over several may be about.
+    concerned: Vec<u32>,
 }
 
 impl Default for Assign {
@@ -56,6 +64,7 @@ impl Assign {
             local: Local::default(),
             order: Vec::new(),
             cycles: 0,
+            concerned: Vec::new(),
         }
     }
 
@@ -113,22 +122,17 @@ impl Assign {
     }
 }
 
-/// ADUs that an objective over several may be about.
-fn concerned(cycle: &Cycle, objectives: &Objectives) -> Vec<u32> {
-    let is_concerned = |adu: &Adu| {
-        objectives.iter().any(|(_, objective)| {
-            let of_adus = |variable: &&Variable| variable.kind() == VariableKind::Adu;
-            let mut variables = objective.variables().iter().filter(of_adus);
-            objective.shape() == Shape::Combinatorial
-                && variables.any(|variable| {
-                    let streams = variable.streams();
-                    streams.is_none_or(|streams| streams.binary_search(&adu.stream).is_ok())
-                })
-        })
-    };
-    let adus = cycle.adus.iter().enumerate();
-    let concerned = adus.filter(|(_, adu)| is_concerned(adu));
-    concerned.map(|(at, _)| at as u32).collect()
+/// True if an objective over several ADUs may be about those of the stream.
+fn is_named(stream: StreamId, objectives: &Objectives) -> bool {
+    let of_adus = |variable: &&Variable| variable.kind() == VariableKind::Adu;
+    objectives.iter().any(|(_, objective)| {
+        let mut variables = objective.variables().iter().filter(of_adus);
+        objective.shape() == Shape::Combinatorial
+            && variables.any(|variable| {
+                let streams = variable.streams();
+                streams.is_none_or(|streams| streams.binary_search(&stream).is_ok())
+            })
+    })
 }
 
 impl Planner for Assign {
@@ -152,13 +156,28 @@ impl Planner for Assign {
         if !objectives.are_combinatorial() {
             return;
         }
-        let concerned = concerned(cycle, objectives);
-        if !concerned.is_empty() {
+        let placed = Placed {
+            cycle,
+            slots: schedule,
+        };
+        objectives.narrow(&placed, &Prospects::of(cycle));
+        self.concerned.clear();
+        let count = cycle.adus.len();
+        if count <= SMALL {
+            let of_streams = |at: &u32| is_named(cycle.adus[*at as usize].stream, objectives);
+            (self.concerned).extend((0..count as u32).filter(of_streams));
+        } else {
+            let waiting = |adu: &u32| (*adu as usize) < count;
+            (self.concerned).extend(objectives.companions().filter(waiting));
+        }
+        self.concerned.sort_unstable();
+        self.concerned.dedup();
+        if !self.concerned.is_empty() {
             let mut problem = Problem {
                 cycle,
                 objectives,
                 table: &self.table,
-                concerned: &concerned,
+                concerned: &self.concerned,
             };
             let mut random = Seed(self.cycles as u64).stream("kicks");
             self.local

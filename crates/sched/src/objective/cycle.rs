@@ -218,7 +218,7 @@ fn field(fields: &[f64], id: FieldId) -> f64 {
 }
 
 /// P(a normal delay of this deviation exceeds its mean by less than `margin`), 1 without a deadline.
-fn in_time(margin_ms: f64, deviation_ms: f64) -> f64 {
+pub(super) fn in_time(margin_ms: f64, deviation_ms: f64) -> f64 {
     if margin_ms.is_nan() {
         return 1.0;
     }

@@ -33,12 +33,17 @@ pub(super) struct Local {
     best: Schedule,
     /// Attempts that are left.
     left: usize,
+    /// More than the schedule can still gain.
+    hope: f64,
 }
+
+/// Hope below which the search ends: what breaks ties is of this size.
+const HOPE_MIN: f64 = 1e-6;
 
 impl Local {
     /// True once the search has used up its attempts, or the work that one plan may cost.
     fn is_spent(&self, problem: &Problem<'_>) -> bool {
-        self.left == 0 || problem.objectives.tried() >= BINDINGS_MAX
+        self.left == 0 || self.hope < HOPE_MIN || problem.objectives.tried() >= BINDINGS_MAX
     }
 }
 
@@ -52,17 +57,31 @@ impl Local {
         schedule: &mut Schedule,
     ) {
         self.left = attempts;
+        self.hope = problem.objectives.combinatorial_most();
+        if self.hope.is_finite() {
+            // It begins with the best by objectives over one ADU: no other is worth more by these.
+            let placed = Placed {
+                cycle: problem.cycle,
+                slots: schedule,
+            };
+            self.hope -= problem.objectives.combinatorial(&placed);
+        }
+        if self.is_spent(problem) {
+            return;
+        }
         self.occupy(problem, schedule);
         self.descend(problem, schedule);
         self.best.clone_from(schedule);
         let mut in_vain = 0;
         while !self.is_spent(problem) && in_vain < KICKS * problem.concerned.len() {
             let thrown = self.kick(problem, random, schedule);
+            self.hope -= thrown;
             let gained = thrown + self.descend(problem, schedule);
             if gained > 1e-9 {
                 self.best.clone_from(schedule);
                 in_vain = 0;
             } else {
+                self.hope += gained;
                 schedule.clone_from(&self.best);
                 self.occupy(problem, schedule);
                 in_vain += 1;
@@ -98,6 +117,7 @@ impl Local {
                 self.left -= 1;
                 if let Some(gain) = self.step(problem, schedule, adu, to, is_gain) {
                     gained += gain;
+                    self.hope -= gain;
                     has_gained = true;
                 }
             }

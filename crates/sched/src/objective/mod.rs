@@ -13,7 +13,7 @@
 //! | [`assign`] | ours: the exact assignment under objectives over one ADU, then local search under the others |
 //! | `table` | what each ADU is worth in each slot by itself, and the assignment, kept from cycle to cycle |
 //! | `keyed`, `reading`, `classes` | which ADUs and slots were there before; what objectives look at; slots that are alike |
-//! | `local` | that search |
+//! | `prospects`, `local` | facts of all slots together, which tell the contexts that matter; that search |
 //! | `lifetime` | slots in which an ADU would be late |
 
 pub mod assign;
@@ -23,6 +23,7 @@ mod just_sent;
 mod keyed;
 mod lifetime;
 mod local;
+mod prospects;
 pub mod random_walk;
 mod reading;
 mod table;
@@ -30,6 +31,10 @@ mod table;
 mod tests;
 #[cfg(test)]
 mod tests_kept;
+#[cfg(test)]
+mod tests_library;
+#[cfg(test)]
+mod tests_narrow;
 pub mod turns;
 
 use std::fmt;
@@ -50,6 +55,10 @@ pub type Schedule = Vec<Option<u32>>;
 /// Bindings of variables to ADUs that the search for one plan tries before it takes the best that it has found. The evaluation under
 /// way is completed, which is bounded by [`Limits::tries`](anabranch_hose::Limits) for each objective.
 pub const BINDINGS_MAX: u64 = 200_000;
+
+/// Most evaluations of an objective over one ADU for one slot in a plan of [`Assign`]; slots that are alike count once. ADUs that are left
+/// are placed as if no objective were about them.
+pub const EVALUATIONS_MAX: u64 = 1_000_000;
 
 /// Looks for a good schedule.
 pub trait Planner: Send + fmt::Debug {

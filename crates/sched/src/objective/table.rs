@@ -4,7 +4,7 @@ use anabranch_base::StreamId;
 use anabranch_hose::{Faults, ObjectiveId, Objectives, evaluate::Batch};
 
 use super::{
-    Cycle,
+    Cycle, EVALUATIONS_MAX,
     classes::{Classes, STEPS},
     cycle::{Adu, Alone, Spots},
     keyed::{Keyed, Step},
@@ -103,6 +103,8 @@ pub(super) struct Table {
     /// Columns that changed, by node.
     changed: Vec<u32>,
     worths: Worths,
+    /// Evaluations that this plan may still make.
+    left: u64,
 }
 
 /// Objectives over one ADU that each ADU of a cycle passes, by place.
@@ -176,6 +178,7 @@ impl Table {
         let turns = cycle.adus.iter().map(|adu| adu.turn).max();
         let turns = Utility::from(turns.unwrap_or(0).max(1));
         self.worths.of = None;
+        self.left = EVALUATIONS_MAX;
         let slots = self.classes.first().iter();
         let arrivals = Arrivals::of(slots.map(|&first| &cycle.slots[first as usize]));
         // Of those in a hurry, the first of a stream is in the greatest.
@@ -215,7 +218,9 @@ impl Table {
                 Some(_) => self.adjust(cycle, at, bias, objectives, faults),
             }
             let row = &mut self.rows[self.row_of.node(at)];
-            (row.before, row.bias, row.left_ms) = (Some(at as u32), bias, left_ms);
+            // One that was left out is looked at in the next cycle.
+            let known = (self.left > 0).then_some(at as u32);
+            (row.before, row.bias, row.left_ms) = (known, bias, left_ms);
             row.adu.clone_from(adu);
         }
         std::mem::swap(&mut self.concerns, &mut self.concerns_before);
@@ -320,6 +325,10 @@ impl Table {
                 slots: self.classes.first(),
                 times: self.classes.times(),
             };
+            let cost = (concerns.len() * spots.slots.len()) as u64;
+            let is_within = cost <= self.left;
+            self.left = if is_within { self.left - cost } else { 0 };
+            let concerns = if is_within { concerns } else { &[] };
             self.worths.fill(&spots, concerns, objectives, faults);
         }
         let Worths {

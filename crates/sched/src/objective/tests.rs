@@ -200,6 +200,35 @@ fn a_plan_costs_no_more_than_its_bindings_whatever_the_objectives() {
 }
 
 #[test]
+fn a_plan_ends_after_its_evaluations_and_places_the_rest_all_the_same() {
+    let mut cycle = cycle();
+    cycle.slots = (0..300)
+        .map(|at| slot(at % 4, u64::from(at), 0.02, 300.0 + f64::from(at)))
+        .collect();
+    let waiting = |sequence: u64| Adu {
+        waited_ms: sequence as f64 / 10.0,
+        ..adu(0, sequence)
+    };
+    cycle.adus = (0..300).map(waiting).collect();
+    // 20 · 300 · 300 is more than may be evaluated.
+    let mut many = objectives(&X1.repeat(20));
+    let mut planner = Assign::default();
+    let mut evaluated = |cycle: &Cycle| {
+        let schedule = plan(&mut planner, cycle, &mut many);
+        assert_eq!(schedule.iter().flatten().count(), 300);
+        (0..300)
+            .filter(|&adu| planner.table().value(adu, 0) != 0)
+            .count() as u64
+    };
+    let most = EVALUATIONS_MAX / (20 * 300);
+    assert_eq!(evaluated(&cycle), most);
+    // Those that were left out have their turn in the next cycle, if nothing has changed.
+    assert_eq!(evaluated(&cycle), 300);
+    (cycle.adus.iter_mut()).for_each(|adu| adu.waited_ms += 1.0);
+    assert_eq!(evaluated(&cycle), most);
+}
+
+#[test]
 fn a_packet_that_does_not_fit_is_not_sent() {
     let mut cycle = cycle();
     cycle.adus[0].bytes = 1_000;
