@@ -7,10 +7,12 @@
 //! | `subscription` | a subscriber's place in it |
 //! | `offered` | the streams of a source |
 //! | `subscribed` | the streams of a subscriber |
+//! | `report` | [`Report`] |
 //! | `promise` | promises for streams to subscribers |
 
 mod offered;
 mod promise;
+mod report;
 pub(crate) mod source;
 mod subscribed;
 pub(crate) mod subscription;
@@ -38,6 +40,7 @@ use tokio::{
     time::{MissedTickBehavior, interval, timeout},
 };
 
+pub use self::report::Report;
 use self::source::Source;
 use crate::wire::{
     CODE_BUSY, CODE_MALFORMED, Label, Notice, Purpose, Request, WireError, decode, encode,
@@ -65,66 +68,6 @@ const BOUNDS: Bounds = Bounds {
         memory: 32 << 20,
     },
 };
-
-/// Something that a service reports.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Report {
-    /// A source is there, for the first time or again.
-    Offered {
-        /// Its node.
-        peer: NodeId,
-        /// Name of its stream.
-        name: String,
-        /// Number of the first ADU that it sends.
-        next: u64,
-    },
-    /// A source has left.
-    OfferOver {
-        /// Its node.
-        peer: NodeId,
-        /// Name of its stream.
-        name: String,
-        /// True if it has sent everything.
-        is_complete: bool,
-    },
-    /// A subscriber is there.
-    Subscribed {
-        /// Its node.
-        peer: NodeId,
-        /// Name of the stream.
-        name: String,
-        /// Pipeline.
-        pipeline: String,
-    },
-    /// A subscriber has changed its pipeline.
-    Changed {
-        /// Its node.
-        peer: NodeId,
-        /// Name of the stream.
-        name: String,
-        /// Pipeline.
-        pipeline: String,
-    },
-    /// A subscriber has left.
-    SubscriptionOver {
-        /// Its node.
-        peer: NodeId,
-        /// Name of the stream.
-        name: String,
-        /// ADUs that were sent.
-        sent: u64,
-    },
-    /// A request was refused.
-    Refused {
-        /// Node that made it.
-        peer: NodeId,
-        /// Name of the stream.
-        name: String,
-        /// Reason.
-        why: String,
-    },
-}
 
 /// Reason why a stream is over.
 #[derive(Debug, thiserror::Error)]
@@ -230,7 +173,7 @@ impl Service {
         let mut sources = lock(&self.sources);
         sources.retain(|_, source| {
             source.trim();
-            let is_over = source.is_over() && (source.is_away() || source.inner().subscribers == 0);
+            let is_over = source.is_over() && source.is_away();
             if is_over {
                 source.end("the source has been away for more than 30 s");
             }

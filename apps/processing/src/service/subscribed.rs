@@ -70,7 +70,7 @@ impl Service {
         let (source, subscription) = match self.subscription(peer, name, &asked) {
             Ok(entered) => entered,
             Err(why) => {
-                let is_missing = self.offered_now(name).is_none();
+                let is_missing = self.offered_now(name, asked.position.is_some()).is_none();
                 return self.refused(peer, name, control, (why, is_missing)).await;
             }
         };
@@ -120,10 +120,10 @@ impl Service {
             .unwrap_or(Ok(()))
     }
 
-    /// The source of a stream that has not ended.
-    fn offered_now(&self, name: &str) -> Option<Arc<Source>> {
+    /// The source of a stream that has not ended; for who returns, also of one that has, whose last ADUs are kept.
+    fn offered_now(&self, name: &str, is_return: bool) -> Option<Arc<Source>> {
         let source = self.source(name);
-        source.filter(|source| source.inner().ended.is_none())
+        source.filter(|source| is_return || source.inner().ended.is_none())
     }
 
     fn subscription(
@@ -132,7 +132,7 @@ impl Service {
         name: &str,
         asked: &Subscribe,
     ) -> Result<(Arc<Source>, Subscription), String> {
-        let source = self.offered_now(name);
+        let source = self.offered_now(name, asked.position.is_some());
         let source = source.ok_or_else(|| format!("no stream '{name}' is offered here"))?;
         let node = source.peer.to_string();
         if asked.source.as_ref().is_some_and(|asked| *asked != node) {
