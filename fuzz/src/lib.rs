@@ -33,6 +33,7 @@
 //! | [`module`] | WebAssembly modules: those that are refused, and what others do within their bounds |
 //! | [`record_messages`] | messages about record sets, pieces of their parts, lines of notes |
 //! | [`record_set`] | manifests of record sets, and layouts |
+//! | [`processed`] | ADUs, marks and messages about processed streams |
 //! | [`smartpointer`] | topologies, trajectories, views, parts of frames, messages about a molecule |
 //! | [`stored_video`] | storage and display of stored video: object stores, HTTP, the cache, indexes |
 //! | [`configuration`] | the reader of configurations, and engines with accepted configurations |
@@ -60,6 +61,7 @@ mod packet;
 mod parsers;
 mod parts;
 mod peer;
+mod processed;
 mod processing;
 mod record_messages;
 mod record_set;
@@ -84,6 +86,7 @@ pub use overlay::overlay;
 pub use packet::packet;
 pub use parsers::{link, ticket, trace, transcript, wire};
 pub use parts::parts;
+pub use processed::processed;
 pub use processing::{module, operators, pipeline};
 pub use record_messages::record_messages;
 pub use record_set::record_set;
@@ -121,6 +124,7 @@ pub const PROPERTIES: &[(&str, Property)] = &[
     ("record_messages", record_messages),
     ("record_set", record_set),
     ("relay", relay),
+    ("processed", processed),
     ("smartpointer", smartpointer),
     ("stored_video", stored_video),
     ("tariffs", tariffs),

@@ -6,7 +6,9 @@ use anabranch::{AllowList, Host, HostConfig, Remotes, Session, Ticket, keys};
 
 use crate::{exit::Failure, keygen::key_path, locals, recv, ticket::TICKET_PREFIX};
 
+// Other flags of the same command are a struct of the same name.
 #[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
 pub(crate) struct Flags {
     /// Local address to send from with ID@HOST:PORT or a ticket, IP:PORT with port 0 for any; may be repeated [default: every interface].
     #[arg(long, value_name = "ADDRESS")]

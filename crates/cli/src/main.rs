@@ -47,6 +47,8 @@ mod pair;
 mod panics;
 mod path;
 mod ping;
+#[cfg(feature = "process")]
+mod process;
 mod prompt;
 mod record;
 #[cfg(feature = "records")]
@@ -172,6 +174,9 @@ enum Command {
     /// Show a molecule that moves in a browser at another place, over several paths: atoms and the bonds in view first.
     #[cfg(feature = "visualise")]
     Smartpointer(Box<smartpointer::Arguments>),
+    /// Process streams on the way: a pipeline at a node between source and subscriber decides what each gets.
+    #[cfg(feature = "process")]
+    Process(Box<process::Arguments>),
     /// Use standard input and output as streams of a running node, or change an open stream.
     Stream(stream::Arguments),
     /// Emulate links between UDP ports or between network namespaces.
@@ -289,6 +294,8 @@ async fn run(command: Command) -> Outcome {
         Command::Imd(arguments) => imd::run(*arguments).await,
         #[cfg(feature = "visualise")]
         Command::Smartpointer(arguments) => smartpointer::run(*arguments).await,
+        #[cfg(feature = "process")]
+        Command::Process(arguments) => process::run(*arguments).await,
         Command::Stream(arguments) => stream::run(arguments).await,
         #[cfg(feature = "demo")]
         Command::Emulate(arguments) => emulate::run(arguments).await,

@@ -118,4 +118,12 @@ pub trait Operator: fmt::Debug + Send {
     /// Has the next ADU that the operator returns be one that a receiver can use without those before. Operators without
     /// such dependencies do nothing.
     fn resync(&mut self) {}
+
+    /// Place in its cycle, for operators that count: ADUs that it leaves out before the next that passes. 0 for all others.
+    fn phase(&self) -> u32 {
+        0
+    }
+
+    /// Sets the place in its cycle, as [`phase`](Self::phase) returns it. Operators without a cycle do nothing.
+    fn set_phase(&mut self, _phase: u32) {}
 }

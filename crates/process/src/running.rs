@@ -118,6 +118,34 @@ impl Running {
         self.stages.iter().map(|stage| stage.cost)
     }
 
+    /// Phase of each operator, in the order of the steps ([`Operator::phase`]).
+    pub fn phases(&self) -> Vec<u32> {
+        let phase = |stage: &Stage| stage.operator.as_ref().map_or(0, |one| one.phase());
+        self.stages.iter().map(phase).collect()
+    }
+
+    /// Sets the phases of another run of the same pipeline, so that this one passes the same ADUs from here on. Without effect if
+    /// there is not one for each step.
+    pub fn set_phases(&mut self, phases: &[u32]) {
+        if phases.len() != self.stages.len() {
+            return;
+        }
+        for (stage, &phase) in self.stages.iter_mut().zip(phases) {
+            if let Some(operator) = &mut stage.operator {
+                operator.set_phase(phase);
+            }
+        }
+    }
+
+    /// The phases right after an ADU that passed all steps.
+    pub fn phases_after(&self) -> Vec<u32> {
+        let after = |stage: &Stage| match &stage.step {
+            Step::Every(count) => count.get() - 1,
+            _ => 0,
+        };
+        self.stages.iter().map(after).collect()
+    }
+
     /// Replaces the pipeline, between two ADUs: the next is processed by the new one. Operators whose step is the same at the
     /// same place keep their state and their costs; the others begin.
     ///

@@ -350,3 +350,50 @@ fn failures_and_bounds_are_reported() {
         "precision 3 of f64"
     );
 }
+
+#[test]
+fn a_pipeline_that_resumes_passes_the_adus_that_it_would_have_passed() {
+    let modules = Modules::default();
+    let texts = [
+        "every 3",
+        "every 2 then every 3",
+        "drop layer 2 then every 2",
+        "every 4 then delta",
+    ];
+    for text in texts {
+        for stop in 0..20 {
+            let start = || pipeline(text).start(&modules, Limits::default()).unwrap();
+            let (mut whole, mut first) = (start(), start());
+            let mut passed = [Vec::new(), Vec::new()];
+            for sequence in 0..40 {
+                let derived = whole.process(array(sequence), &modules).unwrap();
+                passed[0].extend(derived.adus.iter().map(|adu| adu.sequence));
+            }
+            for sequence in 0..stop {
+                let derived = first.process(array(sequence), &modules).unwrap();
+                passed[1].extend(derived.adus.iter().map(|adu| adu.sequence));
+                if !derived.adus.is_empty() {
+                    assert_eq!(first.phases(), first.phases_after(), "{text}");
+                }
+            }
+            let mut second = start();
+            second.set_phases(&first.phases());
+            let mut table = Table::new(Bounds::default(), Modules::default());
+            // Another subscriber has the same pipeline, at another place of its cycle or at the same.
+            table
+                .subscribe(SOURCE, &pipeline(text), delivery(true))
+                .unwrap();
+            let is_shared = second.phases() == start().phases();
+            let id = table.resume(SOURCE, second, delivery(true)).unwrap();
+            assert_eq!(table.derivations(), if is_shared { 1 } else { 2 });
+            for sequence in stop..40 {
+                table.push(SOURCE, &array(sequence));
+                while let Some(derived) = table.pop(id) {
+                    assert!(derived.is_last);
+                    passed[1].push(derived.adu.sequence);
+                }
+            }
+            assert_eq!(passed[0], passed[1], "{text}, stopped at {stop}");
+        }
+    }
+}

@@ -23,13 +23,13 @@ use super::{
 use crate::exit::{Failure, Outcome};
 
 /// Standard input.
-pub(super) fn input() -> Result<File, Failure> {
+pub(crate) fn input() -> Result<File, Failure> {
     let descriptor = cloned(&io::stdin()).map_err(reading)?;
     Ok(File::from_std(descriptor.into()))
 }
 
 /// Standard output.
-pub(super) fn output() -> Result<File, Failure> {
+pub(crate) fn output() -> Result<File, Failure> {
     let descriptor = cloned(&io::stdout()).map_err(writing)?;
     Ok(File::from_std(descriptor.into()))
 }
@@ -48,7 +48,7 @@ fn reading(error: io::Error) -> Failure {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "fits `map_err` as it is")]
-fn writing(error: io::Error) -> Failure {
+pub(super) fn writing(error: io::Error) -> Failure {
     Failure::file(format!("cannot write to standard output: {error}"))
 }
 

@@ -15,7 +15,7 @@ const READ_BYTES: usize = 64 << 10;
 
 /// Form of ADUs in a sequence of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Framing {
+pub(crate) enum Framing {
     /// One ADU per line, without its end. Empty lines are not ADUs.
     Lines,
     /// Each after its length, 32 bits big endian.
@@ -27,7 +27,7 @@ pub(super) enum Framing {
 }
 
 /// Reads `lines`, `frames`, `record`, `record=N` or `json`.
-pub(super) fn parse(text: &str) -> Result<Framing, String> {
+pub(crate) fn parse(text: &str) -> Result<Framing, String> {
     let size = |text: &str| {
         text.parse()
             .ok()
@@ -46,7 +46,7 @@ pub(super) fn parse(text: &str) -> Result<Framing, String> {
 }
 
 /// Reader of ADUs.
-pub(super) struct Reader<R> {
+pub(crate) struct Reader<R> {
     input: R,
     framing: Framing,
     buffer: BytesMut,
@@ -56,7 +56,7 @@ pub(super) struct Reader<R> {
 }
 
 impl<R: AsyncRead + Unpin> Reader<R> {
-    pub(super) fn new(input: R, framing: Framing) -> Self {
+    pub(crate) fn new(input: R, framing: Framing) -> Self {
         Self {
             input,
             framing,
@@ -70,7 +70,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     ///
     /// # Errors
     /// Reading failed; an ADU is too large or no JSON, or the input ends within a frame.
-    pub(super) async fn next(&mut self) -> io::Result<Option<Outgoing>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Outgoing>> {
         match self.next_bytes().await? {
             None => Ok(None),
             Some(line) if self.framing == Framing::Json => message::from_json(&line).map(Some),

@@ -25,7 +25,10 @@ use anabranch::{
     net::CODE_DROPPED,
 };
 
-use self::framing::Framing;
+pub(crate) use self::{
+    carry::{input, output},
+    framing::{Framing, Reader, parse as parse_form},
+};
 use crate::{
     attach::{Place, failure},
     exit::{Failure, Outcome},
@@ -87,4 +90,11 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         Command::Accept(arguments) => accept::run(arguments).await,
         Command::Set(arguments) => set::run(arguments).await,
     }
+}
+
+/// Writes a message to standard output.
+pub(crate) async fn write(output: &mut tokio::fs::File, form: Framing, message: &[u8]) -> Outcome {
+    framing::write(output, form, message)
+        .await
+        .map_err(carry::writing)
 }

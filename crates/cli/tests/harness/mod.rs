@@ -6,7 +6,7 @@ use std::{
     io::{BufRead, BufReader},
     net::SocketAddr,
     path::Path,
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
 };
 
@@ -109,6 +109,13 @@ impl Running {
         let mut child = command.stderr(Stdio::inherit()).spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         Self(Killed(child), out)
+    }
+
+    /// The same, with the end of its standard input that is written to.
+    pub(crate) fn start_writing(command: &mut Command) -> (Self, ChildStdin) {
+        let mut running = Self::start(command.stdin(Stdio::piped()));
+        let input = running.0.0.stdin.take().unwrap();
+        (running, input)
     }
 
     pub(crate) fn line(&mut self) -> String {

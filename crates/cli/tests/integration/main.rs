@@ -25,6 +25,8 @@ mod json;
 mod named_updates;
 mod numbered;
 mod pair;
+#[cfg(feature = "process")]
+mod processing;
 #[cfg(feature = "records")]
 mod records;
 mod service;

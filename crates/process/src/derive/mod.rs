@@ -8,9 +8,12 @@
 //! |---|---|
 //! | `queue` | [`Delivery`], and the queue of one subscriber |
 //! | `table` | [`Table`]: derivations and subscribers |
+//! | `terms` | names, bounds, errors and results of the table |
 
 mod queue;
 mod table;
+mod terms;
 
 pub use queue::{Delivery, Derived};
-pub use table::{Bounds, DeriveError, Pushed, SourceId, Status, SubscriberId, Table};
+pub use table::Table;
+pub use terms::{Bounds, DeriveError, Pushed, SourceId, Status, SubscriberId};

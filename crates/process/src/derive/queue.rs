@@ -22,6 +22,8 @@ pub struct Derived {
     pub adu: Adu,
     /// Number of changes of the pipeline that the subscriber had made when it was derived.
     pub change: u32,
+    /// True if no other ADU was derived after it from the same one of the source.
+    pub is_last: bool,
 }
 
 /// Result of adding an ADU to a queue.
@@ -95,7 +97,7 @@ impl Queue {
             && self.bytes.saturating_add(adu.body.len()) <= self.delivery.bytes
     }
 
-    pub(super) fn push(&mut self, adu: &Adu, change: u32) -> Added {
+    pub(super) fn push(&mut self, adu: &Adu, change: u32, is_last: bool) -> Added {
         if self.is_broken && adu.needs_previous {
             self.lost += 1;
             return Added::Broken;
@@ -117,6 +119,7 @@ impl Queue {
         self.queued.push_back(Derived {
             adu: adu.clone(),
             change,
+            is_last,
         });
         Added::Queued
     }

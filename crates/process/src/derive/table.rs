@@ -2,93 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::queue::{Added, Delivery, Derived, Queue};
-use crate::{Failure, Limits, Modules, Pipeline, Running, StartError, adu::Adu};
+use super::{
+    queue::{Added, Delivery, Derived, Queue},
+    terms::{Bounds, DeriveError, Pushed, SourceId, Status, SubscriberId},
+};
+use crate::{Failure, Modules, Pipeline, Running, StartError, adu::Adu};
 
 /// ADUs of a source between two requests, on account of losses, for one that needs none before. Each makes the stream
 /// larger for all subscribers, so that one who loses often is not to cause many.
 const RESYNC_GAP: u32 = 8;
-
-/// Source stream, numbered by the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SourceId(pub u64);
-
-/// Subscriber of a derived stream; never reused by one table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SubscriberId(pub u64);
-
-/// Bounds on a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// Subscribers.
-    pub subscribers: usize,
-    /// Different derivations.
-    pub derivations: usize,
-    /// Bytes that one subscriber's queue may be asked to hold.
-    pub queue_bytes: usize,
-    /// Bounds on operators.
-    pub operators: Limits,
-}
-
-impl Default for Bounds {
-    /// A node that serves a few sources to some hundred viewers.
-    fn default() -> Self {
-        Self {
-            subscribers: 1_024,
-            derivations: 256,
-            queue_bytes: 64 << 20,
-            operators: Limits::default(),
-        }
-    }
-}
-
-/// Error of a subscription.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum DeriveError {
-    /// There are as many subscribers as are allowed.
-    #[error("there are {0} subscribers already; end one first")]
-    Subscribers(usize),
-    /// There are as many derivations as are allowed.
-    #[error(
-        "{0} different derivations are computed already; use the pipeline of one of them, or end one first"
-    )]
-    Derivations(usize),
-    /// The queue would be empty always, or too large.
-    #[error("a queue holds 1 ADU or more, and 1 to {0} bytes; ask for less")]
-    Queue(usize),
-    /// An operator cannot begin.
-    #[error(transparent)]
-    Start(#[from] StartError),
-    /// There is no such subscriber, or it has ended.
-    #[error("the subscription has ended; subscribe again")]
-    Ended,
-}
-
-/// Result of pushing one ADU of a source.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pushed {
-    /// Units of work of all derivations.
-    pub work: u64,
-    /// Derivations that could not process the ADU: the pipeline's error. Each subscriber's [`Status`] has its own.
-    pub failures: Vec<Failure>,
-    /// Reliable subscribers whose queue became full, so that their subscription ended.
-    pub ended: Vec<SubscriberId>,
-}
-
-/// State of a subscriber.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// ADUs and bytes that wait.
-    pub queued: (usize, usize),
-    /// ADUs that were lost because they were not taken.
-    pub lost: u64,
-    /// ADUs of the source that the pipeline could not process, and the last error.
-    pub failed: (u64, Option<Failure>),
-    /// True if nothing is added any more: the queue of a reliable subscriber was full, or the source has ended. What waits can
-    /// be taken.
-    pub has_ended: bool,
-}
 
 #[derive(Debug)]
 struct Derivation {
@@ -147,6 +69,37 @@ impl Table {
         pipeline: &Pipeline,
         delivery: Delivery,
     ) -> Result<SubscriberId, DeriveError> {
+        self.check(delivery)?;
+        let derivation = self.derivation(source, pipeline)?;
+        Ok(self.enter(derivation, delivery))
+    }
+
+    /// Subscribes with a pipeline at work that has processed the source's ADUs up to now elsewhere, and goes on with it. It is
+    /// computed once with an equal one whose operators are at the same place of their cycles.
+    ///
+    /// # Errors
+    /// A bound is reached, or the queue's bounds are not possible.
+    pub fn resume(
+        &mut self,
+        source: SourceId,
+        running: Running,
+        delivery: Delivery,
+    ) -> Result<SubscriberId, DeriveError> {
+        self.check(delivery)?;
+        let phases = running.phases();
+        let equal = self.derivations.iter().find(|(_, derivation)| {
+            derivation.source == source
+                && derivation.running.pipeline() == running.pipeline()
+                && derivation.running.phases() == phases
+        });
+        let number = match equal {
+            Some((&number, _)) => number,
+            None => self.add(source, running)?,
+        };
+        Ok(self.enter(number, delivery))
+    }
+
+    fn check(&self, delivery: Delivery) -> Result<(), DeriveError> {
         if self.subscribers.len() >= self.bounds.subscribers {
             return Err(DeriveError::Subscribers(self.subscribers.len()));
         }
@@ -154,7 +107,10 @@ impl Table {
         if delivery.adus == 0 || !(1..=bytes_max).contains(&delivery.bytes) {
             return Err(DeriveError::Queue(bytes_max));
         }
-        let derivation = self.derivation(source, pipeline)?;
+        Ok(())
+    }
+
+    fn enter(&mut self, derivation: u64, delivery: Delivery) -> SubscriberId {
         let id = SubscriberId(self.fresh());
         self.join(derivation, id);
         let subscriber = Subscriber {
@@ -165,7 +121,7 @@ impl Table {
             failure: None,
         };
         self.subscribers.insert(id, subscriber);
-        Ok(id)
+        id
     }
 
     /// Ends a subscription, and forgets what waits; false if there was none.
@@ -281,6 +237,7 @@ impl Table {
             queued: (subscriber.queue.len(), subscriber.queue.bytes()),
             lost: subscriber.queue.lost,
             failed: (subscriber.failed, subscriber.failure.clone()),
+            changes: subscriber.changes,
             has_ended: subscriber.derivation.is_none(),
         })
     }
@@ -289,6 +246,15 @@ impl Table {
     pub fn running(&self, id: SubscriberId) -> Option<&Running> {
         let number = self.subscribers.get(&id)?.derivation?;
         Some(&self.derivations.get(&number)?.running)
+    }
+
+    /// The derivations of a source, each with the number of its subscribers.
+    pub fn of_source(&self, source: SourceId) -> impl Iterator<Item = (&Running, usize)> {
+        let of_source = self
+            .derivations
+            .values()
+            .filter(move |derivation| derivation.source == source);
+        of_source.map(|derivation| (&derivation.running, derivation.subscribers.len()))
     }
 
     fn fresh(&mut self) -> u64 {
@@ -301,10 +267,14 @@ impl Table {
         if let Some(number) = find(&self.derivations, source, pipeline) {
             return Ok(number);
         }
+        let running = pipeline.start(&self.modules, self.bounds.operators)?;
+        self.add(source, running)
+    }
+
+    fn add(&mut self, source: SourceId, running: Running) -> Result<u64, DeriveError> {
         if self.derivations.len() >= self.bounds.derivations {
             return Err(DeriveError::Derivations(self.derivations.len()));
         }
-        let running = pipeline.start(&self.modules, self.bounds.operators)?;
         let number = self.fresh();
         let derivation = Derivation {
             source,
@@ -373,8 +343,9 @@ fn distribute(
         let subscriber = subscribers
             .get_mut(id)
             .expect("subscribers of a derivation exist");
-        for adu in adus {
-            match subscriber.queue.push(adu, subscriber.changes) {
+        for (index, adu) in adus.iter().enumerate() {
+            let is_last = index + 1 == adus.len();
+            match subscriber.queue.push(adu, subscriber.changes, is_last) {
                 Added::Queued => {}
                 Added::Broken => derivation.is_resync_wanted = true,
                 Added::Full => {

@@ -223,6 +223,14 @@ impl Operator for Every {
         self.left = self.count.get() - 1;
         output.push(adu)
     }
+
+    fn phase(&self) -> u32 {
+        self.left
+    }
+
+    fn set_phase(&mut self, phase: u32) {
+        self.left = phase.min(self.count.get() - 1);
+    }
 }
 
 /// `drop layer`.

@@ -1,0 +1,28 @@
+//! Nodes that process streams on the way.
+//!
+//! A source offers a stream to a processing node, and names the nodes that may derive from it; a subscriber asks that node for what a
+//! pipeline derives from the stream. Both legs end at the processing node, in a program that is attached to it. User's guide in
+//! `docs/processing.md`, protocol in `spec/processing.md`.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`wire`] | the protocol: labels, messages, ADUs and marks |
+//! | [`service`] | the application at the processing node |
+//! | [`offer`] | the source |
+//! | [`subscribe`] | the subscriber |
+//! | [`status`] | the state of a processing node |
+//! | `link` | streams of these two to a service |
+//! | `error` | [`ProcessingError`] |
+
+mod error;
+mod link;
+pub mod offer;
+pub mod service;
+pub mod status;
+pub mod subscribe;
+#[cfg(test)]
+mod tests;
+pub mod wire;
+
+pub use anabranch_process as process;
+pub use error::ProcessingError;

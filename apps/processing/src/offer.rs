@@ -1,0 +1,245 @@
+//! Source: offers a stream to a processing node, and keeps ADUs until subscribers hold them.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use anabranch::{AduSession, AduStream, StreamSpec};
+use anabranch_process::{Adu, Fields};
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use crate::{
+    error::ProcessingError,
+    link::{Link, unexpected},
+    wire::{
+        Carried, Notice, Purpose, Request,
+        item::HEADER_BYTES_MAX,
+        message::{self, Pace},
+    },
+};
+
+/// Largest body of an ADU, in bytes.
+pub const BODY_BYTES_MAX: usize = anabranch::local::frame::ADU_BYTES_MAX - HEADER_BYTES_MAX;
+/// ADUs and bytes that a source keeps; more wait.
+const KEPT_ADUS: usize = 4_096;
+const KEPT_BYTES: usize = 32 << 20;
+
+/// Settings of a source.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Name of the stream.
+    pub name: String,
+    /// A number chosen at random.
+    pub run: u64,
+    /// Nodes that may derive from the stream; `*` stands for all.
+    pub subscribers: Vec<String>,
+    /// Reaction to slow reliable subscribers.
+    pub pace: Pace,
+    /// Specification of the stream to the processing node; its label is not used. If it is reliable and without a lifetime, no ADU is lost.
+    pub spec: StreamSpec,
+}
+
+impl Settings {
+    fn is_reliable(&self) -> bool {
+        self.spec.reliable && self.spec.lifetime.is_none()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// ADUs from `first` on.
+    adus: VecDeque<Adu>,
+    bytes: usize,
+    first: u64,
+    /// Number of the next ADU to send.
+    next: u64,
+    readers: u32,
+    has_begun: bool,
+    is_complete: bool,
+}
+
+/// A source of one stream, for one session with a processing node after the other.
+#[derive(Debug)]
+pub struct Source {
+    settings: Settings,
+    kept: Mutex<Kept>,
+    changed: watch::Sender<()>,
+    subscribers: watch::Sender<u32>,
+}
+
+impl Source {
+    /// A source without ADUs.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            kept: Mutex::default(),
+            changed: watch::Sender::default(),
+            subscribers: watch::Sender::default(),
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of subscribers at the processing node.
+    pub fn subscribers(&self) -> watch::Receiver<u32> {
+        self.subscribers.subscribe()
+    }
+
+    /// True once a processing node has taken the offer.
+    pub fn has_begun(&self) -> bool {
+        self.kept().has_begun
+    }
+
+    /// Adds an ADU as soon as there is space, and returns its number. Its body has at most [`BODY_BYTES_MAX`].
+    pub async fn put(&self, fields: Fields, body: Bytes) -> u64 {
+        let mut changed = self.changed.subscribe();
+        let has_space = |kept: &Kept| {
+            kept.adus.is_empty() || (kept.adus.len() < KEPT_ADUS && kept.bytes < KEPT_BYTES)
+        };
+        // The sender is of this source.
+        let _ = changed.wait_for(|()| has_space(&self.kept())).await;
+        let sequence = {
+            let mut kept = self.kept();
+            let sequence = kept.first + kept.adus.len() as u64;
+            kept.bytes += body.len();
+            let mut adu = Adu::new(sequence, body);
+            adu.fields = fields;
+            kept.adus.push_back(adu);
+            sequence
+        };
+        self.changed.send_replace(());
+        sequence
+    }
+
+    /// No ADU follows.
+    pub fn finish(&self) {
+        self.kept().is_complete = true;
+        self.changed.send_replace(());
+    }
+
+    /// Offers the stream in a session until everything was sent and is not needed any more. In a later session, the source goes on with
+    /// the first ADU that is needed.
+    ///
+    /// # Errors
+    /// The node refuses, or does not keep to the protocol; the session is over.
+    pub async fn run<S: AduSession>(&self, session: &S) -> Result<(), ProcessingError> {
+        let settings = &self.settings;
+        let offer = {
+            let kept = self.kept();
+            message::Offer {
+                run: settings.run,
+                subscribers: settings.subscribers.clone(),
+                is_reliable: settings.is_reliable(),
+                pace: settings.pace,
+                first: kept.first,
+                readers: kept.readers,
+            }
+        };
+        let first = Request::Offer(offer);
+        let link = Link::open(session, Purpose::Offer, &settings.name, &first).await?;
+        let (number, next) = match link.next().await? {
+            Some(Notice::Offered { stream, next }) => (stream, next),
+            other => return Err(unexpected(other.as_ref())),
+        };
+        {
+            let mut kept = self.kept();
+            let last = kept.first + kept.adus.len() as u64;
+            if !(kept.first..=last).contains(&next) {
+                let words = format!("it asks for ADU {next} of {} to {last}", kept.first);
+                return Err(ProcessingError::Protocol(words));
+            }
+            kept.next = next;
+            kept.has_begun = true;
+        }
+        let stream = link.adus(session, number, settings.spec.clone()).await?;
+        tokio::select! {
+            failed = self.send(&link, &stream) => Err(failed),
+            ended = self.listen(&link) => ended,
+        }
+    }
+
+    /// Sends ADUs; returns on failure only.
+    async fn send<S: AduSession>(&self, link: &Link<S>, stream: &S::Stream) -> ProcessingError {
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.mark_unchanged();
+            let (adu, is_over) = {
+                let kept = self.kept();
+                let at = (kept.next - kept.first) as usize;
+                (kept.adus.get(at).cloned(), kept.is_complete)
+            };
+            let done = match adu {
+                Some(adu) => {
+                    let sequence = adu.sequence;
+                    let carried = Carried {
+                        adu,
+                        change: 0,
+                        is_last: true,
+                    };
+                    let sent = stream.send(carried.to_bytes()).await.map(drop);
+                    self.sent(sequence + 1);
+                    sent
+                }
+                None if is_over => match stream.finish() {
+                    // The answers follow on the other stream.
+                    Ok(()) => std::future::pending().await,
+                    failed => failed,
+                },
+                None => {
+                    // The sender is of this source.
+                    let _ = changed.changed().await;
+                    Ok(())
+                }
+            };
+            if let Err(error) = done {
+                return link.failed(&error);
+            }
+        }
+    }
+
+    fn sent(&self, next: u64) {
+        self.kept().next = next;
+        if !self.settings.is_reliable() {
+            self.forget(next);
+        }
+    }
+
+    /// Forgets the ADUs before this one, which were sent.
+    fn forget(&self, next: u64) {
+        {
+            let mut kept = self.kept();
+            let next = next.min(kept.next);
+            while kept.first < next
+                && let Some(adu) = kept.adus.pop_front()
+            {
+                kept.bytes -= adu.body.len();
+                kept.first += 1;
+            }
+        }
+        self.changed.send_replace(());
+    }
+
+    /// Takes the messages of the service until it has everything.
+    async fn listen<S: AduSession>(&self, link: &Link<S>) -> Result<(), ProcessingError> {
+        loop {
+            match link.next().await? {
+                Some(Notice::Acknowledged { next, readers }) => {
+                    self.kept().readers = readers;
+                    self.forget(next);
+                }
+                Some(Notice::Subscribers { count }) => {
+                    self.subscribers.send_replace(count);
+                }
+                Some(Notice::Ended { .. }) => {
+                    link.finish().await;
+                    return Ok(());
+                }
+                other => return Err(unexpected(other.as_ref())),
+            }
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! Service: takes offers of streams and subscriptions to them at a processing node, through the node that it is attached to.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod` | [`Service`]: the streams that it takes, and which belong together |
+//! | `source` | an offered stream: derivations, ADUs that are kept |
+//! | `subscription` | a subscriber's place in it |
+//! | `offered` | the streams of a source |
+//! | `subscribed` | the streams of a subscriber |
+//! | `report` | [`Report`] |
+//! | `promise` | promises for streams to subscribers |
+
+mod offered;
+mod promise;
+mod report;
+pub(crate) mod source;
+mod subscribed;
+pub(crate) mod subscription;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use anabranch::{
+    Client, ClientError,
+    base::{
+        NodeId,
+        text::{REASON_CHARS, printable},
+    },
+    local::client::{Service as Registration, Stream},
+    net::limited,
+};
+use anabranch_process::derive::Bounds;
+use serde::de::DeserializeOwned;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+    time::{MissedTickBehavior, interval, timeout},
+};
+
+pub use self::report::Report;
+use self::source::Source;
+use crate::wire::{
+    CODE_BUSY, CODE_MALFORMED, Label, Notice, Purpose, Request, WireError, decode, encode,
+    label::{ALL_LABELS, STATUS_LABEL},
+    message::{Offer, SubscriberState},
+};
+
+/// Time for the first message of a stream, and for the stream that follows from it.
+const REQUEST_TIME: Duration = Duration::from_secs(30);
+/// Streams at a time; a source and a subscriber have two each.
+const STREAMS_MAX: usize = 320;
+/// Streams of one peer at a time.
+const STREAMS_OF_PEER_MAX: usize = 32;
+/// Sources at a time.
+const SOURCES_MAX: usize = 32;
+/// Bounds on the derivations of one source. With [`STREAMS_MAX`] and [`SOURCES_MAX`], they bound the memory of a service.
+const BOUNDS: Bounds = Bounds {
+    subscribers: 128,
+    derivations: 64,
+    queue_bytes: 32 << 20,
+    operators: anabranch_process::Limits {
+        adus: 1_024,
+        bytes: 16 << 20,
+        fuel: 10_000_000,
+        memory: 32 << 20,
+    },
+};
+
+/// Reason why a stream is over.
+#[derive(Debug, thiserror::Error)]
+enum End {
+    /// The stream is.
+    #[error(transparent)]
+    Stream(#[from] ClientError),
+    /// The peer does not keep to the protocol.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// The peer does not do its next step.
+    #[error("it made no request")]
+    Silent,
+}
+
+/// A stream for ADUs that a peer is to open.
+struct Expected {
+    peer: NodeId,
+    label: Label,
+    waiting: oneshot::Sender<Stream>,
+}
+
+/// A service of a processing node.
+pub struct Service {
+    sources: Mutex<BTreeMap<String, Arc<Source>>>,
+    expected: Mutex<BTreeMap<u64, Expected>>,
+    subscribers: Mutex<BTreeMap<u64, (String, SubscriberState)>>,
+    streams: Mutex<BTreeMap<NodeId, usize>>,
+    numbers: std::sync::atomic::AtomicU64,
+    reports: mpsc::Sender<Report>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A stream that is counted until this is dropped.
+struct Seat(Arc<Service>, NodeId);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut streams = lock(&self.0.streams);
+        if let Some(count) = streams.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                streams.remove(&self.1);
+            }
+        }
+    }
+}
+
+impl Service {
+    /// A service; what happens is reported to `reports`, as long as that has space.
+    pub fn new(reports: mpsc::Sender<Report>) -> Arc<Self> {
+        Arc::new(Self {
+            sources: Mutex::default(),
+            expected: Mutex::default(),
+            subscribers: Mutex::default(),
+            streams: Mutex::default(),
+            numbers: 1.into(),
+            reports,
+        })
+    }
+
+    /// Registers the labels of processing at the node.
+    ///
+    /// # Errors
+    /// The connection to the node is over, or another application has them.
+    pub async fn register(&self, client: &Client) -> Result<Registration, ClientError> {
+        client.register(ALL_LABELS).await
+    }
+
+    /// Serves the streams of a registration until the connection to the node is over; returns the reason.
+    pub async fn serve(self: &Arc<Self>, registration: &Registration) -> ClientError {
+        let mut serving = JoinSet::new();
+        let mut ticks = interval(Duration::from_secs(1));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            while serving.try_join_next().is_some() {}
+            let accepted = tokio::select! {
+                accepted = registration.accept() => accepted,
+                _ = ticks.tick() => {
+                    self.tidy();
+                    continue;
+                }
+            };
+            let (peer, stream) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => return error,
+            };
+            match self.seat(peer) {
+                Some(seat) => {
+                    let service = self.clone();
+                    serving.spawn(async move { service.stream(peer, stream, seat).await });
+                }
+                None => refuse(&stream, CODE_BUSY),
+            }
+        }
+    }
+
+    /// Ends sources that have been away for too long, and forgets those that are over.
+    fn tidy(&self) {
+        let mut sources = lock(&self.sources);
+        sources.retain(|_, source| {
+            source.trim();
+            let is_over = source.is_over() && source.is_away();
+            if is_over {
+                source.end("the source has been away for more than 30 s");
+            }
+            !is_over
+        });
+    }
+
+    fn seat(self: &Arc<Self>, peer: NodeId) -> Option<Seat> {
+        let mut streams = lock(&self.streams);
+        let of_peer = streams.get(&peer).copied().unwrap_or_default();
+        if of_peer >= STREAMS_OF_PEER_MAX || streams.values().sum::<usize>() >= STREAMS_MAX {
+            return None;
+        }
+        streams.insert(peer, of_peer + 1);
+        Some(Seat(self.clone(), peer))
+    }
+
+    async fn stream(self: Arc<Self>, peer: NodeId, stream: Stream, seat: Seat) {
+        match self.streamed(peer, stream.clone(), seat).await {
+            Ok(()) | Err(End::Stream(_)) => {}
+            Err(end) => {
+                let words = printable(&end.to_string(), REASON_CHARS);
+                limited!(info, %peer, error = words, "a stream about processing was refused");
+                refuse(&stream, CODE_MALFORMED);
+            }
+        }
+    }
+
+    async fn streamed(
+        self: &Arc<Self>,
+        peer: NodeId,
+        stream: Stream,
+        _seat: Seat,
+    ) -> Result<(), End> {
+        if stream.spec().label == STATUS_LABEL {
+            return match first::<Request>(&stream).await? {
+                Request::Status => self.status(&stream).await,
+                other => Err(unexpected(&other)),
+            };
+        }
+        let label: Result<Label, ()> = stream.spec().label.parse();
+        let label =
+            label.map_err(|()| WireError(format!("the label '{}'", stream.spec().label)))?;
+        if label.number > 0 {
+            return self.belongs(peer, &label, stream);
+        }
+        match (label.purpose, first(&stream).await?) {
+            (Purpose::Offer, Request::Offer(offer)) => {
+                self.offered(peer, &label.name, &stream, offer).await
+            }
+            (Purpose::Subscribe, Request::Subscribe(request)) => {
+                self.subscribed(peer, &label.name, &stream, request).await
+            }
+            (_, other) => Err(unexpected(&other)),
+        }
+    }
+
+    /// Hands a stream for ADUs over to the one that expects it.
+    fn belongs(&self, peer: NodeId, label: &Label, stream: Stream) -> Result<(), End> {
+        let mut expected = lock(&self.expected);
+        let is_meant = |it: &Expected| it.peer == peer && it.label == *label;
+        let found = match expected.get(&label.number) {
+            Some(it) if is_meant(it) => expected.remove(&label.number),
+            _ => None,
+        };
+        drop(expected);
+        let found = found.ok_or_else(|| WireError(format!("no stream {label} is expected")))?;
+        // Without a receiver, its first stream is over.
+        let _ = found.waiting.send(stream);
+        Ok(())
+    }
+
+    /// Number of the stream for ADUs that a peer is to open, and the stream itself.
+    fn expect(
+        &self,
+        peer: NodeId,
+        purpose: Purpose,
+        name: &str,
+    ) -> (u64, oneshot::Receiver<Stream>) {
+        let number = self.number();
+        let (waiting, stream) = oneshot::channel();
+        let name = name.to_owned();
+        let label = Label {
+            purpose,
+            name,
+            number,
+        };
+        let expected = Expected {
+            peer,
+            label,
+            waiting,
+        };
+        lock(&self.expected).insert(number, expected);
+        (number, stream)
+    }
+
+    /// The stream that was expected.
+    async fn opened(&self, number: u64, stream: oneshot::Receiver<Stream>) -> Result<Stream, End> {
+        let opened = timeout(REQUEST_TIME, stream).await;
+        lock(&self.expected).remove(&number);
+        opened.map_err(|_| End::Silent)?.map_err(|_| End::Silent)
+    }
+
+    fn number(&self) -> u64 {
+        self.numbers
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn source(&self, name: &str) -> Option<Arc<Source>> {
+        lock(&self.sources).get(name).cloned()
+    }
+
+    /// The source of an offer, new or again, with the number of the first ADU that is missing.
+    fn enter(&self, peer: NodeId, name: &str, offer: Offer) -> Result<(Arc<Source>, u64), String> {
+        let mut sources = lock(&self.sources);
+        if let Some(source) = sources.get(name) {
+            let (run, is_over) = {
+                let inner = source.inner();
+                (inner.offer.run, inner.ended.is_some())
+            };
+            // The session that it had may not have been found to be over yet.
+            if source.peer == peer && run == offer.run && !is_over {
+                if offer.first > source.inner().next {
+                    return Err("ADUs are missing that the source does not have any more; offer the stream anew".to_owned());
+                }
+                let next = source.returned(offer);
+                return Ok((source.clone(), next));
+            }
+            if !(is_over || source.peer == peer && source.is_away()) {
+                return Err(format!(
+                    "'{name}' is offered already; choose another name, or end that offer first"
+                ));
+            }
+            source.end("the source has offered the stream anew");
+        } else if sources.len() >= SOURCES_MAX {
+            return Err(format!(
+                "{SOURCES_MAX} streams are offered already, the most that are taken; try again later"
+            ));
+        }
+        let next = offer.first;
+        let source = Arc::new(Source::new(name.to_owned(), peer, offer, BOUNDS));
+        sources.insert(name.to_owned(), source.clone());
+        Ok((source, next))
+    }
+
+    /// Answers a question for the state.
+    async fn status(&self, stream: &Stream) -> Result<(), End> {
+        let sources: Vec<_> = lock(&self.sources).values().cloned().collect();
+        let subscribers: Vec<_> = lock(&self.subscribers).values().cloned().collect();
+        for source in sources {
+            let (state, derivations) = source.state();
+            stream.send(encode(&Notice::Source(state))).await?;
+            for derivation in derivations {
+                stream.send(encode(&Notice::Derivation(derivation))).await?;
+            }
+            let of_source = subscribers.iter().filter(|(name, _)| *name == source.name);
+            for (_, subscriber) in of_source {
+                let notice = Notice::Subscriber(subscriber.clone());
+                stream.send(encode(&notice)).await?;
+            }
+        }
+        concluded(stream).await
+    }
+
+    fn report(&self, report: Report) {
+        // Without space, nobody reads the reports.
+        let _ = self.reports.try_send(report);
+    }
+
+    /// Refuses the first request of a stream, for a reason that may pass or not.
+    async fn refused(
+        &self,
+        peer: NodeId,
+        name: &str,
+        stream: &Stream,
+        (why, may_retry): (String, bool),
+    ) -> Result<(), End> {
+        let notice = Notice::Refused {
+            number: None,
+            may_retry,
+            why: why.clone(),
+        };
+        let name = name.to_owned();
+        self.report(Report::Refused { peer, name, why });
+        stream.send(encode(&notice)).await?;
+        concluded(stream).await
+    }
+}
+
+/// Finishes a stream, and waits until everything has arrived.
+async fn concluded(stream: &Stream) -> Result<(), End> {
+    stream.finish()?;
+    // An error means that the session is over.
+    let _ = timeout(REQUEST_TIME, stream.delivered()).await;
+    Ok(())
+}
+
+/// The next message of a stream; `None`: the peer has finished.
+async fn request<T: DeserializeOwned>(stream: &Stream) -> Result<Option<T>, End> {
+    match stream.recv().await? {
+        Some(adu) => Ok(Some(decode(&adu.data)?)),
+        None => Ok(None),
+    }
+}
+
+async fn first<T: DeserializeOwned>(stream: &Stream) -> Result<T, End> {
+    let first = timeout(REQUEST_TIME, request(stream)).await;
+    first.map_err(|_| End::Silent)??.ok_or(End::Silent)
+}
+
+fn unexpected(request: &Request) -> End {
+    let words = format!("{request:?}");
+    WireError(words.chars().take(100).collect()).into()
+}
+
+/// Resets and stops a stream.
+fn refuse(stream: &Stream, code: u32) {
+    // An error means that it is over.
+    let _ = (stream.reset(code), stream.stop(code));
+}

@@ -1,0 +1,146 @@
+//! Streams of a source.
+
+use std::{sync::Arc, time::Duration};
+
+use anabranch::{base::NodeId, local::client::Stream};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, timeout},
+};
+
+use super::{
+    End, Report, Service, concluded, request,
+    source::{GRACE, Source},
+    unexpected,
+};
+use crate::wire::{Item, Notice, Purpose, Request, WireError, encode, message::Offer};
+
+/// Longest time between two looks at what subscribers hold.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A source that is there until this is dropped.
+struct Present<'a> {
+    service: &'a Service,
+    source: Arc<Source>,
+    returns: u64,
+}
+
+impl Drop for Present<'_> {
+    fn drop(&mut self) {
+        self.source.leave(self.returns);
+        let is_complete = self.source.inner().ended.is_some();
+        self.service.report(Report::OfferOver {
+            peer: self.source.peer,
+            name: self.source.name.clone(),
+            is_complete,
+        });
+    }
+}
+
+impl Service {
+    /// Serves a source.
+    pub(super) async fn offered(
+        &self,
+        peer: NodeId,
+        name: &str,
+        control: &Stream,
+        offer: Offer,
+    ) -> Result<(), End> {
+        offer.check()?;
+        let (source, next) = match self.enter(peer, name, offer) {
+            Ok(entered) => entered,
+            Err(why) => return self.refused(peer, name, control, (why, false)).await,
+        };
+        let _present = Present {
+            service: self,
+            source: source.clone(),
+            returns: source.returns(),
+        };
+        let (stream, opened) = self.expect(peer, Purpose::Offer, name);
+        let notice = Notice::Offered { stream, next };
+        control.send(encode(&notice)).await?;
+        let adus = self.opened(stream, opened).await?;
+        let name = name.to_owned();
+        self.report(Report::Offered { peer, name, next });
+        let serving = async {
+            tokio::select! {
+                taken = take(&source, &adus) => taken?,
+                told = tell(&source, control, false) => return told,
+            }
+            source.end("the source has sent everything");
+            // It has ADUs that may be needed again until subscribers hold them.
+            let told = timeout(2 * GRACE, tell(&source, control, true)).await;
+            told.unwrap_or(Ok(()))?;
+            let why = "everything was sent".to_owned();
+            control.send(encode(&Notice::Ended { why })).await?;
+            concluded(control).await
+        };
+        tokio::select! {
+            served = serving => served,
+            left = request::<Request>(control) => match left? {
+                None => Ok(()),
+                Some(other) => Err(unexpected(&other)),
+            }
+        }
+    }
+}
+
+/// Takes ADUs until the source has sent everything.
+async fn take(source: &Arc<Source>, stream: &Stream) -> Result<(), End> {
+    let mut changes = source.changes();
+    loop {
+        // The sender is of the source.
+        let _ = changes.wait_for(|_| source.inner().has_room()).await;
+        let Some(adu) = stream.recv().await? else {
+            return Ok(());
+        };
+        let carried = match Item::read(adu.data)? {
+            Item::Adu(carried) => carried,
+            // It announces the stream.
+            Item::Mark(_) => continue,
+        };
+        let pushing = source.clone();
+        // Operators may take their time.
+        let pushed = spawn_blocking(move || pushing.push(carried.adu)).await;
+        pushed
+            .expect("panics of operators are contained")
+            .map_err(WireError)?;
+    }
+}
+
+/// Tells the source what is not needed any more and how many subscribers there are; with `is_last`, until everything is held.
+async fn tell(source: &Arc<Source>, control: &Stream, is_last: bool) -> Result<(), End> {
+    let mut changes = source.changes();
+    let mut told = (None, None);
+    let mut looked = Instant::now() - LOOK;
+    loop {
+        tokio::time::sleep_until(looked + LOOK).await;
+        looked = Instant::now();
+        changes.mark_unchanged();
+        let (acknowledged, subscribers, is_held) = {
+            let inner = source.inner();
+            let acknowledged = inner.acknowledged();
+            (
+                acknowledged,
+                inner.subscribers,
+                acknowledged.0 == inner.next,
+            )
+        };
+        if told.0 != Some(acknowledged) {
+            let (next, readers) = acknowledged;
+            control
+                .send(encode(&Notice::Acknowledged { next, readers }))
+                .await?;
+        }
+        if told.1 != Some(subscribers) {
+            let count = subscribers;
+            control.send(encode(&Notice::Subscribers { count })).await?;
+        }
+        told = (Some(acknowledged), Some(subscribers));
+        if is_last && is_held {
+            return Ok(());
+        }
+        // The sender is of the source.
+        let _ = changes.changed().await;
+    }
+}

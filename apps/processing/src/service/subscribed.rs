@@ -1,0 +1,275 @@
+//! Streams of a subscriber.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use anabranch::{base::NodeId, local::client::Stream};
+use anabranch_process::Pipeline;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::{
+    End, REQUEST_TIME, Report, Service, lock, promise, request,
+    source::Source,
+    subscription::{Next, Subscription},
+    unexpected,
+};
+use crate::wire::{
+    Item, Notice, Purpose, Request, encode,
+    message::{Subscribe, SubscriberState},
+};
+
+/// Time without ADUs after which a mark is sent.
+const MARK_TIME: Duration = Duration::from_millis(100);
+/// ADUs of the source without derived ones after which a mark is sent at once.
+const MARK_ADUS: u64 = 256;
+/// Time between two looks at what was dropped.
+const LOOK: Duration = Duration::from_secs(1);
+/// Characters of a pipeline in a state.
+const PIPELINE_CHARS: usize = 200;
+
+/// A subscriber that is there until this is dropped.
+struct Present<'a> {
+    service: &'a Service,
+    number: u64,
+    peer: NodeId,
+    name: &'a str,
+    sent: AtomicU64,
+    sent_bytes: AtomicU64,
+    subscription: Subscription,
+    is_over: std::sync::atomic::AtomicBool,
+}
+
+impl Drop for Present<'_> {
+    fn drop(&mut self) {
+        lock(&self.service.subscribers).remove(&self.number);
+        self.subscription
+            .leave(self.is_over.load(Ordering::Relaxed));
+        self.service.report(Report::SubscriptionOver {
+            peer: self.peer,
+            name: self.name.to_owned(),
+            sent: self.sent.load(Ordering::Relaxed),
+        });
+    }
+}
+
+impl Service {
+    /// Serves a subscriber.
+    pub(super) async fn subscribed(
+        &self,
+        peer: NodeId,
+        name: &str,
+        control: &Stream,
+        asked: Subscribe,
+    ) -> Result<(), End> {
+        asked.check()?;
+        let (source, subscription) = match self.subscription(peer, name, &asked) {
+            Ok(entered) => entered,
+            Err(why) => {
+                let is_missing = self.offered_now(name, asked.position.is_some()).is_none();
+                return self.refused(peer, name, control, (why, is_missing)).await;
+            }
+        };
+        let (stream, opened) = self.expect(peer, Purpose::Subscribe, name);
+        let present = Present {
+            service: self,
+            number: stream,
+            peer,
+            name,
+            sent: AtomicU64::new(0),
+            sent_bytes: AtomicU64::new(0),
+            subscription,
+            is_over: false.into(),
+        };
+        let notice = Notice::Subscribed {
+            stream,
+            source: source.peer.to_string(),
+            run: source.inner().offer.run,
+            position: present.subscription.begin.clone(),
+        };
+        control.send(encode(&notice)).await?;
+        let adus = self.opened(stream, opened).await?;
+        let (name, pipeline) = (name.to_owned(), asked.pipeline.clone());
+        self.report(Report::Subscribed {
+            peer,
+            name,
+            pipeline,
+        });
+        let promised = AtomicU64::new(0);
+        let sending = async {
+            let why = present.send(&source, &adus).await?;
+            control.send(encode(&Notice::Ended { why })).await?;
+            adus.finish()?;
+            control.finish()?;
+            Ok::<_, End>(())
+        };
+        let served = tokio::select! {
+            sent = sending => sent,
+            left = present.converse(control) => return left,
+            failed = present.look(control, &promised, asked.is_reliable) => failed,
+            never = promise::keep(&adus, control, asked.demand, &promised) => match never {},
+        };
+        served?;
+        // It still takes what was sent, and tells what it holds.
+        timeout(REQUEST_TIME, present.converse(control))
+            .await
+            .unwrap_or(Ok(()))
+    }
+
+    /// The source of a stream that has not ended; for who returns, also of one that has, whose last ADUs are kept.
+    fn offered_now(&self, name: &str, is_return: bool) -> Option<Arc<Source>> {
+        let source = self.source(name);
+        source.filter(|source| is_return || source.inner().ended.is_none())
+    }
+
+    fn subscription(
+        &self,
+        peer: NodeId,
+        name: &str,
+        asked: &Subscribe,
+    ) -> Result<(Arc<Source>, Subscription), String> {
+        let source = self.offered_now(name, asked.position.is_some());
+        let source = source.ok_or_else(|| format!("no stream '{name}' is offered here"))?;
+        let node = source.peer.to_string();
+        if asked.source.as_ref().is_some_and(|asked| *asked != node) {
+            return Err(format!(
+                "'{name}' is offered by {node} here, and not by the source that was asked for"
+            ));
+        }
+        if !source.inner().offer.allows(peer) {
+            return Err(format!(
+                "the source does not let {peer} derive from '{name}'; its operator names subscribers with --for"
+            ));
+        }
+        let pipeline = parse(&asked.pipeline)?;
+        let subscription = Subscription::new(&source, (peer, asked.run), asked, &pipeline)?;
+        Ok((source, subscription))
+    }
+}
+
+/// Reads a pipeline.
+fn parse(text: &str) -> Result<Pipeline, String> {
+    text.parse()
+        .map_err(|error| format!("the pipeline: {error}"))
+}
+
+impl Present<'_> {
+    /// Sends what is derived until nothing follows; returns the reason.
+    async fn send(&self, source: &Source, stream: &Stream) -> Result<String, End> {
+        let mut changes = source.changes();
+        let mut marked = 0;
+        loop {
+            changes.mark_unchanged();
+            match self.subscription.next() {
+                Next::Adus(adus) => {
+                    for carried in adus {
+                        marked = carried.adu.sequence + 1;
+                        let bytes = carried.to_bytes();
+                        let length = bytes.len() as u64;
+                        stream.send(bytes).await?;
+                        self.sent.fetch_add(1, Ordering::Relaxed);
+                        self.sent_bytes.fetch_add(length, Ordering::Relaxed);
+                    }
+                }
+                Next::Idle(Some(position)) if position.next > marked => {
+                    let is_many = position.next - marked >= MARK_ADUS;
+                    if is_many || timeout(MARK_TIME, changes.changed()).await.is_err() {
+                        marked = position.next;
+                        stream.send(Item::Mark(position).to_bytes()).await?;
+                    }
+                }
+                Next::Idle(_) => {
+                    // The sender is of the source.
+                    let _ = changes.changed().await;
+                }
+                Next::Ended(why) => return Ok(why),
+            }
+        }
+    }
+
+    /// Does what the subscriber asks for, until it leaves.
+    async fn converse(&self, control: &Stream) -> Result<(), End> {
+        loop {
+            match request(control).await? {
+                None => {
+                    self.is_over.store(true, Ordering::Relaxed);
+                    return Ok(());
+                }
+                Some(Request::Held { next }) => self.subscription.held(next),
+                Some(Request::Change { number, pipeline }) => {
+                    let changed = parse(&pipeline)
+                        .and_then(|parsed| self.subscription.change(number, &parsed));
+                    let (peer, name) = (self.peer, self.name.to_owned());
+                    let (notice, report) = match changed {
+                        Ok(()) => (
+                            Notice::Changed { number },
+                            Report::Changed {
+                                peer,
+                                name,
+                                pipeline,
+                            },
+                        ),
+                        Err(why) => (
+                            Notice::Refused {
+                                number: Some(number),
+                                may_retry: false,
+                                why: why.clone(),
+                            },
+                            Report::Refused { peer, name, why },
+                        ),
+                    };
+                    self.service.report(report);
+                    control.send(encode(&notice)).await?;
+                }
+                Some(other) => return Err(unexpected(&other)),
+            }
+        }
+    }
+
+    /// Keeps the state up to date, and tells the subscriber of ADUs that are dropped; returns on failure only.
+    async fn look(
+        &self,
+        control: &Stream,
+        promised: &AtomicU64,
+        is_reliable: bool,
+    ) -> Result<(), End> {
+        let mut ticks = interval(LOOK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut told = (0, 0);
+        loop {
+            ticks.tick().await;
+            let Some((status, pipeline, change)) = self.subscription.status() else {
+                continue;
+            };
+            let failed = status.failed.0;
+            let why = status.failed.1.map(|failure| failure.to_string());
+            let why = why.unwrap_or_default();
+            let rate = promised.load(Ordering::Relaxed);
+            let state = SubscriberState {
+                node: self.peer.to_string(),
+                change,
+                pipeline: pipeline.chars().take(PIPELINE_CHARS).collect(),
+                is_reliable,
+                sent: self.sent.load(Ordering::Relaxed),
+                sent_bytes: self.sent_bytes.load(Ordering::Relaxed),
+                queued: status.queued.0 as u64,
+                lost: status.lost,
+                failed,
+                why: why.clone(),
+                promised_bps: (rate > 0).then_some(rate),
+            };
+            lock(&self.service.subscribers).insert(self.number, (self.name.to_owned(), state));
+            if (status.lost, failed) != told {
+                told = (status.lost, failed);
+                let lost = status.lost;
+                control
+                    .send(encode(&Notice::Dropped { lost, failed, why }))
+                    .await?;
+            }
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! Subscriber: asks a processing node for what a pipeline derives from a stream.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use anabranch::{AduSession, AduStream, StreamSpec};
+use anabranch_process::{Adu, Pipeline, Step, operators::delta::Decoder};
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Duration, MissedTickBehavior, interval},
+};
+
+use crate::{
+    error::ProcessingError,
+    link::{Link, unexpected},
+    wire::{
+        Carried, Item, Notice, Purpose, Request,
+        message::{self, Demand, Position},
+    },
+};
+
+/// Time between two messages of what the subscriber holds.
+const HELD_TIME: Duration = Duration::from_millis(50);
+
+/// Settings of a subscriber.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Name of the stream.
+    pub name: String,
+    /// A number chosen at random.
+    pub run: u64,
+    /// Node of the source; `None`: any.
+    pub source: Option<String>,
+    /// Promise for the stream to the subscriber.
+    pub demand: Option<Demand>,
+    /// Specification of that stream; its label is not used. If it is reliable and without a lifetime, no derived ADU is lost.
+    pub spec: StreamSpec,
+}
+
+/// Something that a subscriber receives.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Received {
+    /// A derived ADU; differences of delta coding have been decoded.
+    Adu {
+        /// The ADU.
+        adu: Adu,
+        /// Number of the pipeline that it was derived by.
+        change: u32,
+    },
+    /// The subscription has begun, for the first time or again.
+    Begun {
+        /// Node of the source.
+        source: String,
+    },
+    /// The source's next ADU is derived by this pipeline.
+    Changed {
+        /// Its number.
+        number: u32,
+    },
+    /// A change was refused; the pipeline is as before.
+    NotChanged {
+        /// Its number.
+        number: u32,
+        /// Reason and remedy.
+        why: String,
+    },
+    /// State of the promise.
+    Promise {
+        /// Rate, in bit/s; `None`: none is promised.
+        rate_bps: Option<u64>,
+        /// Reason why none is.
+        why: String,
+    },
+    /// Derived ADUs that did not come, in all.
+    Dropped {
+        /// Those that were not taken in time.
+        lost: u64,
+        /// ADUs of the source that the pipeline could not process.
+        failed: u64,
+        /// The last failure.
+        why: String,
+    },
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    /// Run of the source.
+    run: Option<u64>,
+    /// Place in the source's stream to return to.
+    position: Option<Position>,
+    /// Number of the source's ADU of which the last one came, and how many of it.
+    last: Option<(u64, usize)>,
+    /// The same of what comes after a return.
+    seen: Option<(u64, usize)>,
+}
+
+/// A subscriber, for one session with a processing node after the other.
+#[derive(Debug)]
+pub struct Subscriber {
+    settings: Settings,
+    /// The newest pipeline and its number.
+    pipeline: watch::Sender<(u32, Pipeline)>,
+    /// Pipelines that ADUs may still be derived by.
+    pipelines: Mutex<BTreeMap<u32, Pipeline>>,
+    place: Mutex<Place>,
+    received: mpsc::Sender<Received>,
+}
+
+impl Subscriber {
+    /// A subscriber to what the pipeline derives; what it receives goes to `received`, and waits for space there.
+    pub fn new(settings: Settings, pipeline: &Pipeline, received: mpsc::Sender<Received>) -> Self {
+        Self {
+            settings,
+            pipeline: watch::Sender::new((0, pipeline.clone())),
+            pipelines: Mutex::new(BTreeMap::from([(0, pipeline.clone())])),
+            place: Mutex::default(),
+            received,
+        }
+    }
+
+    fn place(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pipelines(&self) -> MutexGuard<'_, BTreeMap<u32, Pipeline>> {
+        self.pipelines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_reliable(&self) -> bool {
+        self.settings.spec.reliable && self.settings.spec.lifetime.is_none()
+    }
+
+    /// Changes the pipeline; returns its number, which ADUs have that are derived by it.
+    pub fn change(&self, pipeline: &Pipeline) -> u32 {
+        let mut number = 0;
+        self.pipeline.send_modify(|(last, newest)| {
+            *last += 1;
+            number = *last;
+            newest.clone_from(pipeline);
+            self.pipelines().insert(number, pipeline.clone());
+        });
+        number
+    }
+
+    /// A change was refused: the pipeline before is in force.
+    fn refused(&self, number: u32) {
+        self.pipeline.send_if_modified(|newest| {
+            let mut pipelines = self.pipelines();
+            pipelines.remove(&number);
+            if newest.0 == number
+                && let Some((&before, pipeline)) = pipelines.last_key_value()
+            {
+                *newest = (before, pipeline.clone());
+            }
+            false
+        });
+    }
+
+    /// Subscribes in a session until the source has sent everything; returns the reason for the end. In a later session, a reliable
+    /// subscriber goes on with the first ADU that it lacks.
+    ///
+    /// # Errors
+    /// The node refuses, or does not keep to the protocol; the session is over.
+    pub async fn run<S: AduSession>(&self, session: &S) -> Result<String, ProcessingError> {
+        let settings = &self.settings;
+        let mut pipelines = self.pipeline.subscribe();
+        pipelines.mark_unchanged();
+        let first = Request::Subscribe(self.request());
+        let link = Link::open(session, Purpose::Subscribe, &settings.name, &first).await?;
+        let (number, source) = match link.next().await? {
+            Some(Notice::Subscribed {
+                stream,
+                source,
+                run,
+                position,
+            }) => {
+                self.begun(run, position);
+                (stream, source)
+            }
+            other => return Err(unexpected(other.as_ref())),
+        };
+        let spec = StreamSpec {
+            duplex: true,
+            ..settings.spec.clone()
+        };
+        let stream = link.adus(session, number, spec).await?;
+        self.give(Received::Begun { source }).await?;
+        let receiving = async { tokio::try_join!(self.read(&link, &stream), self.listen(&link)) };
+        let ((), why) = tokio::select! {
+            received = receiving => received?,
+            failed = self.ask(&link, &mut pipelines) => return Err(failed),
+        };
+        self.tell(&link).await?;
+        link.finish().await;
+        Ok(why)
+    }
+
+    /// True once a processing node has taken the subscription.
+    pub fn has_begun(&self) -> bool {
+        self.place().run.is_some()
+    }
+
+    /// First message of a session.
+    pub(crate) fn request(&self) -> message::Subscribe {
+        let settings = &self.settings;
+        let (change, pipeline) = self.pipeline.borrow().clone();
+        let place = self.place();
+        let position = place.position.clone().filter(|_| self.is_reliable());
+        message::Subscribe {
+            run: settings.run,
+            source: settings.source.clone(),
+            pipeline: pipeline.to_string(),
+            is_reliable: self.is_reliable(),
+            change,
+            of: place.run.filter(|_| position.is_some()),
+            position,
+            demand: settings.demand,
+        }
+    }
+
+    /// A session has begun with this run of the source, at this place.
+    pub(crate) fn begun(&self, run: u64, position: Position) {
+        let mut place = self.place();
+        place.seen = None;
+        if place.run.replace(run) != Some(run) {
+            place.last = None;
+            place.position = Some(position);
+        }
+    }
+
+    /// Everything before this place has come.
+    pub(crate) fn marked(&self, position: Position) {
+        self.place().position = Some(position);
+    }
+
+    /// Number of the source's ADU before which everything derived is held.
+    pub(crate) fn held(&self) -> Option<u64> {
+        self.place().position.as_ref().map(|position| position.next)
+    }
+
+    async fn give(&self, received: Received) -> Result<(), ProcessingError> {
+        let given = self.received.send(received).await;
+        given.map_err(|_| ProcessingError::Over("nobody takes what is received".to_owned()))
+    }
+
+    /// Reads ADUs until the service has sent all.
+    async fn read<S: AduSession>(
+        &self,
+        link: &Link<S>,
+        stream: &S::Stream,
+    ) -> Result<(), ProcessingError> {
+        let mut decoding = None;
+        loop {
+            let adu = stream.recv().await.map_err(|error| link.failed(&error))?;
+            let Some(adu) = adu else { return Ok(()) };
+            match Item::read(adu.data)? {
+                Item::Mark(position) => self.marked(position),
+                Item::Adu(carried) => self.arrived(carried, &mut decoding).await?,
+            }
+        }
+    }
+
+    pub(crate) async fn arrived(
+        &self,
+        carried: Carried,
+        decoding: &mut Option<(u32, Option<Decoder>)>,
+    ) -> Result<(), ProcessingError> {
+        let Carried {
+            mut adu,
+            change,
+            is_last,
+        } = carried;
+        let sequence = adu.sequence;
+        if decoding
+            .as_ref()
+            .is_none_or(|(number, _)| *number != change)
+        {
+            *decoding = Some((change, self.decoder(change)));
+        }
+        let mut is_usable = true;
+        if let Some((_, Some(decoder))) = decoding {
+            match decoder.decode(adu.body.clone()) {
+                Ok(array) => adu.body = array,
+                // After a loss, differences are of no use until a whole array comes.
+                Err(_) => is_usable = false,
+            }
+            adu.needs_previous = false;
+        }
+        let is_new = {
+            let mut place = self.place();
+            let count = match place.seen {
+                Some((before, count)) if before == sequence => count + 1,
+                _ => 1,
+            };
+            place.seen = Some((sequence, count));
+            place.last < place.seen
+        };
+        if is_new && is_usable {
+            self.give(Received::Adu { adu, change }).await?;
+        }
+        let mut place = self.place();
+        if is_new {
+            place.last = place.seen;
+        }
+        if is_last {
+            place.position = Some(Position {
+                next: sequence + 1,
+                phases: None,
+            });
+        }
+        Ok(())
+    }
+
+    /// Decoder of the arrays of a pipeline that ends with differences; `None`: it does not.
+    fn decoder(&self, change: u32) -> Option<Decoder> {
+        let mut pipelines = self.pipelines();
+        // Earlier ones do not come again.
+        *pipelines = pipelines.split_off(&change);
+        match pipelines.get(&change)?.steps().last() {
+            Some(Step::Delta { element, .. }) => Some(Decoder::new(*element)),
+            _ => None,
+        }
+    }
+
+    /// Sends changes, and what the subscriber holds; returns on failure only.
+    async fn ask<S: AduSession>(
+        &self,
+        link: &Link<S>,
+        pipelines: &mut watch::Receiver<(u32, Pipeline)>,
+    ) -> ProcessingError {
+        let mut ticks = interval(HELD_TIME);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut told = None;
+        loop {
+            let done = tokio::select! {
+                // The sender is of this subscriber.
+                _ = pipelines.changed() => {
+                    let (number, pipeline) = pipelines.borrow_and_update().clone();
+                    let pipeline = pipeline.to_string();
+                    link.send(&Request::Change { number, pipeline }).await
+                }
+                _ = ticks.tick() => {
+                    let held = self.held();
+                    match held == told {
+                        true => Ok(()),
+                        false => {
+                            told = held;
+                            self.tell(link).await
+                        }
+                    }
+                }
+            };
+            if let Err(error) = done {
+                return error;
+            }
+        }
+    }
+
+    async fn tell<S: AduSession>(&self, link: &Link<S>) -> Result<(), ProcessingError> {
+        match self.held() {
+            Some(next) if self.is_reliable() => link.send(&Request::Held { next }).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the messages of the service until it has sent everything; returns the reason.
+    async fn listen<S: AduSession>(&self, link: &Link<S>) -> Result<String, ProcessingError> {
+        loop {
+            let received = match link.next().await? {
+                Some(Notice::Changed { number }) => Received::Changed { number },
+                Some(Notice::Refused {
+                    number: Some(number),
+                    why,
+                    ..
+                }) => {
+                    self.refused(number);
+                    Received::NotChanged { number, why }
+                }
+                Some(Notice::Promise { rate_bps, why }) => Received::Promise { rate_bps, why },
+                Some(Notice::Dropped { lost, failed, why }) => {
+                    Received::Dropped { lost, failed, why }
+                }
+                Some(Notice::Ended { why }) => return Ok(why),
+                other => return Err(unexpected(other.as_ref())),
+            };
+            self.give(received).await?;
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Labels of streams: `process/1/offer/NAME/NUMBER`, `process/1/subscribe/NAME/NUMBER` and `process/1/status`.
+//!
+//! A node grants the right `use-service` by label, and so by purpose and stream.
+
+use std::{fmt, str::FromStr};
+
+/// Labels of the streams that a service takes.
+pub const ALL_LABELS: &str = "process/1/*";
+/// Label of a stream on which the state of a service is asked for.
+pub const STATUS_LABEL: &str = "process/1/status";
+/// Longest name of an offered stream, in bytes.
+pub const NAME_BYTES_MAX: usize = 64;
+const BEGINNING: &str = "process/1/";
+
+/// Purpose of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A source offers a stream.
+    Offer,
+    /// A subscriber asks for what is derived from one.
+    Subscribe,
+}
+
+/// Label of a stream about an offered stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// Purpose.
+    pub purpose: Purpose,
+    /// Name of the offered stream.
+    pub name: String,
+    /// 0 for messages; for ADUs, the number from the answer to the first message.
+    pub number: u64,
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let purpose = match self.purpose {
+            Purpose::Offer => "offer",
+            Purpose::Subscribe => "subscribe",
+        };
+        write!(f, "{BEGINNING}{purpose}/{}/{}", self.name, self.number)
+    }
+}
+
+impl FromStr for Label {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let rest = text.strip_prefix(BEGINNING).ok_or(())?;
+        let mut parts = rest.split('/');
+        let purpose = match parts.next() {
+            Some("offer") => Purpose::Offer,
+            Some("subscribe") => Purpose::Subscribe,
+            _ => return Err(()),
+        };
+        let name = parts.next().filter(|name| is_name(name)).ok_or(())?;
+        let number = parts.next().ok_or(())?;
+        // One text for each number.
+        let is_written = number.bytes().all(|byte| byte.is_ascii_digit())
+            && (number == "0" || !number.starts_with('0'));
+        if !is_written || parts.next().is_some() {
+            return Err(());
+        }
+        Ok(Self {
+            purpose,
+            name: name.to_owned(),
+            number: number.parse().map_err(drop)?,
+        })
+    }
+}
+
+/// True for letters, digits, `-`, `_` and `.`, of which there are 1 to 64.
+pub fn is_name(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_read_as_they_are_written() {
+        for text in [
+            "process/1/offer/frames/0",
+            "process/1/subscribe/run-7.b_2/18446744073709551615",
+        ] {
+            let label: Label = text.parse().unwrap();
+            assert_eq!(label.to_string(), text);
+        }
+        let long = format!("process/1/offer/{}/0", "x".repeat(NAME_BYTES_MAX + 1));
+        for wrong in [
+            "process/1/offer/frames",
+            "process/1/offer//0",
+            "process/1/offer/frames/",
+            "process/1/offer/frames/01",
+            "process/1/offer/frames/+1",
+            "process/1/offer/frames/0/0",
+            "process/1/offer/frames/18446744073709551616",
+            "process/2/offer/frames/0",
+            "process/1/look/frames/0",
+            "process/1/status",
+            &long,
+        ] {
+            assert!(wrong.parse::<Label>().is_err(), "{wrong}");
+        }
+        let name = "x".repeat(NAME_BYTES_MAX);
+        let purpose = Purpose::Subscribe;
+        let number = u64::MAX;
+        let longest = Label {
+            purpose,
+            name,
+            number,
+        };
+        assert!(
+            longest.to_string().len() <= 128,
+            "a stream's label has 128 bytes at most"
+        );
+    }
+}

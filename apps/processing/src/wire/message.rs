@@ -1,0 +1,332 @@
+//! Messages between a service, its sources and its subscribers, in JSON.
+
+use anabranch::base::NodeId;
+use anabranch_process::text::{STEPS_MAX, TEXT_BYTES_MAX};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::{JSON, WireError};
+
+/// Longest message.
+pub const MESSAGE_BYTES_MAX: usize = 64 << 10;
+/// Subscribers that a source can name.
+pub const ALLOWED_MAX: usize = 256;
+/// Name of all subscribers with the right at the processing node.
+pub const ANYONE: &str = "*";
+
+/// Progress of a subscriber that is slower than its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pace {
+    /// The source waits for reliable subscribers.
+    Slowest,
+    /// The source does not wait; a reliable subscriber whose queue is full ends.
+    Live,
+}
+
+/// Offer of a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// Number of this run of the source, chosen at random: a source that returns has the same.
+    pub run: u64,
+    /// Nodes that may derive from the stream, or [`ANYONE`]. At most [`ALLOWED_MAX`].
+    pub subscribers: Vec<String>,
+    /// True if no ADU may be lost or repeated.
+    pub is_reliable: bool,
+    /// Reaction to slow reliable subscribers.
+    pub pace: Pace,
+    /// Number of the first ADU that the source still has.
+    pub first: u64,
+    /// Reliable subscribers that the service reported last: it waits for as many to return before ADUs are forgotten.
+    pub readers: u32,
+}
+
+impl Offer {
+    /// True if the source lets a node derive from its stream.
+    pub fn allows(&self, node: NodeId) -> bool {
+        let id = node.to_string();
+        let mut allowed = self.subscribers.iter();
+        allowed.any(|allowed| *allowed == ANYONE || *allowed == id)
+    }
+
+    /// The offer, if its fields are within their bounds.
+    ///
+    /// # Errors
+    /// There are too many subscribers, or one is no node.
+    pub fn check(&self) -> Result<(), WireError> {
+        let count = self.subscribers.len();
+        if !(1..=ALLOWED_MAX).contains(&count) {
+            return Err(WireError(format!("{count} allowed subscribers")));
+        }
+        let is_known = |text: &String| text == ANYONE || text.parse::<NodeId>().is_ok();
+        match self.subscribers.iter().find(|text| !is_known(text)) {
+            Some(text) => Err(WireError(format!("'{text}' as a subscriber"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Place of a subscriber in the stream of a source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    /// Number of the source's next ADU.
+    pub next: u64,
+    /// Phase of each operator, at most 16; `None`: that right after an ADU that passed all steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phases: Option<Vec<u32>>,
+}
+
+/// Promise that a subscriber asks for its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Demand {
+    /// Rate, in bit/s.
+    pub rate_bps: u64,
+    /// Share of windows that must reach the rate, in millionths; from 1 to 999,999.
+    pub share_ppm: u32,
+}
+
+/// Subscription to what is derived from a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subscribe {
+    /// Number of this run of the subscriber, chosen at random: one that returns has the same.
+    pub run: u64,
+    /// Node of the source; `None`: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Pipeline.
+    pub pipeline: String,
+    /// True if no derived ADU may be lost or repeated.
+    pub is_reliable: bool,
+    /// Number of the pipeline, which ADUs carry that are derived by it.
+    pub change: u32,
+    /// Run of the source that the position is of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<u64>,
+    /// Place in the stream of a reliable subscriber that returns; `None`: from the source's next ADU on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<Position>,
+    /// Promise for the stream to the subscriber; `None`: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub demand: Option<Demand>,
+}
+
+impl Subscribe {
+    /// The subscription, if its fields are within their bounds.
+    ///
+    /// # Errors
+    /// The pipeline is too long, or a number is out of its range.
+    pub fn check(&self) -> Result<(), WireError> {
+        let phases = self.position.as_ref().and_then(|at| at.phases.as_ref());
+        if phases.is_some_and(|phases| phases.len() > STEPS_MAX) {
+            return Err(WireError("a position with too many phases".to_owned()));
+        }
+        if self.pipeline.len() > TEXT_BYTES_MAX {
+            let bytes = self.pipeline.len();
+            return Err(WireError(format!("a pipeline of {bytes} bytes")));
+        }
+        match self.demand {
+            Some(Demand { share_ppm, .. }) if !(1..1_000_000).contains(&share_ppm) => {
+                Err(WireError(format!("a share of {share_ppm} millionths")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A message to a service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum Request {
+    /// First message of a source.
+    Offer(Offer),
+    /// First message of a subscriber.
+    Subscribe(Subscribe),
+    /// Another pipeline, from the next ADU on.
+    Change {
+        /// Its number, which ADUs carry that are derived by it; grows.
+        number: u32,
+        /// Pipeline.
+        pipeline: String,
+    },
+    /// A reliable subscriber holds what is derived from the ADUs before this one.
+    Held {
+        /// Number in the source's stream.
+        next: u64,
+    },
+    /// Asks for the state of the service.
+    Status,
+}
+
+/// A message of a service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Notice {
+    /// Answer to [`Request::Offer`].
+    Offered {
+        /// Number in the label of the stream for the ADUs.
+        stream: u64,
+        /// Number of the first ADU that the service lacks.
+        next: u64,
+    },
+    /// ADUs before this one are not needed any more.
+    Acknowledged {
+        /// Number in the source's stream.
+        next: u64,
+        /// Reliable subscribers.
+        readers: u32,
+    },
+    /// Number of subscribers, when it has changed.
+    Subscribers {
+        /// The number.
+        count: u32,
+    },
+    /// Answer to [`Request::Subscribe`].
+    Subscribed {
+        /// Number in the label of the stream for the ADUs.
+        stream: u64,
+        /// Node of the source.
+        source: String,
+        /// Run of the source, from its offer.
+        run: u64,
+        /// Place of the subscriber.
+        position: Position,
+    },
+    /// Answer to [`Request::Change`]: the source's next ADU is derived by it.
+    Changed {
+        /// Its number.
+        number: u32,
+    },
+    /// A request is not done.
+    Refused {
+        /// Number of the change; `None`: the offer or the subscription.
+        number: Option<u32>,
+        /// True if the same request can be granted later.
+        may_retry: bool,
+        /// Reason and remedy.
+        why: String,
+    },
+    /// State of the promise of a subscriber's stream.
+    Promise {
+        /// Rate, in bit/s; `None`: none is promised.
+        rate_bps: Option<u64>,
+        /// Reason why none is.
+        why: String,
+    },
+    /// Derived ADUs that the subscriber does not get, in all, when there are more.
+    Dropped {
+        /// Those that it did not take in time.
+        lost: u64,
+        /// ADUs of the source that the pipeline could not process.
+        failed: u64,
+        /// The last failure.
+        why: String,
+    },
+    /// No ADU follows.
+    Ended {
+        /// Reason.
+        why: String,
+    },
+    /// State of a source.
+    Source(SourceState),
+    /// State of a derivation of the source before.
+    Derivation(DerivationState),
+    /// State of a subscriber of the source before.
+    Subscriber(SubscriberState),
+}
+
+/// State of a source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceState {
+    /// Name of its stream.
+    pub name: String,
+    /// Its node.
+    pub node: String,
+    /// False while it is away.
+    pub is_present: bool,
+    /// True if no ADU may be lost or repeated.
+    pub is_reliable: bool,
+    /// ADUs received.
+    pub adus: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Reliable source: ADUs that are kept for subscribers.
+    pub kept: u64,
+    /// Time spent in operators, in microseconds.
+    pub busy_us: u64,
+    /// Units of work in that time.
+    pub work: u64,
+}
+
+/// State of an operator of a derivation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperatorState {
+    /// Its step, cut to 200 characters.
+    pub step: String,
+    /// ADUs that it received.
+    pub adus_in: u64,
+    /// ADUs that it returned.
+    pub adus_out: u64,
+    /// ADUs that it could not process.
+    pub failures: u64,
+    /// Units of work.
+    pub work: u64,
+    /// The time that these took, in microseconds, at the mean time of a unit of the source's derivations.
+    pub busy_us: u64,
+}
+
+/// State of a derivation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DerivationState {
+    /// Its subscribers.
+    pub subscribers: u64,
+    /// Its operators, in order.
+    pub operators: Vec<OperatorState>,
+}
+
+/// State of a subscriber.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubscriberState {
+    /// Its node.
+    pub node: String,
+    /// Number of its pipeline.
+    pub change: u32,
+    /// Pipeline, cut to 200 characters.
+    pub pipeline: String,
+    /// True if no derived ADU may be lost or repeated.
+    pub is_reliable: bool,
+    /// ADUs sent.
+    pub sent: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// ADUs that wait.
+    pub queued: u64,
+    /// ADUs that it did not take in time.
+    pub lost: u64,
+    /// ADUs of the source that the pipeline could not process.
+    pub failed: u64,
+    /// The last failure; empty without one.
+    pub why: String,
+    /// Rate that is promised, in bit/s; `None`: none is.
+    pub promised_bps: Option<u64>,
+}
+
+/// A message as an ADU.
+pub fn encode(message: &impl Serialize) -> Bytes {
+    let mut bytes = vec![JSON];
+    serde_json::to_writer(&mut bytes, message).expect("messages have no maps with other keys");
+    bytes.into()
+}
+
+/// Reads the message of an ADU.
+///
+/// # Errors
+/// It is another kind, too long, or no such message.
+pub fn decode<T: DeserializeOwned>(adu: &Bytes) -> Result<T, WireError> {
+    match adu.split_first() {
+        Some((&JSON, json)) if json.len() <= MESSAGE_BYTES_MAX => {
+            serde_json::from_slice(json).map_err(|error| WireError(error.to_string()))
+        }
+        Some((&JSON, json)) => Err(WireError(format!("{} bytes of JSON", json.len()))),
+        kind => Err(WireError(format!("kind {:?}", kind.map(|(kind, _)| kind)))),
+    }
+}

@@ -1,0 +1,84 @@
+//! `anabranch process`: streams that are processed on the way.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `serve` | `process serve`: a processing node, through the running node |
+//! | `offer` | `process offer`: a source |
+//! | `subscribe` | `process subscribe`: a subscriber |
+//! | `status` | `process status`: the state of a processing node |
+//! | `reach` | one session with a processing node after the other |
+
+mod offer;
+mod reach;
+mod serve;
+mod status;
+mod subscribe;
+
+use anabranch_processing::{ProcessingError, wire::is_name};
+use serde_json::Value;
+
+use crate::{
+    events,
+    exit::{Failure, Outcome, print_line},
+};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Process the streams of peers, through the running node.
+    Serve(serve::Arguments),
+    /// Offer standard input, or a file, to a processing node.
+    Offer(Box<offer::Arguments>),
+    /// Print what a pipeline derives from a stream at a processing node.
+    Subscribe(Box<subscribe::Arguments>),
+    /// Show the sources, derivations and subscribers of a processing node.
+    Status(status::Arguments),
+}
+
+pub(crate) async fn run(arguments: Arguments) -> Outcome {
+    match arguments.command {
+        Command::Serve(arguments) => serve::run(&arguments).await,
+        Command::Offer(arguments) => offer::run(&arguments).await,
+        Command::Subscribe(arguments) => subscribe::run(&arguments).await,
+        Command::Status(arguments) => status::run(&arguments).await,
+    }
+}
+
+fn parse_name(text: &str) -> Result<String, String> {
+    if is_name(text) {
+        return Ok(text.to_owned());
+    }
+    Err("a name has 1 to 64 letters, digits, '-', '_' and '.', such as frames".to_owned())
+}
+
+/// A number for this run of a command.
+fn run_number() -> Result<u64, Failure> {
+    let mut number = [0; 8];
+    getrandom::fill(&mut number).map_err(Failure::other)?;
+    Ok(u64::from_ne_bytes(number))
+}
+
+/// Prints an event as JSON, or in words.
+fn tell(is_json: bool, event: &Value, words: &str) -> Outcome {
+    if is_json {
+        events::print(event)
+    } else {
+        print_line(words)
+    }
+}
+
+/// Failure of a command.
+fn failure(error: ProcessingError) -> Failure {
+    match &error {
+        ProcessingError::Over(_) | ProcessingError::NotYet(_) => Failure::interrupted(error),
+        ProcessingError::NoRight { .. } | ProcessingError::Busy | ProcessingError::Refused(_) => {
+            Failure::refused(error)
+        }
+        _ => Failure::other(error),
+    }
+}

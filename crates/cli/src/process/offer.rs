@@ -1,0 +1,157 @@
+//! `anabranch process offer`.
+
+use std::path::PathBuf;
+
+use anabranch::{Field, Session, base::NodeId, local::client, spec::SpecText};
+use anabranch_processing::{
+    ProcessingError,
+    offer::{BODY_BYTES_MAX, Settings, Source},
+    process::{Fields, Value},
+    wire::message::{ANYONE, Pace},
+};
+use tokio::{fs::File, io::AsyncRead};
+
+use super::{parse_name, reach, run_number};
+use crate::{
+    exit::{Failure, Outcome, stopped},
+    guarantee,
+    stream::{self, Framing, Reader},
+};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The input is read from the first subscriber on, and the command ends when all of it was sent and every reliable subscriber holds what was derived \
+from it. Nothing is lost when the processing node starts again: what may be needed again is kept here, up to 32 MiB, and then the input waits.
+
+This node needs the right use-service in the configuration of the processing node: services = [\"process/1/offer/NAME/*\"].")]
+pub(super) struct Arguments {
+    /// Name of the stream.
+    #[arg(value_name = "NAME", value_parser = parse_name)]
+    name: String,
+    #[command(flatten)]
+    reach: reach::Flags,
+    /// Node that may derive from the stream, by its ID; may be repeated. '*': every node with the right at the processing node.
+    #[arg(long = "for", value_name = "ID", required = true, value_parser = parse_subscriber)]
+    subscribers: Vec<String>,
+    /// File to read in place of standard input.
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Messages: `lines`, one per line without its end; `frames`, each after its length as 32 bits, big endian; `record`, the
+    /// bytes as they arrive, in messages of 64 KiB, or of N bytes with `record=N`; `json`, one object per line, such as
+    /// {"data": "…", "fields": {"frame": "I"}}.
+    #[arg(long = "as", value_name = "FORM", default_value = "lines", value_parser = stream::parse_form)]
+    framing: Framing,
+    /// Read the input at once, even without a subscriber.
+    #[arg(long)]
+    at_once: bool,
+    /// Do not wait for slow subscribers: a reliable one that takes less than there is ends.
+    #[arg(long)]
+    live: bool,
+    /// Lost data is not sent again.
+    #[arg(long)]
+    unreliable: bool,
+    /// Time after which a message is of no use, such as '300 ms'; lost ones are then left out.
+    #[arg(long, value_name = "DURATION")]
+    lifetime: Option<String>,
+    #[command(flatten)]
+    guarantee: guarantee::Flags,
+}
+
+fn parse_subscriber(text: &str) -> Result<String, String> {
+    match text.parse::<NodeId>() {
+        _ if text == ANYONE => Ok(text.to_owned()),
+        Ok(node) => Ok(node.to_string()),
+        Err(error) => Err(format!("{error}; give the ID of a node, or '*'")),
+    }
+}
+
+impl reach::Program for Source {
+    type Done = ();
+
+    fn has_begun(&self) -> bool {
+        Source::has_begun(self)
+    }
+
+    async fn own(&self, session: &Session) -> Result<(), ProcessingError> {
+        self.run(session).await
+    }
+
+    async fn attached(&self, session: &client::Session) -> Result<(), ProcessingError> {
+        self.run(session).await
+    }
+}
+
+pub(super) async fn run(arguments: &Arguments) -> Outcome {
+    let mut guarantee = arguments.guarantee.text();
+    if let Some(guarantee) = &mut guarantee {
+        guarantee.waits = Some(true);
+        guarantee.resolve(guarantee::flag).map_err(Failure::usage)?;
+    }
+    let spec = SpecText {
+        reliable: Some(!arguments.unreliable),
+        lifetime: arguments.lifetime.clone(),
+        guarantee,
+        ..SpecText::default()
+    };
+    let pace = if arguments.live {
+        Pace::Live
+    } else {
+        Pace::Slowest
+    };
+    let source = Source::new(Settings {
+        name: arguments.name.clone(),
+        run: run_number()?,
+        subscribers: arguments.subscribers.clone(),
+        pace,
+        spec: spec.resolve().map_err(Failure::usage)?,
+    });
+    let input = match &arguments.file {
+        None => stream::input()?,
+        Some(path) => {
+            let opened = File::open(path).await;
+            opened.map_err(|error| {
+                Failure::file(format!("cannot read {}: {error}", path.display()))
+            })?
+        }
+    };
+    let reading = async {
+        if !arguments.at_once {
+            // The sender is of this source.
+            let _ = source.subscribers().wait_for(|count| *count > 0).await;
+        }
+        read(&source, Reader::new(input, arguments.framing)).await?;
+        source.finish();
+        std::future::pending().await
+    };
+    tokio::select! {
+        done = arguments.reach.run("anabranch process offer", &source) => done,
+        failed = reading => failed,
+        stopped = stopped() => stopped.and(Err(Failure::by_signal("stopped; what subscribers did not hold is lost"))),
+    }
+}
+
+async fn read(source: &Source, mut reader: Reader<impl AsyncRead + Unpin>) -> Outcome {
+    loop {
+        let next = reader.next().await;
+        let next =
+            next.map_err(|error| Failure::file(format!("cannot read the input: {error}")))?;
+        let Some(message) = next else { return Ok(()) };
+        if message.data.len() > BODY_BYTES_MAX {
+            return Err(Failure::usage(format!(
+                "a message of {} bytes; one that is processed has {BODY_BYTES_MAX} at most",
+                message.data.len()
+            )));
+        }
+        let mut fields = Fields::default();
+        for (name, value) in &message.fields {
+            let value = match value {
+                Field::Number(number) => Value::Number(*number),
+                Field::Boolean(truth) => Value::Boolean(*truth),
+                Field::Text(text) => Value::from(&**text),
+            };
+            let set = fields.set(name, value);
+            set.map_err(|error| Failure::usage(format!("field '{name}': {error}")))?;
+        }
+        source.put(fields, message.data).await;
+    }
+}

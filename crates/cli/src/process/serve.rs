@@ -1,0 +1,137 @@
+//! `anabranch process serve`.
+
+use std::{sync::Arc, time::Duration};
+
+use anabranch_processing::service::{Report, Service};
+use serde_json::json;
+use tokio::{sync::mpsc, time::sleep};
+
+use super::tell;
+use crate::{
+    attach,
+    exit::{Failure, Outcome, note, stopped},
+};
+
+/// Pause before the node is attached to again.
+const PAUSE: Duration = Duration::from_secs(2);
+/// Reports that wait to be printed.
+const REPORTS_MAX: usize = 256;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Streams are readable here: both legs of a processed stream end at this node. Sources and subscribers need the right use-service in the node's \
+configuration: services = [\"process/1/offer/NAME/*\"] and [\"process/1/subscribe/NAME/*\"]; [\"process/1/status\"] shows the state. The source names \
+the subscribers that may derive from its stream, too.
+
+Nothing is kept on disk. When this command starts again, sources and subscribers return, and nothing of a reliable stream is lost or repeated.")]
+pub(super) struct Arguments {
+    /// Print events as lines of JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: attach::Place,
+}
+
+pub(super) async fn run(arguments: &Arguments) -> Outcome {
+    let (reports, mut reported) = mpsc::channel(REPORTS_MAX);
+    let service = Service::new(reports);
+    let serving = async {
+        let mut is_first = true;
+        loop {
+            match serve(arguments, &service, is_first).await {
+                Err(failure) if is_first => return failure,
+                Ok(ended) | Err(ended) => note(&format!("{}; attaching again", ended.message())),
+            }
+            is_first = false;
+            sleep(PAUSE).await;
+        }
+    };
+    let reporting = async {
+        while let Some(report) = reported.recv().await {
+            show(arguments, &report)?;
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        failure = serving => Err(failure),
+        failed = reporting => failed,
+        stopped = stopped() => stopped,
+    }
+}
+
+/// Serves until the connection to the node is over.
+async fn serve(
+    arguments: &Arguments,
+    service: &Arc<Service>,
+    is_first: bool,
+) -> Result<Failure, Failure> {
+    let client = arguments.place.attach("anabranch process serve").await;
+    let client = client.map_err(attach::failure)?;
+    let registration = service.register(&client).await.map_err(attach::failure)?;
+    if is_first {
+        let event = json!({"kind": "serving", "node": client.node().to_string()});
+        tell(arguments.json, &event, "Processing the streams of peers.")?;
+    }
+    Ok(attach::failure(service.serve(&registration).await))
+}
+
+fn show(arguments: &Arguments, report: &Report) -> Outcome {
+    let (event, words) = match report {
+        Report::Offered { peer, name, next } => (
+            json!({"kind": "offered", "peer": peer.to_string(), "name": name, "next": next}),
+            format!("{peer} offers '{name}', from ADU {next} on."),
+        ),
+        Report::OfferOver {
+            peer,
+            name,
+            is_complete,
+        } => {
+            let end = if *is_complete {
+                "has sent all of"
+            } else {
+                "is away with"
+            };
+            (
+                json!({"kind": "offer_over", "peer": peer.to_string(), "name": name, "is_complete": is_complete}),
+                format!("{peer} {end} '{name}'."),
+            )
+        }
+        Report::Subscribed {
+            peer,
+            name,
+            pipeline,
+        } => (
+            json!({"kind": "subscribed", "peer": peer.to_string(), "name": name, "pipeline": pipeline}),
+            format!("{peer} subscribes to '{name}': {}", shown(pipeline)),
+        ),
+        Report::Changed {
+            peer,
+            name,
+            pipeline,
+        } => (
+            json!({"kind": "changed", "peer": peer.to_string(), "name": name, "pipeline": pipeline}),
+            format!(
+                "{peer} changes its pipeline of '{name}': {}",
+                shown(pipeline)
+            ),
+        ),
+        Report::SubscriptionOver { peer, name, sent } => (
+            json!({"kind": "subscription_over", "peer": peer.to_string(), "name": name, "sent": sent}),
+            format!("{peer} has left '{name}': {sent} ADUs were sent."),
+        ),
+        Report::Refused { peer, name, why } => (
+            json!({"kind": "refused", "peer": peer.to_string(), "name": name, "why": why}),
+            format!("Refused to {peer} about '{name}': {why}"),
+        ),
+        _ => return Ok(()),
+    };
+    tell(arguments.json, &event, &words)
+}
+
+fn shown(pipeline: &str) -> &str {
+    if pipeline.is_empty() {
+        "as it is"
+    } else {
+        pipeline
+    }
+}

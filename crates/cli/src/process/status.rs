@@ -1,0 +1,120 @@
+//! `anabranch process status`.
+
+use anabranch::{Session, local::client};
+use anabranch_processing::{
+    ProcessingError,
+    status::ask,
+    wire::{
+        Notice,
+        message::{DerivationState, SourceState, SubscriberState},
+    },
+};
+use serde_json::json;
+
+use super::{reach, tell};
+use crate::exit::Outcome;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Times of operators are shares of the time that their source's derivations took, by units of work. This node needs the right use-service in the \
+configuration of the processing node: services = [\"process/1/status\"].")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    reach: reach::Flags,
+    /// Print lines of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Question for the state.
+struct Question;
+
+impl reach::Program for Question {
+    type Done = Vec<Notice>;
+
+    async fn own(&self, session: &Session) -> Result<Vec<Notice>, ProcessingError> {
+        ask(session).await
+    }
+
+    async fn attached(&self, session: &client::Session) -> Result<Vec<Notice>, ProcessingError> {
+        ask(session).await
+    }
+}
+
+pub(super) async fn run(arguments: &Arguments) -> Outcome {
+    let rows = arguments
+        .reach
+        .run("anabranch process status", &Question)
+        .await?;
+    if rows.is_empty() && !arguments.json {
+        return tell(false, &json!(null), "no stream is offered");
+    }
+    for row in rows {
+        let words = match &row {
+            Notice::Source(source) => of_source(source),
+            Notice::Derivation(derivation) => of_derivation(derivation),
+            Notice::Subscriber(subscriber) => of_subscriber(subscriber),
+            _ => continue,
+        };
+        tell(arguments.json, &json!(row), &words)?;
+    }
+    Ok(())
+}
+
+fn of_source(source: &SourceState) -> String {
+    let SourceState {
+        name,
+        node,
+        adus,
+        bytes,
+        kept,
+        ..
+    } = source;
+    let away = if source.is_present { "" } else { ", away" };
+    let kind = if source.is_reliable {
+        "reliable"
+    } else {
+        "unreliable"
+    };
+    let busy = source.busy_us as f64 / 1e3;
+    format!(
+        "{name}  from {node}{away}, {kind}: {adus} ADUs, {bytes} bytes, {kept} kept, {busy:.1} ms of processing"
+    )
+}
+
+fn of_derivation(derivation: &DerivationState) -> String {
+    let mut words = format!("  derivation for {} subscribers", derivation.subscribers);
+    for operator in &derivation.operators {
+        let busy = operator.busy_us as f64 / 1e3;
+        words += &format!(
+            "\n    {}: {} in, {} out, {} failed, {busy:.1} ms",
+            operator.step, operator.adus_in, operator.adus_out, operator.failures
+        );
+    }
+    words
+}
+
+fn of_subscriber(subscriber: &SubscriberState) -> String {
+    let SubscriberState {
+        node,
+        change,
+        sent,
+        sent_bytes,
+        queued,
+        lost,
+        failed,
+        why,
+        ..
+    } = subscriber;
+    let why = if why.is_empty() {
+        String::new()
+    } else {
+        format!(" ({why})")
+    };
+    let promise = subscriber.promised_bps.map_or(String::new(), |bps| {
+        format!(", promised {}", anabranch::base::Rate::from_bps(bps))
+    });
+    format!(
+        "  subscriber {node}, pipeline {change}: {sent} ADUs, {sent_bytes} bytes, {queued} wait, {lost} lost, {failed} failed{why}{promise}"
+    )
+}
