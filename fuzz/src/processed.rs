@@ -1,4 +1,6 @@
-use anabranch_processing::wire::{Item, Label, Notice, Request, decode, encode, item::HEADER_BYTES_MAX};
+use anabranch_processing::wire::{
+    Item, Label, Notice, Request, decode, encode, item::HEADER_BYTES_MAX,
+};
 use bytes::Bytes;
 
 /// ADUs, marks and messages between a service and its peers are written as they were read, or refused; labels have one text.
