@@ -157,7 +157,7 @@ lab: ## the experiments, optimised: target/release/anabranch-lab, which `anabran
 	$(CARGO) build --release --locked -p anabranch-lab
 
 # Without `top`, which no demonstration uses and which takes a while to compile.
-DEMO := -p anabranch-cli --no-default-features --features console,demo,records,video,s3,visualise
+DEMO := -p anabranch-cli --no-default-features --features console,demo,process,records,video,s3,visualise
 
 .PHONY: demo-build
 demo-build:
@@ -182,6 +182,10 @@ demo-video: demo-build ## a film in two flows over a pipe that loses packets, to
 .PHONY: demo-gateway
 demo-gateway: demo-build ## a download and database queries through forwards over three emulated paths, one is cut (about 20 s, no root)
 	$(CARGO) run --release --locked -q $(DEMO) -- demo-gateway
+
+.PHONY: demo-process
+demo-process: demo-build ## a node on the way reduces the frames of a simulation to what two slow paths carry (about 30 s, no root)
+	$(CARGO) run --release --locked -q $(DEMO) -- demo-process
 
 # Fields of ERA-Interim for `make demo-records`: eraint_uvz.nc of the tutorial data of xarray. Without it, a set is generated.
 FIELDS ?= $(wildcard ../shared/data/media/eraint_uvz.nc)

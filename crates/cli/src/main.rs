@@ -191,6 +191,9 @@ enum Command {
     /// Demonstrate an overlay on this machine: four nodes, a transfer over two paths, and a relay that is killed.
     #[cfg(feature = "demo")]
     DemoOverlay(demo::overlay::Arguments),
+    /// Demonstrate processing on the way on this machine: a node reduces the frames of a simulation to what a slow path carries.
+    #[cfg(all(feature = "demo", feature = "process"))]
+    DemoProcess(demo::process::Arguments),
     /// Demonstrate record sets on this machine: three components are watched over three emulated paths, one of which is cut.
     #[cfg(all(feature = "demo", feature = "records"))]
     DemoRecords(demo::records::Arguments),
@@ -309,6 +312,8 @@ async fn run(command: Command) -> Outcome {
         Command::DemoTunnel(arguments) => demo::tunnel::run(arguments).await,
         #[cfg(all(feature = "demo", not(target_os = "linux")))]
         Command::DemoTunnel(arguments) => linux_only::run(&arguments),
+        #[cfg(all(feature = "demo", feature = "process"))]
+        Command::DemoProcess(arguments) => demo::process::run(arguments).await,
         #[cfg(all(feature = "demo", feature = "video"))]
         Command::DemoVideo(arguments) => demo::video::run(arguments).await,
         #[cfg(all(feature = "demo", feature = "visualise"))]

@@ -1,12 +1,14 @@
-//! `anabranch demo`, `demo-gateway`, `demo-overlay`, `demo-records`, `demo-tunnel`, `demo-video` and `demo-visualise`: demonstrations on one machine.
+//! `anabranch demo`, `demo-gateway`, `demo-overlay`, `demo-process`, `demo-records`, `demo-tunnel`, `demo-video` and `demo-visualise`: demonstrations on one machine.
 
 mod data;
 pub(crate) mod gateway;
 mod links;
-#[cfg(any(feature = "records", feature = "visualise"))]
+#[cfg(any(feature = "process", feature = "records", feature = "visualise"))]
 mod nodes;
 pub(crate) mod overlay;
 pub(crate) mod paths;
+#[cfg(feature = "process")]
+pub(crate) mod process;
 #[cfg(feature = "records")]
 pub(crate) mod records;
 mod stage;

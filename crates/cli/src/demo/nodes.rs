@@ -1,4 +1,4 @@
-//! Two nodes of a demonstration, and the applications that are attached to them: a server at the archive, a client at the desk.
+//! Nodes of a demonstration, and the applications that are attached to them: a server at the archive, clients at its guests.
 
 use std::{net::SocketAddr, path::Path, time::Duration};
 
@@ -23,48 +23,129 @@ const STARTED: Duration = Duration::from_secs(60);
 /// Interval between two questions to a node that starts.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The node of the server, before there are paths to it.
+/// A node to which an application is attached that serves others.
 pub(super) struct Archive {
     id: NodeId,
-    node: Running,
+    /// Its application.
+    client: Client,
+    _running: Running,
 }
 
-/// Both nodes.
+/// A node that calls the archive, and the application that is attached to it.
+pub(super) struct Guest {
+    client: Client,
+    control: std::path::PathBuf,
+    archive: NodeId,
+    _running: Running,
+}
+
+/// A server and its client.
+#[cfg(any(feature = "records", feature = "visualise"))]
 pub(super) struct Nodes {
     /// Application at the node of the server.
     pub(super) archive: Client,
-    desk: Client,
-    desk_control: std::path::PathBuf,
-    id: NodeId,
-    _running: [Running; 2],
+    desk: Guest,
+    _archive: Archive,
 }
 
+#[cfg(any(feature = "records", feature = "visualise"))]
 impl Nodes {
     /// Starts the node of the server, which lets the client use these services; returns its address, too.
     pub(super) async fn start(
         folder: &Path,
         services: &str,
     ) -> Result<(Archive, SocketAddr), Failure> {
-        let desk = keys::create(&folder.join("desk.key"))?.node_id();
-        let id = keys::create(&folder.join("archive.key"))?.node_id();
-        let peer = format!(
-            "[[peer]]\nname = \"desk\"\nnode = \"{desk}\"\n\
-             may = [\"call\", {{ right = \"use-service\", services = [\"{services}\"] }}]\n"
-        );
-        let node = start(folder, "archive", &peer).await?;
-        let at = address(&folder.join("archive.control")).await?;
-        Ok((Archive { id, node }, at))
+        Archive::start(folder, &["desk"], services).await
     }
 
     /// The session of the client with the archive, as soon as it has so many paths.
     pub(super) async fn connect(&self, paths: usize) -> Result<Session, Failure> {
+        self.desk.connect(paths).await
+    }
+}
+
+impl Archive {
+    /// Starts it; guests of these names may use these services. Returns its address, too.
+    pub(super) async fn start(
+        folder: &Path,
+        guests: &[&str],
+        services: &str,
+    ) -> Result<(Self, SocketAddr), Failure> {
+        let id = keys::create(&folder.join("archive.key"))?.node_id();
+        let mut peers = String::new();
+        for guest in guests {
+            let node = keys::create(&folder.join(format!("{guest}.key")))?.node_id();
+            peers += &format!(
+                "[[peer]]\nname = \"{guest}\"\nnode = \"{node}\"\n\
+                 may = [\"call\", {{ right = \"use-service\", services = [\"{services}\"] }}]\n"
+            );
+        }
+        let running = start(folder, "archive", &peers).await?;
+        let at = address(&folder.join("archive.control")).await?;
+        let client = attach(folder, "archive").await?;
+        let archive = Self {
+            id,
+            client,
+            _running: running,
+        };
+        Ok((archive, at))
+    }
+
+    /// Its application.
+    #[cfg(feature = "process")]
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Starts a guest, to which the archive has these addresses.
+    pub(super) async fn guest(
+        &self,
+        folder: &Path,
+        name: &str,
+        at: &[SocketAddr],
+    ) -> Result<Guest, Failure> {
+        let addresses: Vec<String> = at.iter().map(|at| format!("\"{at}\"")).collect();
+        let peer = format!(
+            "[[peer]]\nname = \"archive\"\nnode = \"{}\"\naddresses = [{}]\nmay = []\n",
+            self.id,
+            addresses.join(", ")
+        );
+        let running = start(folder, name, &peer).await?;
+        Ok(Guest {
+            client: attach(folder, name).await?,
+            control: folder.join(format!("{name}.control")),
+            archive: self.id,
+            _running: running,
+        })
+    }
+
+    /// Starts the node of the client, to which the archive has these addresses.
+    #[cfg(any(feature = "records", feature = "visualise"))]
+    pub(super) async fn join(self, folder: &Path, at: &[SocketAddr]) -> Result<Nodes, Failure> {
+        Ok(Nodes {
+            archive: self.client.clone(),
+            desk: self.guest(folder, "desk", at).await?,
+            _archive: self,
+        })
+    }
+}
+
+impl Guest {
+    /// Id of its node.
+    #[cfg(feature = "process")]
+    pub(super) fn node(&self) -> NodeId {
+        self.client.node()
+    }
+
+    /// The session with the archive, as soon as it has so many paths.
+    pub(super) async fn connect(&self, paths: usize) -> Result<Session, Failure> {
         let connecting = async {
             loop {
-                let answer = control::ask(&self.desk_control, &Request::Paths {}).await;
+                let answer = control::ask(&self.control, &Request::Paths {}).await;
                 let answer = answer.unwrap_or_default();
                 let active = rows(&answer).iter().filter(|row| row["state"] == "active");
                 if active.count() >= paths
-                    && let Ok(session) = self.desk.connect(&self.id.to_string()).await
+                    && let Ok(session) = self.client.connect(&self.archive.to_string()).await
                 {
                     return session;
                 }
@@ -73,26 +154,6 @@ impl Nodes {
         };
         let limited = tokio::time::timeout(STARTED, connecting).await;
         limited.map_err(|_| Failure::unreachable("the nodes of the demonstration do not meet"))
-    }
-}
-
-impl Archive {
-    /// Starts the node of the client, to which the archive has these addresses, and attaches to both.
-    pub(super) async fn join(self, folder: &Path, at: &[SocketAddr]) -> Result<Nodes, Failure> {
-        let addresses: Vec<String> = at.iter().map(|at| format!("\"{at}\"")).collect();
-        let peer = format!(
-            "[[peer]]\nname = \"archive\"\nnode = \"{}\"\naddresses = [{}]\nmay = []\n",
-            self.id,
-            addresses.join(", ")
-        );
-        let desk = start(folder, "desk", &peer).await?;
-        Ok(Nodes {
-            archive: attach(folder, "archive").await?,
-            desk: attach(folder, "desk").await?,
-            desk_control: folder.join("desk.control"),
-            id: self.id,
-            _running: [self.node, desk],
-        })
     }
 }
 

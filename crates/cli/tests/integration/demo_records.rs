@@ -4,7 +4,10 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::harness::{Running, command, limited, private_folder};
+use crate::{
+    demos::ends_by_ctrl_c,
+    harness::{command, limited, private_folder},
+};
 
 /// The demonstration compares every part itself.
 #[test]
@@ -44,15 +47,7 @@ fn every_record_arrives_over_a_path_that_is_cut() {
 
 #[test]
 fn after_ctrl_c_nothing_is_left() {
-    let folder = private_folder();
-    let temporary = folder.path().join("temporary");
-    fs::create_dir(&temporary).unwrap();
-    let mut demo = command(folder.path());
-    let mut demo = Running::start(demo.arg("demo-records").env("TMPDIR", &temporary));
-    while !demo.line().contains("Mbit/s |") {}
-    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 1);
-    assert_eq!(demo.interrupt(), Some(130));
-    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+    ends_by_ctrl_c("demo-records", "Mbit/s |");
 }
 
 #[test]

@@ -1,0 +1,44 @@
+//! `anabranch demo-process`: its result, and its end by Ctrl-C.
+
+use serde_json::Value;
+
+use crate::{
+    demos::ends_by_ctrl_c,
+    harness::{limited, private_folder},
+};
+
+/// The demonstration compares every frame itself.
+#[test]
+fn every_frame_is_what_its_pipeline_derives() {
+    let folder = private_folder();
+    let arguments = ["demo-process", "--json", "--seconds", "6"];
+    let output = limited(folder.path(), 400)
+        .args(arguments)
+        .output()
+        .unwrap();
+    let seen = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{seen}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let pipelines = report["pipelines"].as_array().unwrap();
+    assert_eq!(pipelines.len(), 3);
+    for row in pipelines {
+        assert!(row["frames"].as_u64() > Some(0), "{report}");
+        assert_eq!(
+            (&row["wrong"], &row["missing"]),
+            (&0.into(), &0.into()),
+            "{report}"
+        );
+        assert!(row["in_effect_after_ms"].is_number(), "{report}");
+    }
+    // Whatever arrived late: less leaves the node than comes to it.
+    let sum = |field: &str| -> u64 {
+        let rows = pipelines.iter();
+        rows.filter_map(|row| row[field].as_u64()).sum()
+    };
+    assert!(sum("bytes_from_node") < sum("bytes_to_node"), "{report}");
+}
+
+#[test]
+fn after_ctrl_c_nothing_is_left() {
+    ends_by_ctrl_c("demo-process", "to desk");
+}
