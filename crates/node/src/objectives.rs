@@ -123,10 +123,13 @@ mod tests {
     use super::*;
     use crate::config::Layer;
 
-    fn items(text: &str) -> Vec<Item> {
+    fn config(text: &str) -> NodeConfig {
         let home = |name: &str| (name == "HOME").then(|| "/home/ada".to_owned());
-        let config = Layer::from_toml(text).unwrap().resolve(home).unwrap();
-        provided(&config).items().collect()
+        Layer::from_toml(text).unwrap().resolve(home).unwrap()
+    }
+
+    fn items(text: &str) -> Vec<Item> {
+        provided(&config(text)).items().collect()
     }
 
     #[test]
@@ -154,10 +157,7 @@ mod tests {
 
     #[test]
     fn names_of_the_library_may_stand_in_place_of_a_file() {
-        let read = |text: &str| {
-            let config = Layer::from_toml(text).unwrap().resolve(|_| None).unwrap();
-            Objectives::read(&config)
-        };
+        let read = |text: &str| Objectives::read(&config(text));
         let names = "low_latency(voice, 150); avoid_metered";
         let named = read(&format!("[session]\nobjectives = \"{names}\"")).unwrap();
         assert_eq!(named.all.as_deref(), Some(names));
