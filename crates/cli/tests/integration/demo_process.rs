@@ -1,24 +1,11 @@
 //! `anabranch demo-process`: its result, and its end by Ctrl-C.
 
-use serde_json::Value;
-
-use crate::{
-    demos::ends_by_ctrl_c,
-    harness::{limited, private_folder},
-};
+use crate::demos;
 
 /// The demonstration compares every frame itself.
 #[test]
 fn every_frame_is_what_its_pipeline_derives() {
-    let folder = private_folder();
-    let arguments = ["demo-process", "--json", "--seconds", "6"];
-    let output = limited(folder.path(), 400)
-        .args(arguments)
-        .output()
-        .unwrap();
-    let seen = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{seen}");
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = demos::result("demo-process", 6);
     let pipelines = report["pipelines"].as_array().unwrap();
     assert_eq!(pipelines.len(), 3);
     for row in pipelines {
@@ -40,5 +27,5 @@ fn every_frame_is_what_its_pipeline_derives() {
 
 #[test]
 fn after_ctrl_c_nothing_is_left() {
-    ends_by_ctrl_c("demo-process", "to desk");
+    demos::ends_by_ctrl_c("demo-process", "to desk");
 }

@@ -2,25 +2,15 @@
 
 use std::fs;
 
-use serde_json::Value;
-
 use crate::{
-    demos::ends_by_ctrl_c,
-    harness::{command, limited, private_folder},
+    demos,
+    harness::{command, private_folder},
 };
 
 /// The demonstration compares every part itself.
 #[test]
 fn every_record_arrives_over_a_path_that_is_cut() {
-    let folder = private_folder();
-    let arguments = ["demo-records", "--json", "--seconds", "5"];
-    let output = limited(folder.path(), 400)
-        .args(arguments)
-        .output()
-        .unwrap();
-    let seen = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{seen}");
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = demos::result("demo-records", 5);
     assert_eq!(report["is_complete"], true, "{report}");
     let verified = &report["verified"];
     assert_eq!(verified["parts"], 3 * 125, "{report}");
@@ -47,7 +37,7 @@ fn every_record_arrives_over_a_path_that_is_cut() {
 
 #[test]
 fn after_ctrl_c_nothing_is_left() {
-    ends_by_ctrl_c("demo-records", "Mbit/s |");
+    demos::ends_by_ctrl_c("demo-records", "Mbit/s |");
 }
 
 #[test]

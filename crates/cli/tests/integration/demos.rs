@@ -1,8 +1,22 @@
-//! Common to the demonstrations: their end.
+//! Common to the demonstrations: their result, and their end.
 
 use std::fs;
 
-use crate::harness::{Running, command, private_folder};
+use serde_json::Value;
+
+use crate::harness::{Running, command, limited, private_folder};
+
+/// Result of a demonstration that takes so many seconds, and succeeds.
+pub(crate) fn result(name: &str, seconds: u32) -> Value {
+    let folder = private_folder();
+    let output = limited(folder.path(), 400)
+        .args([name, "--json", "--seconds", &seconds.to_string()])
+        .output()
+        .unwrap();
+    let seen = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{seen}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
 
 /// Runs a demonstration until it prints a line with these words, and ends it as Ctrl-C does: nothing of it is left.
 pub(crate) fn ends_by_ctrl_c(name: &str, words: &str) {

@@ -68,6 +68,11 @@ impl<'a> Account<'a> {
         self.rows[phase].asked = Some(Instant::now());
     }
 
+    /// True if a frame has come that the pipeline that was asked for last derived.
+    pub(super) fn is_in_effect(&self) -> bool {
+        self.rows[self.now].frames > 0
+    }
+
     /// Both legs have carried so much, which is of the pipeline that was asked for last.
     pub(super) fn carried(&mut self, carried: [u64; 2]) {
         for (leg, total) in carried.into_iter().enumerate() {

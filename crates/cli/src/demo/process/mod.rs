@@ -114,6 +114,8 @@ const LAST_LEG: [(&str, &str, &str); 2] = [
 ];
 /// Frames and events that wait to be counted.
 const WAITING_MAX: usize = 256;
+/// Interval of looks at what the other parts have done.
+const LOOK: Duration = Duration::from_millis(10);
 const SECOND: Duration = Duration::from_secs(1);
 /// Characters of a reason that are shown.
 const REASON_CHARS: usize = 100;
@@ -244,7 +246,7 @@ impl Scene {
             // The offer may come after the question for it.
             let mut subscribers = self.source.subscribers();
             while !self.source.has_begun() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
+                tokio::time::sleep(LOOK).await;
             }
             let making = async {
                 // The sender is of this source.
@@ -275,6 +277,10 @@ impl Scene {
             let third = all.div_ceil(PHASES.len() as u64);
             if number % third == 0 {
                 let phase = (number / third) as usize;
+                // However busy the machine is, each pipeline derives something.
+                while phase > 0 && !lock(account).is_in_effect() {
+                    tokio::time::sleep(LOOK).await;
+                }
                 self.narrator
                     .say(format!("desk asks for: {}", PHASES[phase].pipeline))?;
                 lock(account).asked(phase, self.carried());
