@@ -30,6 +30,8 @@ pub(super) struct Arguments {
     name: String,
     #[command(flatten)]
     reach: reach::Flags,
+    #[command(flatten)]
+    retry: reach::Retry,
     /// Node that may derive from the stream, by its ID; may be repeated. '*': every node with the right at the processing node.
     #[arg(long = "for", value_name = "ID", required = true, value_parser = parse_subscriber)]
     subscribers: Vec<String>,
@@ -124,7 +126,7 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         std::future::pending().await
     };
     tokio::select! {
-        done = arguments.reach.run("anabranch process offer", &source) => done,
+        done = arguments.reach.run("anabranch process offer", &source, &arguments.retry) => done,
         failed = reading => failed,
         stopped = stopped() => stopped.and(Err(Failure::by_signal("stopped; what subscribers did not hold is lost"))),
     }

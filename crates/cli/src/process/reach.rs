@@ -23,13 +23,19 @@ pub(super) struct Flags {
     /// Processing node: its name in the running node's configuration, ID@HOST:PORT, or a ticket.
     #[arg(long, value_name = "NODE")]
     at: String,
-    /// Time for which a processing node that cannot be reached is tried again.
-    #[arg(long, value_name = "DURATION", default_value = "1 h", value_parser = parse_duration)]
-    retry: Duration,
     #[command(flatten)]
     place: attach::Place,
     #[command(flatten)]
     direct: direct::Flags,
+}
+
+/// Further attempts.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub(super) struct Retry {
+    /// Time for which a processing node that cannot be reached is tried again.
+    #[arg(long, value_name = "DURATION", default_value = "1 h", value_parser = parse_duration)]
+    retry: Duration,
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
@@ -57,11 +63,21 @@ impl Flags {
         &self,
         name: &str,
         program: &P,
+        retry: &Retry,
     ) -> Result<P::Done, Failure> {
-        self.again(async || self.once(name, program).await).await
+        if !direct::is_meant_by(&self.at) {
+            // Without a node here, nothing is gained by another attempt.
+            self.place.attach(name).await.map_err(attach::failure)?;
+        }
+        retry.again(async || self.once(name, program).await).await
     }
 
-    async fn once<P: Program>(&self, name: &str, program: &P) -> Result<P::Done, Failure> {
+    /// Runs a program in one session.
+    pub(super) async fn once<P: Program>(
+        &self,
+        name: &str,
+        program: &P,
+    ) -> Result<P::Done, Failure> {
         let done = if direct::is_meant_by(&self.at) {
             let own = Direct::open(&self.at, &self.direct).await?;
             let done = program.own(own.session()).await;
@@ -80,7 +96,9 @@ impl Flags {
             _ => failure(error),
         })
     }
+}
 
+impl Retry {
     async fn again<T>(&self, once: impl AsyncFn() -> Result<T, Failure>) -> Result<T, Failure> {
         let mut until = Instant::now() + self.retry;
         let mut before = String::new();

@@ -44,7 +44,7 @@ impl reach::Program for Question {
 pub(super) async fn run(arguments: &Arguments) -> Outcome {
     let rows = arguments
         .reach
-        .run("anabranch process status", &Question)
+        .once("anabranch process status", &Question)
         .await?;
     if rows.is_empty() && !arguments.json {
         return tell(false, &json!(null), "no stream is offered");

@@ -44,6 +44,8 @@ pub(super) struct Arguments {
     name: String,
     #[command(flatten)]
     reach: reach::Flags,
+    #[command(flatten)]
+    retry: reach::Retry,
     /// Pipeline, such as 'every 5 then precision 12 of f32' [default: messages as they are].
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, value_parser = parse_pipeline)]
     pipeline: Pipeline,
@@ -131,7 +133,7 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
     let mut output = stream::output()?;
     let mut serving = std::pin::pin!(async {
         tokio::select! {
-            ended = arguments.reach.run("anabranch process subscribe", &subscriber) => ended.map(drop),
+            ended = arguments.reach.run("anabranch process subscribe", &subscriber, &arguments.retry) => ended.map(drop),
             failed = change(&subscriber, arguments) => failed,
             stopped = stopped() => stopped,
         }

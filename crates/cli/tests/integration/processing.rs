@@ -232,3 +232,24 @@ fn those_without_a_right_and_wrong_requests_are_refused_in_one_line() {
         assert!(code == 2 || message.lines().count() == 1, "{message}");
     }
 }
+
+#[test]
+fn without_a_node_here_nothing_is_tried_again() {
+    let folder = private_folder();
+    for words in [
+        &["status"][..],
+        &["subscribe", "frames"],
+        &["offer", "frames", "--for", "*"],
+    ] {
+        let output = command(folder.path())
+            .arg("process")
+            .args(words)
+            .args(["--at", "far", "--local", "none.local"])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{message}");
+        assert!(message.contains("anabranch up"), "{message}");
+    }
+}
