@@ -25,9 +25,11 @@ use anabranch::{
     net::CODE_DROPPED,
 };
 
+pub(crate) use self::framing::Framing;
+#[cfg(feature = "process")]
 pub(crate) use self::{
     carry::{input, output},
-    framing::{Framing, Reader, parse as parse_form},
+    framing::{Reader, parse as parse_form},
 };
 use crate::{
     attach::{Place, failure},
@@ -93,6 +95,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
 }
 
 /// Writes a message to standard output.
+#[cfg(feature = "process")]
 pub(crate) async fn write(output: &mut tokio::fs::File, form: Framing, message: &[u8]) -> Outcome {
     framing::write(output, form, message)
         .await
