@@ -213,7 +213,7 @@ impl Subscription {
         Some((inner.table.status(id)?, pipeline, state.number))
     }
 
-    /// What is to be sent next.
+    /// The next thing to send.
     pub(crate) fn next(&self) -> Next {
         let mut state = self.state();
         let mut inner = self.source.inner();

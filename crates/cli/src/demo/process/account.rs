@@ -107,7 +107,7 @@ impl<'a> Account<'a> {
         Ok(age)
     }
 
-    /// What a pipeline is to make of a frame.
+    /// The body that a pipeline makes of a frame; `None` if it lets none through.
     fn expected(&self, phase: usize, frame: u64) -> Result<Option<bytes::Bytes>, Failure> {
         let pipeline: Pipeline = self.phases[phase].checked.parse().map_err(Failure::other)?;
         let modules = Modules::default();
