@@ -85,9 +85,10 @@ async fn a_changed_file_is_reported() {
     let proxy = RunningProxy::start(config, &setting.ticket).await;
     ready(&proxy).await;
     assert_eq!(get(proxy.address, "/v/film/0/0.m4s", "").await.status, 200);
-    let file = setting.library().join("film.mp4");
-    std::fs::remove_file(&file).unwrap();
-    std::fs::copy(film(30), &file).unwrap();
+    // As tools replace a file: there is never none of this name.
+    let new = setting.library().join(".film.mp4.new");
+    std::fs::copy(film(30), &new).unwrap();
+    std::fs::rename(&new, setting.library().join("film.mp4")).unwrap();
     let last = get(proxy.address, "/v/film/0/4.m4s", "").await;
     // Gone, or the new version already.
     assert!(matches!(last.status, 410 | 200), "{last:?}");

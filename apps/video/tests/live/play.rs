@@ -129,15 +129,16 @@ async fn ffmpeg_plays_what_comes() {
     played.stop().await;
 }
 
-/// An origin that knows the capacity of a narrow pipe fills no queue, not even one of a few packets: nothing is dropped,
-/// although the prefix is fetched, which alone would take the whole capacity, and essential and enhanced data share the pipe.
+/// An origin that knows the capacity of a narrow pipe fills no queue: nothing is dropped, although the prefix is fetched, which
+/// alone would take the whole capacity, and essential and enhanced data share the pipe. The queue holds the 20 packets that a
+/// busy machine may send at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_known_pipe_drops_nothing() {
     if !can_probe() {
         return;
     }
     let film = film(20);
-    let pipe = "rate=2 Mbit/s, delay=10 ms, queue=30 ms";
+    let pipe = "rate=2 Mbit/s, delay=10 ms, queue=100 ms";
     let setting = Setting::held(&film, pipe, Rate::from_mbps(2));
     let prefix = |config: &mut Config| config.prefix = Prefix::Fixed(Duration::from_secs(8));
     let played = Played::play(&film, setting, prefix, nothing).await;

@@ -48,8 +48,11 @@ const LIMIT: Duration = Duration::from_secs(55);
 const ALONE: Duration = Duration::from_secs(2);
 /// Time that a message through the tunnel, or past it, may take at most.
 const REACHED: Duration = Duration::from_secs(10);
-/// Time after which the host counts as unreachable.
+/// Time after which the host counts as unreachable over IPv6, to which the laptop has no route without the tunnel.
 const UNREACHABLE: Duration = Duration::from_secs(1);
+/// Times in which the host answers over IPv4 and IPv6, without the tunnel and in it.
+const PAST: [Duration; 2] = [REACHED, UNREACHABLE];
+const THROUGH: [Duration; 2] = [REACHED; 2];
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     until_ctrl_c(async {
@@ -78,7 +81,7 @@ async fn show(arguments: &Arguments) -> Outcome {
         narrator.say(format!("path {name:<10} {link}"))?;
     }
     let laptop = layout.laptop.place();
-    let before = seen(laptop, host.messages, UNREACHABLE).await?;
+    let before = seen(laptop, host.messages, PAST).await?;
     narrator.say(format!("without the tunnel {}", report::seen(&before)))?;
     narrator.say("")?;
 
@@ -87,7 +90,7 @@ async fn show(arguments: &Arguments) -> Outcome {
     let (client, up) = join(&layout, folder.path(), &ticket).await?;
     narrator.say("laptop     anabranch tun TICKET --default-route")?;
     narrator.say(format!("           {up}"))?;
-    let during = seen(laptop, host.messages, REACHED).await?;
+    let during = seen(laptop, host.messages, THROUGH).await?;
     narrator.say(format!("in the tunnel {}", report::seen(&during)))?;
     narrator.say("")?;
 
@@ -108,7 +111,7 @@ async fn show(arguments: &Arguments) -> Outcome {
     let beside = messages.each_mut().map(Messages::report);
     let over_v6 = web::download(laptop, host.web[1], bytes / 4, &AtomicU64::new(0)).await?;
     client.interrupt().await?;
-    let after = seen(laptop, host.messages, UNREACHABLE).await?;
+    let after = seen(laptop, host.messages, PAST).await?;
 
     let result = json!({
         "seed": arguments.seed,
@@ -159,10 +162,12 @@ impl Host {
 async fn seen(
     laptop: Place<'_>,
     host: [SocketAddr; 2],
-    within: Duration,
+    within: [Duration; 2],
 ) -> Result<Value, Failure> {
-    let [v4, v6] = host.map(|host| messages::source(laptop, host, within));
-    let (v4, v6) = tokio::try_join!(v4, v6)?;
+    let (v4, v6) = tokio::try_join!(
+        messages::source(laptop, host[0], within[0]),
+        messages::source(laptop, host[1], within[1]),
+    )?;
     Ok(json!([v4, v6]))
 }
 

