@@ -104,6 +104,21 @@ pub fn symbol(text: &str) -> f64 {
     ((mixed ^ (mixed >> 31)) >> 11) as f64
 }
 
+/// Text in place of a string of which only its [`symbol`] is known: `#` and 14 hexadecimal digits.
+pub fn symbol_text(symbol: f64) -> String {
+    format!("#{:014x}", symbol as u64)
+}
+
+/// The symbol of a string, or the one that [`symbol_text`] wrote.
+pub fn symbol_of(text: &str) -> f64 {
+    let digits = text.strip_prefix('#').filter(|digits| digits.len() == 14);
+    let written = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    match written {
+        Some(number) if number < (1 << 53) => number as f64,
+        _ => symbol(text),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,6 +131,18 @@ mod tests {
             for (j, b) in words.iter().enumerate() {
                 assert_eq!(symbol(a) == symbol(b), i == j);
             }
+        }
+    }
+
+    #[test]
+    fn a_symbol_is_written_and_read() {
+        for text in ["", "I", "#", "#0000000000000g", "#ffffffffffffff"] {
+            assert_eq!(symbol_of(text), symbol(text), "{text}");
+            assert_eq!(
+                symbol_of(&symbol_text(symbol(text))),
+                symbol(text),
+                "{text}"
+            );
         }
     }
 }

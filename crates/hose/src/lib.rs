@@ -44,7 +44,7 @@ pub mod vocabulary;
 pub use check::VARIABLES_MAX;
 pub use diagnostic::{Diagnostic, Report, Severity};
 pub use evaluate::{Faults, Limits, ObjectiveId, Objectives, Schedule, Tally};
-pub use fact::{AduFact, FieldId, StreamFact, symbol};
+pub use fact::{AduFact, FieldId, StreamFact, symbol, symbol_of, symbol_text};
 pub use program::{Objective, Program, RateDemand, RateObjective, Shape, StreamSelector, Variable};
 pub use provided::Provided;
 pub use span::{Position, Span};

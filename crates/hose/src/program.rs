@@ -207,6 +207,15 @@ impl Objective {
         &self.text
     }
 
+    /// The objective as a text of its own, of the same language level. Declarations of fields are not in it.
+    pub fn alone(&self) -> String {
+        let own = self.span.of(&self.text);
+        match self.level {
+            Level::Published => own.to_owned(),
+            level => format!("hose {}\n{own}", level.number()),
+        }
+    }
+
     /// Place in the source text.
     pub fn span(&self) -> Span {
         self.span

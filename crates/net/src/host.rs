@@ -14,7 +14,7 @@ use anabranch_session::{
     AllowList, Attempts, ChannelReport, Config, Engine, Explanation, Grant, Link, LocalDescription,
     ObjectiveError, ObjectiveId, Prior, Refusals, SecretKey, SessionStats, Share, Shares,
     Steadiness, StreamError, StreamSpec, StreamStats, Tenant,
-    hose::Provided,
+    hose::{Provided, json::Document},
     metering::Period,
     objective::{self, Injected, Tally},
 };
@@ -603,6 +603,21 @@ impl Host {
         shared
             .read_session(session, |mut session| session.provided())
             .unwrap_or_default()
+    }
+
+    /// Captures the next plan of a session in which `least_adus` ADUs wait; false if its policy plans nothing with the objectives in
+    /// force, `None` if there is no such session. See [`SessionMut::capture_cycle`](anabranch_session::SessionMut::capture_cycle).
+    pub fn capture_cycle(&self, session: SessionId, least_adus: usize) -> Option<bool> {
+        self.inner.shared.command(|state, _| {
+            let mut session = state.engine.session(session).ok()?;
+            Some(session.capture_cycle(least_adus))
+        })
+    }
+
+    /// The plan that was captured, once.
+    pub fn take_cycle(&self, session: SessionId) -> Option<Document> {
+        let shared = &self.inner.shared;
+        shared.read_session(session, |mut session| session.take_cycle())?
     }
 
     /// Sets the largest share of what can be promised that the streams of a tenant ([`StreamSpec::tenant`]) may have together, over all

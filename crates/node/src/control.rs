@@ -24,6 +24,7 @@
 //! | `promise_events` with `from` (a number) | `promise_event` from that number on, and `position`: the number `next` to ask for, and how many were `missed` |
 //! | `objectives` | for each session, one per objective, with what it did in the last minute |
 //! | `provided` | for each session, one per `label`, `field`, `technology` or `attribute` that objectives can refer to |
+//! | `cycle` with, if wanted, `adus` and `within_ms` | `cycle`: the next plan in which so many ADUs wait, with its `schedule` (`docs/hose.md`) |
 //! | `objective_add` with `text` (HOSE) | for each session `added`, one per objective |
 //! | `overlay` | `member`, `link`, `path`, `relay`, `circuit` |
 //! | `overlay_paths` with `paths` (a [`PathsQuery`]) | `path`, with the address to send to |
@@ -38,6 +39,7 @@
 
 mod acts;
 mod budgets;
+mod cycle;
 mod error;
 mod flows;
 mod objectives;
@@ -202,6 +204,11 @@ async fn answer_rows(context: &Context, request: &Request) -> Result<Vec<Value>,
         Request::PromiseEvents { from } => promises::events(context.node.as_deref(), *from),
         Request::Objectives { session } => objectives::list(host, session.as_deref()),
         Request::Provided { session } => objectives::provided(host, session.as_deref()),
+        Request::Cycle {
+            session,
+            adus,
+            within_ms,
+        } => cycle::captured(host, session.as_deref(), *adus, *within_ms).await,
         Request::ObjectiveAdd { text, session } => objectives::add(host, text, session.as_deref()),
         Request::ObjectiveRemove { objective, session } => {
             objectives::remove(host, objective, session.as_deref())

@@ -93,6 +93,12 @@ pub trait PlanScheduler: PromiseScheduler {
     /// expected. The channels of slots are indices into [`View::channels`].
     fn plan(&mut self, view: &View<'_>, cycle: &Cycle, objectives: &mut Objectives);
 
+    /// The slot of each ADU of the cycle that [`plan`](PlanScheduler::plan) was last called with; `None` if that cycle was not
+    /// planned, because its time had not come.
+    fn planned(&self) -> Option<&[Option<u32>]> {
+        None
+    }
+
     /// Chooses data to share a packet on these channels in which `space` bytes are left.
     fn coalesce(
         &mut self,
@@ -168,6 +174,14 @@ impl AnyScheduler {
     pub fn plan(&mut self, view: &View<'_>, cycle: &Cycle, objectives: &mut Objectives) {
         if let Some(scheduler) = self.plans() {
             scheduler.plan(view, cycle, objectives);
+        }
+    }
+
+    /// See [`PlanScheduler::planned`].
+    pub fn planned(&self) -> Option<&[Option<u32>]> {
+        match self {
+            Self::Plans(scheduler) => scheduler.planned(),
+            _ => None,
         }
     }
 

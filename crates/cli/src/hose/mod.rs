@@ -1,10 +1,13 @@
-//! `anabranch hose`: checks, formats and evaluates files of objectives.
+//! `anabranch hose`: checks, formats and evaluates files of objectives, and explains plans.
 
 mod against;
 mod check;
+mod choices;
 mod eval;
+mod explain;
 mod fmt;
 mod library;
+mod lines;
 
 use std::{
     fs,
@@ -32,6 +35,8 @@ enum Command {
     Show(library::Show),
     /// Compute the utility of a schedule under objectives, and explain it.
     Eval(eval::Arguments),
+    /// Show the next plan of a running node: what waited, the slots that it could have had, what was chosen, and why.
+    Explain(explain::Arguments),
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Outcome {
@@ -41,6 +46,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
         Command::List(arguments) => library::list(arguments),
         Command::Show(arguments) => library::show(arguments),
         Command::Eval(arguments) => eval::run(arguments),
+        Command::Explain(arguments) => explain::run(arguments).await,
     }
 }
 

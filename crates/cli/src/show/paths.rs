@@ -20,7 +20,10 @@ pub(crate) fn ends(row: &Value) -> String {
     }
 }
 
+/// By peer and path, so that a path has its place whichever was connected first.
 pub(super) fn table(rows: &[Value], rates: &Rates, is_wide: bool) -> Table {
+    let mut rows: Vec<&Value> = rows.iter().collect();
+    rows.sort_by_cached_key(|row| (peer(row), ends(row)));
     let mut columns = vec![
         Column::text("PEER"),
         Column::text("PATH"),
@@ -37,7 +40,7 @@ pub(super) fn table(rows: &[Value], rates: &Rates, is_wide: bool) -> Table {
         );
         columns.extend(["SHARES LINK WITH", "CHANNEL", "SESSION"].map(Column::text));
     }
-    let cells = |row: &Value| {
+    let cells = |row: &&Value| {
         let [sending, receiving] = rates.texts(row);
         let recent = row["loss_recent_fraction"].as_f64();
         let mut cells = vec![
@@ -101,6 +104,18 @@ mod tests {
             "{}",
             wide[1]
         );
+    }
+
+    #[test]
+    fn paths_are_in_order_of_peers_and_interfaces() {
+        let at = "203.0.113.7:4433";
+        let rows = [("b", "eth0"), ("a", "wwan0"), ("a", "eth0")];
+        let rows = rows.map(|(name, interface)| row(name, interface, at));
+        let lines = table(&rows, &Rates::default(), false).lines(COLUMNS_MAX);
+        let begins = ["a     eth0", "a     wwan0", "b     eth0"];
+        for (line, begin) in lines[1..].iter().zip(begins) {
+            assert!(line.starts_with(begin), "{line}");
+        }
     }
 
     #[test]

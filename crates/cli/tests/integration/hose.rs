@@ -9,6 +9,11 @@ use std::{
 
 use serde_json::Value;
 
+use crate::{
+    harness::{Running, command, free_port, private_folder},
+    numbered::{id, start},
+};
+
 fn run(folder: &Path, arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_anabranch"))
         .arg("hose")
@@ -301,4 +306,95 @@ fn the_library_is_listed_shown_and_checked_by_name() {
             "{said}"
         );
     }
+}
+
+/// Two nodes; the first follows an objective about the stream `voice`, on which somebody writes a message every few milliseconds.
+#[test]
+fn a_plan_of_a_running_node_is_explained_and_evaluated_again() {
+    let folder = private_folder();
+    let at = folder.path();
+    let listen = free_port();
+    let may = format!(
+        "[[peer]]\nname = \"near\"\nnode = \"{}\"\nmay = [\"call\", {{ right = \"use-service\", services = [\"voice\"] }}]\n",
+        id(1)
+    );
+    let _far = start(at, 2, &[listen], &may);
+    let follows = format!(
+        "[session]\npolicy = \"assign\"\nobjectives = \"low_latency(voice, 500)\"\n\
+         [[peer]]\nname = \"far\"\nnode = \"{}\"\nmay = []\naddresses = [\"{listen}\"]\n",
+        id(2)
+    );
+    let _near = start(at, 1, &[free_port()], &follows);
+    let explain = |arguments: &[&str]| {
+        let all = [&["explain", "--control", "1.sock"], arguments].concat();
+        run(at, &all, "")
+    };
+    // Nothing is sent, and this session does not plan.
+    let late = explain(&["--within", "1 ms"]);
+    assert_eq!(late.status.code(), Some(1));
+    let other = run(at, &["explain", "--control", "2.sock"], "");
+    let said = text(&other.stderr);
+    assert!(
+        other.status.code() == Some(1) && said.contains("nothing is planned"),
+        "{said}"
+    );
+    let accept = ["stream", "accept", "voice", "--local", "2.local"];
+    let mut accepting = Running::start(command(at).args(accept));
+    let open = ["stream", "open", "far", "voice", "--local", "1.local"];
+    let (_open, mut input) = Running::start_writing(command(at).args(open));
+    let speaking = std::thread::spawn(move || {
+        while writeln!(input, "word").is_ok() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    });
+    accepting.line();
+    let shown = explain(&["--within", "60 s", "--save", "cycle.json"]);
+    let said = text(&shown.stdout);
+    assert!(shown.status.success(), "{}", text(&shown.stderr));
+    for part in [
+        "policy assign: ",
+        "CHANNEL",
+        "#",
+        "(voice, 4 B, waits ",
+        "→ ",
+        "not sent: worth ",
+        "low_latency: ",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    // The same, from the file; and under another objective.
+    let again = ["eval", "--schedule", "cycle.json", "--alternatives", "10"];
+    let again = run(at, &again, "");
+    assert!(again.status.success(), "{}", text(&again.stderr));
+    let utility = |said: &str| {
+        let (_, after) = said.split_once("utility ").unwrap();
+        after.lines().next().unwrap().to_owned()
+    };
+    assert_eq!(utility(&text(&again.stdout)), utility(&said));
+    let other = ["eval", "avoid_metered", "--schedule", "cycle.json"];
+    let other = run(at, &[&other[..], &["--json"]].concat(), "");
+    let result: Value = serde_json::from_slice(&other.stdout).unwrap();
+    assert_eq!(result["objectives"][0]["name"], "avoid_metered");
+    // As JSON, with the plan itself.
+    let shown = explain(&["--within", "60 s", "--json"]);
+    let answer: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let row = &answer["rows"][0];
+    assert_eq!(row["schedule"]["adus"][0]["label"], "voice");
+    assert_eq!(row["alternatives"][0]["choices"][0]["difference"], 0.0);
+    assert!(row["explanation"]["utility"].as_f64() > Some(0.0));
+    drop(_open);
+    speaking.join().unwrap();
+}
+
+#[test]
+fn a_schedule_without_objectives_needs_a_file_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("s.json"), "{}").unwrap();
+    let output = run(folder.path(), &["eval", "--schedule", "s.json"], "");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("s.json holds none"));
+    fs::write(folder.path().join("s.json"), "{\"slots\": 5}").unwrap();
+    let output = run(folder.path(), &["eval", "--schedule", "s.json"], "");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("s.json: not a schedule"));
 }

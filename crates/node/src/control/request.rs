@@ -79,6 +79,18 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<String>,
     },
+    /// The next plan of a session that follows objectives, as a schedule in JSON.
+    Cycle {
+        /// See [`Request`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+        /// Least number of ADUs that wait in it; without it, one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        adus: Option<usize>,
+        /// Time to wait for it in milliseconds, 60,000 at most.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        within_ms: Option<u64>,
+    },
     /// Applies objectives.
     ObjectiveAdd {
         /// Objectives in HOSE.
@@ -243,6 +255,7 @@ impl Request {
             Self::PromiseEvents { .. } => "promise_events",
             Self::Objectives { .. } => "objectives",
             Self::Provided { .. } => "provided",
+            Self::Cycle { .. } => "cycle",
             Self::ObjectiveAdd { .. } => "objective_add",
             Self::ObjectiveRemove { .. } => "objective_remove",
             Self::Record { .. } => "record",
@@ -293,6 +306,11 @@ mod tests {
             Request::PromiseEvents { from: Some(7) },
             Request::Objectives { session: None },
             Request::Provided { session: session() },
+            Request::Cycle {
+                session: session(),
+                adus: Some(4),
+                within_ms: None,
+            },
             Request::ObjectiveAdd {
                 text: "hose 2".to_owned(),
                 session: session(),

@@ -124,6 +124,8 @@ pub(super) struct Planned {
     planned_at: Option<Instant>,
     wakes_at: Option<Instant>,
     schedule: Schedule,
+    /// True if it is of the cycle that came last.
+    is_fresh: bool,
     /// The next one last.
     entries: Vec<Entry>,
     /// For each ADU of the cycle: whether an objective over it alone, and over several, is about it.
@@ -151,6 +153,7 @@ impl Planned {
             planned_at: None,
             wakes_at: None,
             schedule: Schedule::new(),
+            is_fresh: false,
             entries: Vec::new(),
             concerned: Vec::new(),
             streams: Vec::new(),
@@ -381,13 +384,18 @@ impl PlanScheduler for Planned {
     fn plan(&mut self, view: &View<'_>, cycle: &Cycle, objectives: &mut Objectives) {
         let is_due = |at: Instant| at == view.now || view.now.since(at) >= self.period;
         let slots: usize = view.channels.iter().map(|channel| channel.slots).sum();
-        if !self.planned_at.is_none_or(is_due) && slots < self.slots {
+        self.is_fresh = self.planned_at.is_none_or(is_due) || slots >= self.slots;
+        if !self.is_fresh {
             return;
         }
         self.planned_at = Some(view.now);
         self.planner.plan(cycle, objectives, &mut self.schedule);
         self.note_concerned(cycle, objectives);
         self.take_schedule(view, cycle);
+    }
+
+    fn planned(&self) -> Option<&[Option<u32>]> {
+        self.is_fresh.then_some(&self.schedule)
     }
 
     fn coalesce(

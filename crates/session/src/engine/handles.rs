@@ -8,7 +8,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, Rate, SessionId, SocketId, StreamId};
-use anabranch_hose::{Provided, Tally};
+use anabranch_hose::{Provided, Tally, json::Document};
 use anabranch_sched::{AnyScheduler, Callback, Policy};
 use anabranch_spec::{Guarantee, StreamSpec, Tenant};
 use bytes::Bytes;
@@ -263,6 +263,18 @@ impl<'e> SessionMut<'e> {
     /// and attributes of channels. O(streams).
     pub fn provided(&mut self) -> Provided {
         self.state().provided()
+    }
+
+    /// Captures the next plan in which `least_adus` ADUs wait, or fragments of them; 0 counts as 1. An earlier capture is
+    /// dropped. False if the policy plans nothing with the objectives in force. Costs nothing until then.
+    pub fn capture_cycle(&mut self, least_adus: usize) -> bool {
+        self.state().capture_cycle(least_adus)
+    }
+
+    /// The captured plan, once it was made; `None` before that, and when it was taken. It is a schedule as `anabranch hose eval`
+    /// reads it, with the texts of the objectives.
+    pub fn take_cycle(&mut self) -> Option<Document> {
+        self.state().take_cycle()
     }
 
     /// Begins a [transcript](crate::transcript) of a session in memory of so many bytes, in place of one that is kept; the latest

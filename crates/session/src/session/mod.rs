@@ -8,7 +8,7 @@
 //! | `channels` | the state of each channel, the links that they are dialled on, rates, measurements; `coupling`, `partners`: shared bottlenecks |
 //! | `streams` | send and receive streams by id; `send_streams`: which of them changed |
 //! | `flow_control` | credit in both directions |
-//! | `scheduling` | the policy, its scheduler, the objectives in force (`objectives`, `observed`), the input of a policy that plans (`planning`, `supply`), `arrival_period` |
+//! | `scheduling` | the policy, its scheduler, the objectives in force (`objectives`, `observed`), the input of a policy that plans (`planning`, `supply`; `captured`: one plan to be explained), `arrival_period` |
 //! | `shares` | the share of each stream: `Throttle` events, caps, drops beyond them |
 //! | `neighbours` | traffic and promises of the node's other sessions on the same uplinks |
 //! | `probing` | trains of packets that measure paths for promises |
@@ -25,6 +25,7 @@
 
 mod arrival_period;
 mod builder;
+mod captured;
 mod channels;
 mod commands;
 mod containers;

@@ -1,7 +1,7 @@
 //! Objectives in force, header fields of ADUs, and `rate` items, which become promises.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
@@ -27,12 +27,19 @@ use crate::{
 /// Time from one count of objectives over streams alone to the next.
 const STREAMS_PERIOD: Duration = Duration::from_secs(1);
 
+/// Strings that are kept of those that fields had,
+const TEXTS_MAX: usize = 256;
+/// and bytes of one.
+const TEXT_BYTES_MAX: usize = 64;
+
 /// Key: session.
 #[derive(Debug, Default)]
 pub(super) struct ActiveObjectives {
     set: Objectives,
     /// Fields that applications have given ADUs.
     given: BTreeSet<FieldId>,
+    /// Strings that these had, by their symbols; the first [`TEXTS_MAX`].
+    texts: BTreeMap<u64, Box<str>>,
     /// Time at which objectives over streams alone are to be counted next; `None` if there are none.
     streams_due: Option<Instant>,
 }
@@ -71,6 +78,21 @@ impl ActiveObjectives {
             self.streams_due = Some(now + STREAMS_PERIOD);
         }
         is_due
+    }
+
+    /// The symbol of a string that a field has.
+    fn note_text(&mut self, text: &str) -> f64 {
+        let symbol = symbol(text);
+        let is_room = self.texts.len() < TEXTS_MAX && text.len() <= TEXT_BYTES_MAX;
+        if is_room && !self.texts.contains_key(&(symbol as u64)) {
+            self.texts.insert(symbol as u64, text.into());
+        }
+        symbol
+    }
+
+    /// The string with this symbol that a field had, if it was kept.
+    pub(super) fn text(&self, symbol: f64) -> Option<&str> {
+        self.texts.get(&(symbol as u64)).map(|text| &**text)
     }
 
     fn has(&self, shape: Shape) -> bool {
@@ -118,7 +140,7 @@ impl ActiveObjectives {
             values[at] = match *value {
                 FieldValue::Number(number) => number,
                 FieldValue::Boolean(truth) => f64::from(u8::from(truth)),
-                FieldValue::Text(text) => symbol(text),
+                FieldValue::Text(text) => self.note_text(text),
             };
         }
         Ok(Fields::new(&values))

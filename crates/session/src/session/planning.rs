@@ -10,8 +10,8 @@ use anabranch_sched::objective::{Adu, Channel, Cycle, JustSent, Outcome, Placed,
 use anabranch_spec::{ChannelMask, Correlation};
 
 use super::{
-    Session, channels::Channels, observed::Observed, pump::Run, scheduling::Scheduling,
-    supply::supply,
+    Session, captured::Capture, channels::Channels, observed::Observed, pump::Run,
+    scheduling::Scheduling, supply::supply,
 };
 use crate::send::{AduOutcome, Piece};
 
@@ -30,7 +30,8 @@ pub(super) struct Planning {
     /// True if the policy plans in this run of the pump.
     pub is_on: bool,
     turns: Turns,
-    cycle: Cycle,
+    pub(super) cycle: Cycle,
+    pub(super) capture: Option<Capture>,
     /// The channels of the cycle; `correlated_at` is the time at which the correlation of their losses was updated.
     channels: Vec<ChannelId>,
     correlated_at: Instant,
@@ -85,6 +86,7 @@ impl Session {
         let view = run.view();
         let objectives = self.scheduling.objectives.in_force_mut();
         self.scheduling.scheduler.plan(&view, cycle, objectives);
+        self.capture_planned(run);
     }
 
     /// Fills in the channels as objectives see them, and the correlation of their losses.

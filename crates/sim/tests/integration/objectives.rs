@@ -8,6 +8,7 @@ use anabranch_base::{Instant, Seed, SessionId, StreamId};
 use anabranch_session::{
     AllowList, Attribute, Config, Event, FieldValue, LocalDescription, Policy, Priority,
     PromiseEvent, SessionEvent, StreamEvent, StreamSpec, Walk,
+    hose::{Limits, Objectives, json::JsonSchedule},
     metering::{Meter, Model, Period},
     objective::Faults,
 };
@@ -707,4 +708,115 @@ fn a_file_flows_as_fast_with_objectives_about_others_as_without() {
         with < 1.25 * without,
         "{with} s with objectives, {without} s without"
     );
+}
+
+/// Captures a plan with so many ADUs that wait, and reads it as `anabranch hose eval` does.
+fn captured(world: &mut World, session: SessionId, least: usize) -> (Objectives, JsonSchedule) {
+    let capture = |world: &mut World| {
+        let mut session = world.engine(0).session(session).expect("it is open");
+        assert!(session.capture_cycle(least));
+    };
+    capture(world);
+    let mut taken = None;
+    for _ in 0..5_000 {
+        world.run_for(Duration::from_millis(1));
+        let mut session = world.engine(0).session(session).expect("it is open");
+        taken = session.take_cycle();
+        if taken.is_some() {
+            break;
+        }
+    }
+    let document = taken.expect("a plan");
+    let vocabulary = document.vocabulary().expect("good names");
+    let mut objectives = Objectives::new(Limits::default(), vocabulary);
+    for text in &document.objectives {
+        objectives.inject(text).expect("a good text");
+    }
+    let schedule = JsonSchedule::new(document, objectives.vocabulary());
+    (objectives, schedule.expect("a schedule"))
+}
+
+const EARLY: &str = r#"
+    hose 2
+    objective early {
+      context { adu:v { label == "voice" } }
+      goal { expected(v::latency) < 500 }
+      utility { v { 500 - expected(v::latency) } }
+    }"#;
+
+#[test]
+fn a_captured_plan_shows_that_no_other_slot_is_worth_more() {
+    let (mut world, session) = world_of(7, Policy::Assign, &["voice", "bulk"]);
+    inject(&mut world, session, EARLY);
+    world.run_for(Duration::from_secs(5));
+    let (mut objectives, mut schedule) = captured(&mut world, session, 1);
+    let document = schedule.document().clone();
+    assert_eq!(document.channels.len(), 2);
+    assert_eq!(document.objectives.len(), 1);
+    let waiting: Vec<_> = document
+        .adus
+        .iter()
+        .filter(|adu| adu.is_waiting())
+        .collect();
+    assert!(!waiting.is_empty() && waiting.len() == document.adus.len());
+    let labels = waiting.iter().map(|adu| adu.label.as_deref());
+    assert!(
+        labels
+            .clone()
+            .all(|label| label == Some("voice") || label == Some("bulk"))
+    );
+    assert!(document.slots.iter().any(|slot| slot.is_phantom()));
+    let all = schedule.alternatives(&mut objectives, usize::MAX);
+    assert_eq!(all.len(), waiting.len());
+    for of in &all {
+        for choice in &of.choices {
+            assert!(choice.difference <= 1e-6, "{of:?}");
+        }
+    }
+    // Taken once.
+    let mut session = world.engine(0).session(session).expect("it is open");
+    assert_eq!(session.take_cycle(), None);
+}
+
+#[test]
+fn a_captured_plan_holds_what_was_sent_before_and_how_losses_go_together() {
+    let (mut world, session) = world_of(8, Policy::Assign, &["voice"]);
+    let text = r#"
+        hose 2
+        field weight: numeric
+        objective apart {
+          context { adu:a { label == "voice" } adu:b { label == "voice" } }
+          goal { (a::stream_seq + 1 == b::stream_seq) && (correlated_loss(a, b) < 50) }
+          utility { b { 10 } }
+        }"#;
+    inject(&mut world, session, text);
+    world.run_for(Duration::from_secs(3));
+    let (objectives, schedule) = captured(&mut world, session, 1);
+    let document = schedule.document();
+    let sent: Vec<_> = document.adus.iter().filter(|adu| adu.sent).collect();
+    assert!(!sent.is_empty());
+    // Each has a slot of its own, beyond those that can be used.
+    assert!(sent.iter().all(|adu| adu.slot.is_some()));
+    assert!(!document.correlated_loss.is_empty());
+    let explanation = objectives.explain(&schedule, 1);
+    assert!(explanation.objectives[0].contexts > 0);
+    assert_eq!(document.fields.len(), 1);
+}
+
+#[test]
+fn nothing_is_captured_where_nothing_is_planned() {
+    let capture = |world: &mut World, session| {
+        let mut session = world.engine(0).session(session).expect("it is open");
+        session.capture_cycle(1)
+    };
+    let (mut world, session) = world_of(9, Policy::Default, &["voice"]);
+    inject(&mut world, session, EARLY);
+    assert!(!capture(&mut world, session));
+    let (mut world, session) = world_of(9, Policy::Assign, &["voice"]);
+    assert!(!capture(&mut world, session), "without objectives");
+    // A plan that is not due is none: the next one is captured.
+    let (mut world, session) = world_of(9, Policy::RandomWalk(Walk::PUBLISHED), &["voice"]);
+    inject(&mut world, session, EARLY);
+    let (objectives, schedule) = captured(&mut world, session, 1);
+    assert!(objectives.explain(&schedule, 0).utility > 0.0);
 }
