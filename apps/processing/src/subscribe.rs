@@ -6,7 +6,7 @@ use std::{
 };
 
 use anabranch::{AduSession, AduStream, StreamSpec};
-use anabranch_process::{Adu, Pipeline, Step, operators::delta::Decoder};
+use anabranch_process::{Adu, Pipeline, Step, operators::delta::Decoder, serve::Progress};
 use tokio::{
     sync::{mpsc, watch},
     time::{Duration, MissedTickBehavior, interval},
@@ -85,18 +85,6 @@ pub enum Received {
     },
 }
 
-#[derive(Debug, Default)]
-struct Place {
-    /// Run of the source.
-    run: Option<u64>,
-    /// Place in the source's stream to return to.
-    position: Option<Position>,
-    /// Number of the source's ADU of which the last one came, and how many of it.
-    last: Option<(u64, usize)>,
-    /// The same of what comes after a return.
-    seen: Option<(u64, usize)>,
-}
-
 /// A subscriber, for one session with a processing node after the other.
 #[derive(Debug)]
 pub struct Subscriber {
@@ -105,7 +93,7 @@ pub struct Subscriber {
     pipeline: watch::Sender<(u32, Pipeline)>,
     /// Pipelines that ADUs may still be derived by.
     pipelines: Mutex<BTreeMap<u32, Pipeline>>,
-    place: Mutex<Place>,
+    progress: Mutex<Progress>,
     received: mpsc::Sender<Received>,
 }
 
@@ -116,13 +104,13 @@ impl Subscriber {
             settings,
             pipeline: watch::Sender::new((0, pipeline.clone())),
             pipelines: Mutex::new(BTreeMap::from([(0, pipeline.clone())])),
-            place: Mutex::default(),
+            progress: Mutex::default(),
             received,
         }
     }
 
-    fn place(&self) -> MutexGuard<'_, Place> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn pipelines(&self) -> MutexGuard<'_, BTreeMap<u32, Pipeline>> {
@@ -202,45 +190,40 @@ impl Subscriber {
 
     /// True once a processing node has taken the subscription.
     pub fn has_begun(&self) -> bool {
-        self.place().run.is_some()
+        self.progress().run().is_some()
     }
 
     /// First message of a session.
     pub(crate) fn request(&self) -> message::Subscribe {
         let settings = &self.settings;
         let (change, pipeline) = self.pipeline.borrow().clone();
-        let place = self.place();
-        let position = place.position.clone().filter(|_| self.is_reliable());
+        let progress = self.progress();
+        let position = progress.position().filter(|_| self.is_reliable()).cloned();
         message::Subscribe {
             run: settings.run,
             source: settings.source.clone(),
             pipeline: pipeline.to_string(),
             is_reliable: self.is_reliable(),
             change,
-            of: place.run.filter(|_| position.is_some()),
-            position,
+            of: progress.run().filter(|_| position.is_some()),
+            position: position.map(Position::from),
             demand: settings.demand,
         }
     }
 
     /// A session has begun with this run of the source, at this place.
     pub(crate) fn begun(&self, run: u64, position: Position) {
-        let mut place = self.place();
-        place.seen = None;
-        if place.run.replace(run) != Some(run) {
-            place.last = None;
-            place.position = Some(position);
-        }
+        self.progress().begun(run, position.into());
     }
 
     /// Everything before this place has come.
     pub(crate) fn marked(&self, position: Position) {
-        self.place().position = Some(position);
+        self.progress().marked(position.into());
     }
 
     /// Number of the source's ADU before which everything derived is held.
     pub(crate) fn held(&self) -> Option<u64> {
-        self.place().position.as_ref().map(|position| position.next)
+        self.progress().held()
     }
 
     async fn give(&self, received: Received) -> Result<(), ProcessingError> {
@@ -275,7 +258,6 @@ impl Subscriber {
             change,
             is_last,
         } = carried;
-        let sequence = adu.sequence;
         if decoding
             .as_ref()
             .is_none_or(|(number, _)| *number != change)
@@ -291,28 +273,11 @@ impl Subscriber {
             }
             adu.needs_previous = false;
         }
-        let is_new = {
-            let mut place = self.place();
-            let count = match place.seen {
-                Some((before, count)) if before == sequence => count + 1,
-                _ => 1,
-            };
-            place.seen = Some((sequence, count));
-            place.last < place.seen
-        };
+        let is_new = self.progress().arrived(adu.sequence);
         if is_new && is_usable {
             self.give(Received::Adu { adu, change }).await?;
         }
-        let mut place = self.place();
-        if is_new {
-            place.last = place.seen;
-        }
-        if is_last {
-            place.position = Some(Position {
-                next: sequence + 1,
-                phases: None,
-            });
-        }
+        self.progress().taken(is_last);
         Ok(())
     }
 

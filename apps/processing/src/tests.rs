@@ -4,18 +4,15 @@
 use std::sync::Arc;
 
 use anabranch::{SecretKey, base::NodeId};
-use anabranch_process::{Adu, Limits, Modules, Pipeline, derive::Bounds};
+use anabranch_process::{Adu, Limits, Modules, Pipeline, derive::Bounds, serve::Next};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use crate::{
-    service::{
-        source::Source,
-        subscription::{Next, Subscription},
-    },
+    service::{source::Source, subscription::Subscription},
     subscribe::{Received, Settings, Subscriber},
     wire::{
-        Item,
+        Carried, Item,
         message::{Offer, Pace},
     },
 };
@@ -85,7 +82,7 @@ fn subscribe(
     let request = subscriber.request();
     let subscription = Subscription::new(source, (node(2), 2), &request, pipeline);
     if let Ok(subscription) = &subscription {
-        subscriber.begun(source.inner().offer.run, subscription.begin.clone());
+        subscriber.begun(source.inner().offer.run, subscription.begin.clone().into());
     }
     subscription
 }
@@ -125,7 +122,7 @@ async fn nothing_is_lost_or_repeated_whatever_starts_again() {
         let mut restarts = 0;
         loop {
             match dice.below(24) {
-                0..10 if sent < ADUS && source.inner().has_room() => {
+                0..10 if sent < ADUS && source.inner().offered.has_room() => {
                     source.push(adu(sent)).unwrap();
                     sent += 1;
                 }
@@ -133,22 +130,22 @@ async fn nothing_is_lost_or_repeated_whatever_starts_again() {
                     let Some(live) = &subscription else { continue };
                     match live.next() {
                         Next::Adus(adus) => {
-                            for carried in adus {
+                            for derived in adus {
                                 // As on a stream.
-                                let Item::Adu(carried) = Item::read(carried.to_bytes()).unwrap()
-                                else {
+                                let bytes = Carried::from(derived).to_bytes();
+                                let Item::Adu(carried) = Item::read(bytes).unwrap() else {
                                     panic!("it is an ADU");
                                 };
                                 subscriber.arrived(carried, &mut decoding).await.unwrap();
                             }
                         }
                         Next::Idle(position) if sent == ADUS => {
-                            subscriber.marked(position.unwrap());
+                            subscriber.marked(position.unwrap().into());
                             assert_eq!(subscriber.held(), Some(ADUS));
                             break;
                         }
                         Next::Idle(Some(position)) if dice.below(3) == 0 => {
-                            subscriber.marked(position);
+                            subscriber.marked(position.into());
                         }
                         Next::Idle(_) => {}
                         Next::Ended(why) => panic!("seed {number}: {why}"),
@@ -174,7 +171,7 @@ async fn nothing_is_lost_or_repeated_whatever_starts_again() {
                 // The service starts again; the source sends what was not acknowledged.
                 23 if restarts < 5 => {
                     restarts += 1;
-                    let (first, readers) = source.inner().acknowledged();
+                    let (first, readers) = source.inner().offered.acknowledged();
                     subscription = None;
                     source = service(offer(Pace::Slowest, first, readers.max(1)));
                     sent = first;
@@ -206,7 +203,7 @@ async fn the_source_waits_for_slow_subscribers_or_ends_them_and_others_are_not_a
         };
         let live = Subscription::new(&source, (node(3), 3), &settings, &every).unwrap();
         let mut sent = 0;
-        while sent < 10_000 && source.inner().has_room() {
+        while sent < 10_000 && source.inner().offered.has_room() {
             source.push(adu(sent)).unwrap();
             sent += 1;
             while let Next::Adus(adus) = live.next() {
@@ -226,12 +223,12 @@ async fn the_source_waits_for_slow_subscribers_or_ends_them_and_others_are_not_a
             Pace::Slowest => {
                 assert_eq!((got, end), (taken, None));
                 stuck.held(taken);
-                assert!(source.inner().has_room());
+                assert!(source.inner().offered.has_room());
             }
             Pace::Live => {
                 assert_eq!(got, 8_192);
                 assert!(end.unwrap().contains("its queue is full"));
-                assert!(source.inner().acknowledged().0 >= 10_000 - 1_024);
+                assert!(source.inner().offered.acknowledged().0 >= 10_000 - 1_024);
             }
         }
     }
@@ -248,7 +245,7 @@ async fn places_that_are_gone_and_gaps_are_refused_in_words() {
         phases: Some(vec![]),
     });
     let error = source.push(adu(3)).unwrap_err();
-    assert_eq!(error, "ADU 3 in place of 0");
+    assert_eq!(error.to_string(), "ADU 3 in place of 0");
     let later = service(offer(Pace::Slowest, 5, 0));
     let error = subscribe(&subscriber, &later, &pipeline).unwrap_err();
     assert!(

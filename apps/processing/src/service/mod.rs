@@ -292,11 +292,11 @@ impl Service {
         if let Some(source) = sources.get(name) {
             let (run, is_over) = {
                 let inner = source.inner();
-                (inner.offer.run, inner.ended.is_some())
+                (inner.offer.run, inner.offered.ended().is_some())
             };
             // The session that it had may not have been found to be over yet.
             if source.peer == peer && run == offer.run && !is_over {
-                if offer.first > source.inner().next {
+                if offer.first > source.inner().offered.next() {
                     return Err("ADUs are missing that the source does not have any more; offer the stream anew".to_owned());
                 }
                 let next = source.returned(offer);

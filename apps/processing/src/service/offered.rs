@@ -28,7 +28,7 @@ struct Present<'a> {
 impl Drop for Present<'_> {
     fn drop(&mut self) {
         self.source.leave(self.returns);
-        let is_complete = self.source.inner().ended.is_some();
+        let is_complete = self.source.inner().offered.ended().is_some();
         self.service.report(Report::OfferOver {
             peer: self.source.peer,
             name: self.source.name.clone(),
@@ -90,7 +90,9 @@ async fn take(source: &Arc<Source>, stream: &Stream) -> Result<(), End> {
     let mut changes = source.changes();
     loop {
         // The sender is of the source.
-        let _ = changes.wait_for(|_| source.inner().has_room()).await;
+        let _ = changes
+            .wait_for(|_| source.inner().offered.has_room())
+            .await;
         let Some(adu) = stream.recv().await? else {
             return Ok(());
         };
@@ -104,7 +106,7 @@ async fn take(source: &Arc<Source>, stream: &Stream) -> Result<(), End> {
         let pushed = spawn_blocking(move || pushing.push(carried.adu)).await;
         pushed
             .expect("panics of operators are contained")
-            .map_err(WireError)?;
+            .map_err(|gap| WireError(gap.to_string()))?;
     }
 }
 
@@ -118,13 +120,10 @@ async fn tell(source: &Arc<Source>, control: &Stream, is_last: bool) -> Result<(
         looked = Instant::now();
         changes.mark_unchanged();
         let (acknowledged, subscribers, is_held) = {
-            let inner = source.inner();
-            let acknowledged = inner.acknowledged();
-            (
-                acknowledged,
-                inner.subscribers,
-                acknowledged.0 == inner.next,
-            )
+            let offered = &source.inner().offered;
+            let acknowledged = offered.acknowledged();
+            let is_held = acknowledged.0 == offered.next();
+            (acknowledged, offered.subscribers(), is_held)
         };
         if told.0 != Some(acknowledged) {
             let (next, readers) = acknowledged;

@@ -9,17 +9,15 @@ use std::{
 };
 
 use anabranch::{base::NodeId, local::client::Stream};
-use anabranch_process::Pipeline;
+use anabranch_process::{Pipeline, serve::Next};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::{
-    End, REQUEST_TIME, Report, Service, lock, promise, request,
-    source::Source,
-    subscription::{Next, Subscription},
-    unexpected,
+    End, REQUEST_TIME, Report, Service, lock, promise, request, source::Source,
+    subscription::Subscription, unexpected,
 };
 use crate::wire::{
-    Item, Notice, Purpose, Request, encode,
+    Carried, Item, Notice, Purpose, Request, encode,
     message::{Subscribe, SubscriberState},
 };
 
@@ -89,7 +87,7 @@ impl Service {
             stream,
             source: source.peer.to_string(),
             run: source.inner().offer.run,
-            position: present.subscription.begin.clone(),
+            position: present.subscription.begin.clone().into(),
         };
         control.send(encode(&notice)).await?;
         let adus = self.opened(stream, opened).await?;
@@ -123,7 +121,7 @@ impl Service {
     /// The source of a stream that has not ended; for who returns, also of one that has, whose last ADUs are kept.
     fn offered_now(&self, name: &str, is_return: bool) -> Option<Arc<Source>> {
         let source = self.source(name);
-        source.filter(|source| is_return || source.inner().ended.is_none())
+        source.filter(|source| is_return || source.inner().offered.ended().is_none())
     }
 
     fn subscription(
@@ -166,9 +164,9 @@ impl Present<'_> {
             changes.mark_unchanged();
             match self.subscription.next() {
                 Next::Adus(adus) => {
-                    for carried in adus {
-                        marked = carried.adu.sequence + 1;
-                        let bytes = carried.to_bytes();
+                    for derived in adus {
+                        marked = derived.adu.sequence + 1;
+                        let bytes = Carried::from(derived).to_bytes();
                         let length = bytes.len() as u64;
                         stream.send(bytes).await?;
                         self.sent.fetch_add(1, Ordering::Relaxed);
@@ -179,7 +177,7 @@ impl Present<'_> {
                     let is_many = position.next - marked >= MARK_ADUS;
                     if is_many || timeout(MARK_TIME, changes.changed()).await.is_err() {
                         marked = position.next;
-                        stream.send(Item::Mark(position).to_bytes()).await?;
+                        stream.send(Item::Mark(position.into()).to_bytes()).await?;
                     }
                 }
                 Next::Idle(_) => {

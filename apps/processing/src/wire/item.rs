@@ -16,6 +16,7 @@
 use anabranch_process::{
     Adu, Fields, Value,
     adu::{FIELD_BYTES_MAX, FIELDS_MAX},
+    derive::Derived,
     text::STEPS_MAX,
 };
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -47,6 +48,21 @@ pub struct Carried {
     pub change: u32,
     /// True if no other ADU was derived after it from the same one of the source.
     pub is_last: bool,
+}
+
+impl From<Derived> for Carried {
+    fn from(derived: Derived) -> Self {
+        let Derived {
+            adu,
+            change,
+            is_last,
+        } = derived;
+        Self {
+            adu,
+            change,
+            is_last,
+        }
+    }
 }
 
 impl Item {

@@ -1,7 +1,10 @@
 //! Messages between a service, its sources and its subscribers, in JSON.
 
 use anabranch::base::NodeId;
-use anabranch_process::text::{STEPS_MAX, TEXT_BYTES_MAX};
+use anabranch_process::{
+    serve,
+    text::{STEPS_MAX, TEXT_BYTES_MAX},
+};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -74,6 +77,18 @@ pub struct Position {
     /// Phase of each operator, at most 16; `None`: that right after an ADU that passed all steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phases: Option<Vec<u32>>,
+}
+
+impl From<serve::Position> for Position {
+    fn from(serve::Position { next, phases }: serve::Position) -> Self {
+        Self { next, phases }
+    }
+}
+
+impl From<Position> for serve::Position {
+    fn from(Position { next, phases }: Position) -> Self {
+        Self { next, phases }
+    }
 }
 
 /// Promise that a subscriber asks for its stream.
