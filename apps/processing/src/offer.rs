@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anabranch::{AduSession, AduStream, StreamSpec};
 use anabranch_process::{Fields, serve::Retained};
 use bytes::Bytes;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use crate::{
     error::ProcessingError,
@@ -54,6 +54,7 @@ struct Kept {
 #[derive(Debug)]
 pub struct Source {
     settings: Settings,
+    begun: Instant,
     kept: Mutex<Kept>,
     changed: watch::Sender<()>,
     subscribers: watch::Sender<u32>,
@@ -70,6 +71,7 @@ impl Source {
         };
         Self {
             settings,
+            begun: Instant::now(),
             kept: Mutex::new(kept),
             changed: watch::Sender::default(),
             subscribers: watch::Sender::default(),
@@ -96,7 +98,8 @@ impl Source {
         let has_space = || self.kept().retained.has_space();
         // The sender is of this source.
         let _ = changed.wait_for(|()| has_space()).await;
-        let sequence = self.kept().retained.push(fields, body);
+        let made = Some(self.begun.elapsed());
+        let sequence = self.kept().retained.push(fields, body, made);
         self.changed.send_replace(());
         sequence
     }

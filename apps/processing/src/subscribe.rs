@@ -6,13 +6,18 @@ use std::{
 };
 
 use anabranch::{AduSession, AduStream, StreamSpec};
-use anabranch_process::{Adu, Pipeline, Step, operators::delta::Decoder, serve::Progress};
+use anabranch_process::{
+    Pipeline, Step,
+    operators::delta::Decoder,
+    serve::{Progress, windows::Failed},
+};
 use tokio::{
     sync::{mpsc, watch},
     time::{Duration, MissedTickBehavior, interval},
 };
 
 use crate::{
+    account::{Account, Judged},
     error::ProcessingError,
     link::{Link, unexpected},
     wire::{
@@ -21,8 +26,13 @@ use crate::{
     },
 };
 
+/// Time between two looks at windows.
+const LOOK: Duration = Duration::from_millis(250);
 /// Time between two messages of what the subscriber holds.
 const HELD_TIME: Duration = Duration::from_millis(50);
+
+pub use crate::received::Received;
+pub use anabranch_process::serve::windows::Part;
 
 /// Settings of a subscriber.
 #[derive(Clone, Debug)]
@@ -39,52 +49,6 @@ pub struct Settings {
     pub spec: StreamSpec,
 }
 
-/// Something that a subscriber receives.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Received {
-    /// A derived ADU; differences of delta coding have been decoded.
-    Adu {
-        /// The ADU.
-        adu: Adu,
-        /// Number of the pipeline that it was derived by.
-        change: u32,
-    },
-    /// The subscription has begun, for the first time or again.
-    Begun {
-        /// Node of the source.
-        source: String,
-    },
-    /// The source's next ADU is derived by this pipeline.
-    Changed {
-        /// Its number.
-        number: u32,
-    },
-    /// A change was refused; the pipeline is as before.
-    NotChanged {
-        /// Its number.
-        number: u32,
-        /// Reason and remedy.
-        why: String,
-    },
-    /// State of the promise.
-    Promise {
-        /// Rate, in bit/s; `None`: none is promised.
-        rate_bps: Option<u64>,
-        /// Reason why none is.
-        why: String,
-    },
-    /// Derived ADUs that did not come, in all.
-    Dropped {
-        /// Those that were not taken in time.
-        lost: u64,
-        /// ADUs of the source that the pipeline could not process.
-        failed: u64,
-        /// The last failure.
-        why: String,
-    },
-}
-
 /// A subscriber, for one session with a processing node after the other.
 #[derive(Debug)]
 pub struct Subscriber {
@@ -94,17 +58,20 @@ pub struct Subscriber {
     /// Pipelines that ADUs may still be derived by.
     pipelines: Mutex<BTreeMap<u32, Pipeline>>,
     progress: Mutex<Progress>,
+    account: Account,
     received: mpsc::Sender<Received>,
 }
 
 impl Subscriber {
     /// A subscriber to what the pipeline derives; what it receives goes to `received`, and waits for space there.
     pub fn new(settings: Settings, pipeline: &Pipeline, received: mpsc::Sender<Received>) -> Self {
+        let account = Account::new(settings.demand);
         Self {
             settings,
             pipeline: watch::Sender::new((0, pipeline.clone())),
             pipelines: Mutex::new(BTreeMap::from([(0, pipeline.clone())])),
             progress: Mutex::default(),
+            account,
             received,
         }
     }
@@ -182,6 +149,7 @@ impl Subscriber {
         let ((), why) = tokio::select! {
             received = receiving => received?,
             failed = self.ask(&link, &mut pipelines) => return Err(failed),
+            failed = self.judge() => return Err(failed),
         };
         self.tell(&link).await?;
         link.finish().await;
@@ -273,12 +241,33 @@ impl Subscriber {
             }
             adu.needs_previous = false;
         }
+        if let Some(made) = adu.made {
+            self.account.passed(made, self.account.now());
+        }
         let is_new = self.progress().arrived(adu.sequence);
         if is_new && is_usable {
             self.give(Received::Adu { adu, change }).await?;
         }
         self.progress().taken(is_last);
         Ok(())
+    }
+
+    /// Reports windows that were late; does not return, but on failure.
+    async fn judge(&self) -> ProcessingError {
+        let mut ticks = interval(LOOK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let Judged { late, kept, change } = self.account.judge(self.account.now());
+            let late = late.into_iter();
+            let late = late.map(|Failed { window, part }| Received::Late { window, part, kept });
+            let change = change.map(|change| Received::changed(change, kept));
+            for news in late.chain(change) {
+                if let Err(error) = self.give(news).await {
+                    return error;
+                }
+            }
+        }
     }
 
     /// Decoder of the arrays of a pipeline that ends with differences; `None`: it does not.
@@ -346,7 +335,27 @@ impl Subscriber {
                     self.refused(number);
                     Received::NotChanged { number, why }
                 }
-                Some(Notice::Promise { rate_bps, why }) => Received::Promise { rate_bps, why },
+                Some(Notice::Promise {
+                    rate_bps,
+                    why,
+                    part,
+                    share_ppm,
+                }) => {
+                    if !self.account.promised(rate_bps) {
+                        continue;
+                    }
+                    Received::Promise {
+                        rate_bps,
+                        why,
+                        part: part.map(Part::from),
+                        share: share_ppm.map(|ppm| f64::from(ppm) / 1e6),
+                    }
+                }
+                Some(Notice::Late { window, part }) => {
+                    let part = part.into();
+                    self.account.node(Failed { window, part });
+                    continue;
+                }
                 Some(Notice::Dropped { lost, failed, why }) => {
                     Received::Dropped { lost, failed, why }
                 }

@@ -41,7 +41,7 @@ use tokio::{
 };
 
 pub use self::report::Report;
-use self::source::Source;
+use self::source::{Clock, Source};
 use crate::wire::{
     CODE_BUSY, CODE_MALFORMED, Label, Notice, Purpose, Request, WireError, decode, encode,
     label::{ALL_LABELS, STATUS_LABEL},
@@ -314,7 +314,12 @@ impl Service {
             ));
         }
         let next = offer.first;
-        let source = Arc::new(Source::new(name.to_owned(), peer, offer, BOUNDS));
+        let source = Arc::new(Source::new(
+            (name.to_owned(), peer),
+            offer,
+            BOUNDS,
+            Clock::real(),
+        ));
         sources.insert(name.to_owned(), source.clone());
         Ok((source, next))
     }

@@ -1,7 +1,9 @@
 //! Offered stream: its state, shared by the streams of the source and of its subscribers, and the time that its operators take.
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -9,13 +11,50 @@ use anabranch::base::{Instant, NodeId};
 use anabranch_process::{
     Adu, Modules,
     derive::Bounds,
-    serve::{self, Offered, SOURCE, Terms},
+    serve::{
+        self, Offered, SOURCE, Terms,
+        windows::{Failed, Part, Passage, Shares, Windows},
+    },
 };
 use tokio::{sync::watch, time};
 
 use crate::wire::message::{DerivationState, Offer, OperatorState, Pace, SourceState};
 
 pub(crate) use anabranch_process::serve::{GRACE, ReaderId};
+
+/// Clock of a service.
+#[derive(Clone)]
+pub(crate) struct Clock(Arc<dyn Fn() -> Instant + Send + Sync>);
+
+impl Clock {
+    /// The clock of this machine, from now on.
+    pub(crate) fn real() -> Self {
+        let begun = time::Instant::now();
+        Self::of(move || Instant::EPOCH + begun.elapsed())
+    }
+
+    pub(crate) fn of(read: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    fn now(&self) -> Instant {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Clock").field(&self.now()).finish()
+    }
+}
+
+/// Arrival of an ADU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Came {
+    /// Its time, or if the ADU was held up, the time since which the service has been at work on those before.
+    pub(crate) at: Instant,
+    pub(crate) was_held_up: bool,
+}
 
 /// Characters of a step in a state.
 const STEP_CHARS: usize = 200;
@@ -25,7 +64,7 @@ const STEP_CHARS: usize = 200;
 pub(crate) struct Source {
     pub(crate) name: String,
     pub(crate) peer: NodeId,
-    begun: time::Instant,
+    clock: Clock,
     inner: Mutex<Inner>,
     /// Changes when there may be something to do.
     changed: watch::Sender<u64>,
@@ -36,7 +75,17 @@ pub(crate) struct Source {
 pub(crate) struct Inner {
     pub(crate) offer: Offer,
     pub(crate) offered: Offered,
+    /// Accounts for subscribers with a demand, by their numbers.
+    accounts: BTreeMap<u64, Account>,
     busy: Duration,
+}
+
+/// Account of the source leg and the operators for a subscriber.
+#[derive(Debug)]
+struct Account {
+    windows: Windows,
+    /// Windows that have failed since they were asked for.
+    failed: Vec<Failed>,
 }
 
 impl Offer {
@@ -52,18 +101,24 @@ impl Offer {
 }
 
 impl Source {
-    pub(crate) fn new(name: String, peer: NodeId, offer: Offer, bounds: Bounds) -> Self {
+    pub(crate) fn new(
+        (name, peer): (String, NodeId),
+        offer: Offer,
+        bounds: Bounds,
+        clock: Clock,
+    ) -> Self {
         let terms = offer.terms();
-        let offered = Offered::new(terms, bounds, Modules::default(), Instant::EPOCH);
+        let offered = Offered::new(terms, bounds, Modules::default(), clock.now());
         let inner = Inner {
             offer,
             offered,
+            accounts: BTreeMap::new(),
             busy: Duration::ZERO,
         };
         Self {
             name,
             peer,
-            begun: time::Instant::now(),
+            clock,
             inner: Mutex::new(inner),
             changed: watch::Sender::new(0),
         }
@@ -73,9 +128,8 @@ impl Source {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Time since the offer.
     pub(crate) fn now(&self) -> Instant {
-        Instant::EPOCH + self.begun.elapsed()
+        self.clock.now()
     }
 
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
@@ -86,18 +140,29 @@ impl Source {
         self.changed.send_modify(|version| *version += 1);
     }
 
-    /// Takes the next ADU. One that is there already is left out.
+    /// Takes the next ADU, which came at that time, or not before it. One that is there already is left out.
     ///
     /// # Errors
     /// ADUs of a reliable source are missing before it.
-    pub(crate) fn push(&self, adu: Adu) -> Result<(), serve::Gap> {
+    pub(crate) fn push(&self, adu: Adu, came: Came) -> Result<(), serve::Gap> {
         {
             let mut inner = self.inner();
             let now = self.now();
-            let begin = time::Instant::now();
+            let made = adu.made;
+            let is_after_loss = adu.sequence > inner.offered.next();
             let pushed = inner.offered.push(adu, now);
-            inner.busy += begin.elapsed();
+            let done = self.now();
+            inner.busy += done.since(now);
             pushed?;
+            if let Some(made) = made {
+                inner.account(Passage {
+                    made,
+                    came: came.at,
+                    done,
+                    was_held_up: came.was_held_up,
+                    is_after_loss,
+                });
+            }
         }
         self.wake();
         Ok(())
@@ -141,6 +206,35 @@ impl Source {
         self.wake();
     }
 
+    /// Begins an account for a subscriber.
+    pub(crate) fn watch(&self, number: u64, deadline: Duration) {
+        let account = Account {
+            windows: Windows::new(deadline, Part::SourceLeg),
+            failed: Vec::new(),
+        };
+        self.inner().accounts.insert(number, account);
+    }
+
+    /// Ends an account.
+    pub(crate) fn unwatch(&self, number: u64) {
+        self.inner().accounts.remove(&number);
+    }
+
+    /// Shares of the windows of an account, and those that have failed since the last call.
+    pub(crate) fn judged(&self, number: u64) -> (Shares, Vec<Failed>) {
+        let now = self.now();
+        let mut inner = self.inner();
+        let Some(account) = inner.accounts.get_mut(&number) else {
+            return Default::default();
+        };
+        let judged = account.windows.judge(now);
+        account.failed.extend(judged);
+        (
+            account.windows.shares(),
+            std::mem::take(&mut account.failed),
+        )
+    }
+
     /// State, and that of the derivations.
     pub(crate) fn state(&self) -> (SourceState, Vec<DerivationState>) {
         let inner = self.inner();
@@ -180,5 +274,15 @@ impl Source {
             work: offered.work(),
         };
         (state, derivations)
+    }
+}
+
+impl Inner {
+    fn account(&mut self, passage: Passage) {
+        for account in self.accounts.values_mut() {
+            // Looked at every second.
+            let failed = account.windows.passed(passage);
+            account.failed.extend(failed);
+        }
     }
 }

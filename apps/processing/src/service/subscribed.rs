@@ -13,8 +13,12 @@ use anabranch_process::{Pipeline, serve::Next};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::{
-    End, REQUEST_TIME, Report, Service, lock, promise, request, source::Source,
-    subscription::Subscription, unexpected,
+    End, REQUEST_TIME, Report, Service, lock,
+    promise::{self, Way},
+    request,
+    source::Source,
+    subscription::Subscription,
+    unexpected,
 };
 use crate::wire::{
     Carried, Item, Notice, Purpose, Request, encode,
@@ -98,6 +102,11 @@ impl Service {
             pipeline,
         });
         let promised = AtomicU64::new(0);
+        let way = Way {
+            source: &source,
+            number: stream,
+            stream: &adus,
+        };
         let sending = async {
             let why = present.send(&source, &adus).await?;
             control.send(encode(&Notice::Ended { why })).await?;
@@ -109,7 +118,7 @@ impl Service {
             sent = sending => sent,
             left = present.converse(control) => return left,
             failed = present.look(control, &promised, asked.is_reliable) => failed,
-            never = promise::keep(&adus, control, asked.demand, &promised) => match never {},
+            never = promise::keep(&way, control, asked.demand, &promised) => match never {},
         };
         served?;
         // It still takes what was sent, and tells what it holds.

@@ -14,6 +14,8 @@
 //! | `offered` | [`Offered`]: an offered stream with its derivations |
 //! | `subscription` | [`Subscription`]: a subscriber's place in it |
 //! | `progress` | [`Progress`]: what a subscriber has |
+//! | [`windows`] | [`Windows`](windows::Windows): which windows of the source's time were in time at a node, and what was late |
+//! | `verdicts` | [`Verdicts`]: the accounts of both ends put together |
 
 mod offered;
 mod progress;
@@ -21,11 +23,14 @@ mod retained;
 mod subscription;
 #[cfg(test)]
 mod tests;
+mod verdicts;
+pub mod windows;
 
 pub use offered::{GRACE, Gap, Offered, ReaderId, SOURCE, Terms};
 pub use progress::Progress;
 pub use retained::{OutOfRange, Retained};
 pub use subscription::{Next, Request, Subscription};
+pub use verdicts::Verdicts;
 
 /// Place of a subscriber in the stream of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! ADUs of a source until nobody needs them any more.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use bytes::Bytes;
 
@@ -52,12 +52,13 @@ impl Retained {
         self.adus.is_empty() || (self.adus.len() < KEPT_ADUS && self.bytes < KEPT_BYTES)
     }
 
-    /// Adds an ADU, and returns its number.
-    pub fn push(&mut self, fields: Fields, body: Bytes) -> u64 {
+    /// Adds an ADU that was made at a time since the source's beginning, and returns its number.
+    pub fn push(&mut self, fields: Fields, body: Bytes, made: Option<Duration>) -> u64 {
         let sequence = self.end();
         self.bytes += body.len();
         let mut adu = Adu::new(sequence, body);
         adu.fields = fields;
+        adu.made = made;
         self.adus.push_back(adu);
         sequence
     }
@@ -91,7 +92,12 @@ impl Retained {
 
     /// The next ADU to send; `None` if all were sent.
     pub fn to_send(&self) -> Option<&Adu> {
-        let at = usize::try_from(self.next.checked_sub(self.first)?).ok()?;
+        self.get(self.next)
+    }
+
+    /// The ADU with a number; `None` if it is not kept, or was not made yet.
+    pub fn get(&self, sequence: u64) -> Option<&Adu> {
+        let at = usize::try_from(sequence.checked_sub(self.first)?).ok()?;
         self.adus.get(at)
     }
 

@@ -94,11 +94,14 @@ fn nodes_that_die_at_any_time_lose_and_repeat_nothing() {
         let mut got = Vec::new();
         let mut deaths = 0;
         loop {
-            now = now + Duration::from_millis(1);
+            now += Duration::from_millis(1);
             match dice.below(16) {
                 0..3 if retained.end() < ADUS => {
                     let sequence = retained.end();
-                    assert_eq!(retained.push(Fields::default(), body(sequence)), sequence);
+                    assert_eq!(
+                        retained.push(Fields::default(), body(sequence), None),
+                        sequence
+                    );
                 }
                 3..7 if offered.has_room() => {
                     let Some(adu) = retained.to_send().cloned() else {
@@ -153,7 +156,7 @@ fn nodes_that_die_at_any_time_lose_and_repeat_nothing() {
 fn a_source_keeps_what_is_not_acknowledged_and_refuses_what_is_gone() {
     let mut retained = Retained::new(true);
     for sequence in 0..5 {
-        retained.push(Fields::default(), body(sequence));
+        retained.push(Fields::default(), body(sequence), None);
     }
     retained.sent(3);
     // What was not sent is not forgotten.
@@ -164,7 +167,7 @@ fn a_source_keeps_what_is_not_acknowledged_and_refuses_what_is_gone() {
     retained.resume(5).unwrap();
     assert!(retained.to_send().is_none());
     let mut lossy = Retained::new(false);
-    lossy.push(Fields::default(), body(0));
+    lossy.push(Fields::default(), body(0), None);
     lossy.sent(1);
     assert_eq!(lossy.first(), 1);
 }
