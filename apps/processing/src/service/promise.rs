@@ -1,9 +1,9 @@
 //! Promises over both legs.
 //!
 //! The source leg and the operators are judged by the windows that were in time here, up to now; the last leg is asked for what is missing: if a
-//! share u of windows is in time here, the last leg must have the rate in a share p / u of windows for p in all, as long as windows fail there whatever
-//! they do here. The measured share is that of the same windows for the source leg and the operators, so that it holds whether they fail
-//! together or not.
+//! share u of windows is in time here, the last leg must have the rate in a share p / u of windows for p in all, if windows fail on one leg whatever
+//! they do on the other. The share u is measured on the source leg and the operators together, so that it holds for these whether they fail
+//! together or not; the subscriber judges all three together, on the same windows.
 
 use std::{
     convert::Infallible,
@@ -176,7 +176,7 @@ async fn tell(control: &Stream, promised: &AtomicU64, state: &State) {
         State::Unknown(known) => (
             None,
             format!(
-                "too little is known of the source leg yet: {known} of {KNOWN_MIN} windows of a second"
+                "too little is known of the source leg yet ({known} of {KNOWN_MIN} windows of a second)"
             ),
             None,
             None,
