@@ -96,7 +96,10 @@ const LAYERS: &[Layer] = &[
     engine("sim", &["session", "link", "overlay"]),
     host("net", &["session", "link", "overlay"]),
     host("node", &["net"]),
-    host("lab", &["sim", "node", "twoflow", "recordset", "records"]),
+    host(
+        "lab",
+        &["sim", "node", "twoflow", "recordset", "records", "processing"],
+    ),
     guest("gateway", &["node"]),
     guest("tunnel", &["node", "gateway"]),
     host(

@@ -11,12 +11,16 @@
 //! | [`offer`] | the source |
 //! | [`subscribe`] | the subscriber |
 //! | [`status`] | the state of a processing node |
+//! | `received` | events of a subscriber |
+//! | `account` | windows of the source's time at a subscriber |
 //! | `link` | streams of these two to a service |
 //! | `error` | [`ProcessingError`] |
 
+mod account;
 mod error;
 mod link;
 pub mod offer;
+mod received;
 pub mod service;
 pub mod status;
 pub mod subscribe;

@@ -1,14 +1,11 @@
 //! Source: offers a stream to a processing node, and keeps ADUs until subscribers hold them.
 
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anabranch::{AduSession, AduStream, StreamSpec};
-use anabranch_process::{Adu, Fields};
+use anabranch_process::{Fields, serve::Retained};
 use bytes::Bytes;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use crate::{
     error::ProcessingError,
@@ -22,9 +19,6 @@ use crate::{
 
 /// Largest body of an ADU, in bytes.
 pub const BODY_BYTES_MAX: usize = anabranch::local::frame::ADU_BYTES_MAX - HEADER_BYTES_MAX;
-/// ADUs and bytes that a source keeps; more wait.
-const KEPT_ADUS: usize = 4_096;
-const KEPT_BYTES: usize = 32 << 20;
 
 /// Settings of a source.
 #[derive(Clone, Debug)]
@@ -47,14 +41,10 @@ impl Settings {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Kept {
-    /// ADUs from `first` on.
-    adus: VecDeque<Adu>,
-    bytes: usize,
-    first: u64,
-    /// Number of the next ADU to send.
-    next: u64,
+    retained: Retained,
+    /// Reliable subscribers that the service reported last.
     readers: u32,
     has_begun: bool,
     is_complete: bool,
@@ -64,6 +54,7 @@ struct Kept {
 #[derive(Debug)]
 pub struct Source {
     settings: Settings,
+    begun: Instant,
     kept: Mutex<Kept>,
     changed: watch::Sender<()>,
     subscribers: watch::Sender<u32>,
@@ -72,9 +63,16 @@ pub struct Source {
 impl Source {
     /// A source without ADUs.
     pub fn new(settings: Settings) -> Self {
+        let kept = Kept {
+            retained: Retained::new(settings.is_reliable()),
+            readers: 0,
+            has_begun: false,
+            is_complete: false,
+        };
         Self {
             settings,
-            kept: Mutex::default(),
+            begun: Instant::now(),
+            kept: Mutex::new(kept),
             changed: watch::Sender::default(),
             subscribers: watch::Sender::default(),
         }
@@ -97,20 +95,11 @@ impl Source {
     /// Adds an ADU as soon as there is space, and returns its number. Its body has at most [`BODY_BYTES_MAX`].
     pub async fn put(&self, fields: Fields, body: Bytes) -> u64 {
         let mut changed = self.changed.subscribe();
-        let has_space = |kept: &Kept| {
-            kept.adus.is_empty() || (kept.adus.len() < KEPT_ADUS && kept.bytes < KEPT_BYTES)
-        };
+        let has_space = || self.kept().retained.has_space();
         // The sender is of this source.
-        let _ = changed.wait_for(|()| has_space(&self.kept())).await;
-        let sequence = {
-            let mut kept = self.kept();
-            let sequence = kept.first + kept.adus.len() as u64;
-            kept.bytes += body.len();
-            let mut adu = Adu::new(sequence, body);
-            adu.fields = fields;
-            kept.adus.push_back(adu);
-            sequence
-        };
+        let _ = changed.wait_for(|()| has_space()).await;
+        let made = Some(self.begun.elapsed());
+        let sequence = self.kept().retained.push(fields, body, made);
         self.changed.send_replace(());
         sequence
     }
@@ -135,7 +124,7 @@ impl Source {
                 subscribers: settings.subscribers.clone(),
                 is_reliable: settings.is_reliable(),
                 pace: settings.pace,
-                first: kept.first,
+                first: kept.retained.first(),
                 readers: kept.readers,
             }
         };
@@ -147,12 +136,8 @@ impl Source {
         };
         {
             let mut kept = self.kept();
-            let last = kept.first + kept.adus.len() as u64;
-            if !(kept.first..=last).contains(&next) {
-                let words = format!("it asks for ADU {next} of {} to {last}", kept.first);
-                return Err(ProcessingError::Protocol(words));
-            }
-            kept.next = next;
+            let resumed = kept.retained.resume(next);
+            resumed.map_err(|error| ProcessingError::Protocol(error.to_string()))?;
             kept.has_begun = true;
         }
         let stream = link.adus(session, number, settings.spec.clone()).await?;
@@ -169,8 +154,7 @@ impl Source {
             changed.mark_unchanged();
             let (adu, is_over) = {
                 let kept = self.kept();
-                let at = (kept.next - kept.first) as usize;
-                (kept.adus.get(at).cloned(), kept.is_complete)
+                (kept.retained.to_send().cloned(), kept.is_complete)
             };
             let done = match adu {
                 Some(adu) => {
@@ -202,24 +186,7 @@ impl Source {
     }
 
     fn sent(&self, next: u64) {
-        self.kept().next = next;
-        if !self.settings.is_reliable() {
-            self.forget(next);
-        }
-    }
-
-    /// Forgets the ADUs before this one, which were sent.
-    fn forget(&self, next: u64) {
-        {
-            let mut kept = self.kept();
-            let next = next.min(kept.next);
-            while kept.first < next
-                && let Some(adu) = kept.adus.pop_front()
-            {
-                kept.bytes -= adu.body.len();
-                kept.first += 1;
-            }
-        }
+        self.kept().retained.sent(next);
         self.changed.send_replace(());
     }
 
@@ -228,8 +195,12 @@ impl Source {
         loop {
             match link.next().await? {
                 Some(Notice::Acknowledged { next, readers }) => {
-                    self.kept().readers = readers;
-                    self.forget(next);
+                    {
+                        let mut kept = self.kept();
+                        kept.readers = readers;
+                        kept.retained.acknowledge(next);
+                    }
+                    self.changed.send_replace(());
                 }
                 Some(Notice::Subscribers { count }) => {
                     self.subscribers.send_replace(count);

@@ -6,13 +6,18 @@ use std::{
 };
 
 use anabranch::{AduSession, AduStream, StreamSpec};
-use anabranch_process::{Adu, Pipeline, Step, operators::delta::Decoder};
+use anabranch_process::{
+    Pipeline, Step,
+    operators::delta::Decoder,
+    serve::{Progress, windows::Failed},
+};
 use tokio::{
     sync::{mpsc, watch},
     time::{Duration, MissedTickBehavior, interval},
 };
 
 use crate::{
+    account::{Account, Judged},
     error::ProcessingError,
     link::{Link, unexpected},
     wire::{
@@ -21,8 +26,13 @@ use crate::{
     },
 };
 
+/// Time between two looks at windows.
+const LOOK: Duration = Duration::from_millis(250);
 /// Time between two messages of what the subscriber holds.
 const HELD_TIME: Duration = Duration::from_millis(50);
+
+pub use crate::received::Received;
+pub use anabranch_process::serve::windows::Part;
 
 /// Settings of a subscriber.
 #[derive(Clone, Debug)]
@@ -39,64 +49,6 @@ pub struct Settings {
     pub spec: StreamSpec,
 }
 
-/// Something that a subscriber receives.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Received {
-    /// A derived ADU; differences of delta coding have been decoded.
-    Adu {
-        /// The ADU.
-        adu: Adu,
-        /// Number of the pipeline that it was derived by.
-        change: u32,
-    },
-    /// The subscription has begun, for the first time or again.
-    Begun {
-        /// Node of the source.
-        source: String,
-    },
-    /// The source's next ADU is derived by this pipeline.
-    Changed {
-        /// Its number.
-        number: u32,
-    },
-    /// A change was refused; the pipeline is as before.
-    NotChanged {
-        /// Its number.
-        number: u32,
-        /// Reason and remedy.
-        why: String,
-    },
-    /// State of the promise.
-    Promise {
-        /// Rate, in bit/s; `None`: none is promised.
-        rate_bps: Option<u64>,
-        /// Reason why none is.
-        why: String,
-    },
-    /// Derived ADUs that did not come, in all.
-    Dropped {
-        /// Those that were not taken in time.
-        lost: u64,
-        /// ADUs of the source that the pipeline could not process.
-        failed: u64,
-        /// The last failure.
-        why: String,
-    },
-}
-
-#[derive(Debug, Default)]
-struct Place {
-    /// Run of the source.
-    run: Option<u64>,
-    /// Place in the source's stream to return to.
-    position: Option<Position>,
-    /// Number of the source's ADU of which the last one came, and how many of it.
-    last: Option<(u64, usize)>,
-    /// The same of what comes after a return.
-    seen: Option<(u64, usize)>,
-}
-
 /// A subscriber, for one session with a processing node after the other.
 #[derive(Debug)]
 pub struct Subscriber {
@@ -105,24 +57,27 @@ pub struct Subscriber {
     pipeline: watch::Sender<(u32, Pipeline)>,
     /// Pipelines that ADUs may still be derived by.
     pipelines: Mutex<BTreeMap<u32, Pipeline>>,
-    place: Mutex<Place>,
+    progress: Mutex<Progress>,
+    account: Account,
     received: mpsc::Sender<Received>,
 }
 
 impl Subscriber {
     /// A subscriber to what the pipeline derives; what it receives goes to `received`, and waits for space there.
     pub fn new(settings: Settings, pipeline: &Pipeline, received: mpsc::Sender<Received>) -> Self {
+        let account = Account::new(settings.demand);
         Self {
             settings,
             pipeline: watch::Sender::new((0, pipeline.clone())),
             pipelines: Mutex::new(BTreeMap::from([(0, pipeline.clone())])),
-            place: Mutex::default(),
+            progress: Mutex::default(),
+            account,
             received,
         }
     }
 
-    fn place(&self) -> MutexGuard<'_, Place> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn pipelines(&self) -> MutexGuard<'_, BTreeMap<u32, Pipeline>> {
@@ -194,6 +149,7 @@ impl Subscriber {
         let ((), why) = tokio::select! {
             received = receiving => received?,
             failed = self.ask(&link, &mut pipelines) => return Err(failed),
+            failed = self.judge() => return Err(failed),
         };
         self.tell(&link).await?;
         link.finish().await;
@@ -202,45 +158,40 @@ impl Subscriber {
 
     /// True once a processing node has taken the subscription.
     pub fn has_begun(&self) -> bool {
-        self.place().run.is_some()
+        self.progress().run().is_some()
     }
 
     /// First message of a session.
     pub(crate) fn request(&self) -> message::Subscribe {
         let settings = &self.settings;
         let (change, pipeline) = self.pipeline.borrow().clone();
-        let place = self.place();
-        let position = place.position.clone().filter(|_| self.is_reliable());
+        let progress = self.progress();
+        let position = progress.position().filter(|_| self.is_reliable()).cloned();
         message::Subscribe {
             run: settings.run,
             source: settings.source.clone(),
             pipeline: pipeline.to_string(),
             is_reliable: self.is_reliable(),
             change,
-            of: place.run.filter(|_| position.is_some()),
-            position,
+            of: progress.run().filter(|_| position.is_some()),
+            position: position.map(Position::from),
             demand: settings.demand,
         }
     }
 
     /// A session has begun with this run of the source, at this place.
     pub(crate) fn begun(&self, run: u64, position: Position) {
-        let mut place = self.place();
-        place.seen = None;
-        if place.run.replace(run) != Some(run) {
-            place.last = None;
-            place.position = Some(position);
-        }
+        self.progress().begun(run, position.into());
     }
 
     /// Everything before this place has come.
     pub(crate) fn marked(&self, position: Position) {
-        self.place().position = Some(position);
+        self.progress().marked(position.into());
     }
 
     /// Number of the source's ADU before which everything derived is held.
     pub(crate) fn held(&self) -> Option<u64> {
-        self.place().position.as_ref().map(|position| position.next)
+        self.progress().held()
     }
 
     async fn give(&self, received: Received) -> Result<(), ProcessingError> {
@@ -275,7 +226,6 @@ impl Subscriber {
             change,
             is_last,
         } = carried;
-        let sequence = adu.sequence;
         if decoding
             .as_ref()
             .is_none_or(|(number, _)| *number != change)
@@ -291,29 +241,33 @@ impl Subscriber {
             }
             adu.needs_previous = false;
         }
-        let is_new = {
-            let mut place = self.place();
-            let count = match place.seen {
-                Some((before, count)) if before == sequence => count + 1,
-                _ => 1,
-            };
-            place.seen = Some((sequence, count));
-            place.last < place.seen
-        };
+        if let Some(made) = adu.made {
+            self.account.passed(made, self.account.now());
+        }
+        let is_new = self.progress().arrived(adu.sequence);
         if is_new && is_usable {
             self.give(Received::Adu { adu, change }).await?;
         }
-        let mut place = self.place();
-        if is_new {
-            place.last = place.seen;
-        }
-        if is_last {
-            place.position = Some(Position {
-                next: sequence + 1,
-                phases: None,
-            });
-        }
+        self.progress().taken(is_last);
         Ok(())
+    }
+
+    /// Reports windows that were late; does not return, but on failure.
+    async fn judge(&self) -> ProcessingError {
+        let mut ticks = interval(LOOK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let Judged { late, kept, change } = self.account.judge(self.account.now());
+            let late = late.into_iter();
+            let late = late.map(|Failed { window, part }| Received::Late { window, part, kept });
+            let change = change.map(|change| Received::changed(change, kept));
+            for news in late.chain(change) {
+                if let Err(error) = self.give(news).await {
+                    return error;
+                }
+            }
+        }
     }
 
     /// Decoder of the arrays of a pipeline that ends with differences; `None`: it does not.
@@ -381,7 +335,27 @@ impl Subscriber {
                     self.refused(number);
                     Received::NotChanged { number, why }
                 }
-                Some(Notice::Promise { rate_bps, why }) => Received::Promise { rate_bps, why },
+                Some(Notice::Promise {
+                    rate_bps,
+                    why,
+                    part,
+                    share_ppm,
+                }) => {
+                    if !self.account.promised(rate_bps) {
+                        continue;
+                    }
+                    Received::Promise {
+                        rate_bps,
+                        why,
+                        part: part.map(Part::from),
+                        share: share_ppm.map(|ppm| f64::from(ppm) / 1e6),
+                    }
+                }
+                Some(Notice::Late { window, part }) => {
+                    let part = part.into();
+                    self.account.node(Failed { window, part });
+                    continue;
+                }
                 Some(Notice::Dropped { lost, failed, why }) => {
                     Received::Dropped { lost, failed, why }
                 }

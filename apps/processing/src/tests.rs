@@ -1,21 +1,34 @@
 //! Service and subscriber together, without a node between them: what a reliable subscriber gets of a reliable source while sessions end
 //! and services start again at any time.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
-use anabranch::{SecretKey, base::NodeId};
-use anabranch_process::{Adu, Limits, Modules, Pipeline, derive::Bounds};
+use anabranch::{
+    SecretKey,
+    base::{Instant, NodeId},
+};
+use anabranch_process::{
+    Adu, Limits, Modules, Pipeline,
+    derive::Bounds,
+    serve::{Next, windows::Part},
+};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use crate::{
     service::{
-        source::Source,
-        subscription::{Next, Subscription},
+        source::{Came, Clock, Source},
+        subscription::Subscription,
     },
     subscribe::{Received, Settings, Subscriber},
     wire::{
-        Item,
+        Carried, Item,
         message::{Offer, Pace},
     },
 };
@@ -44,6 +57,13 @@ fn adu(sequence: u64) -> Adu {
     Adu::new(sequence, body).with("layer", (sequence % 3) as f64)
 }
 
+fn came() -> Came {
+    Came {
+        at: Instant::EPOCH,
+        was_held_up: false,
+    }
+}
+
 fn offer(pace: Pace, first: u64, readers: u32) -> Offer {
     Offer {
         run: 1,
@@ -56,11 +76,16 @@ fn offer(pace: Pace, first: u64, readers: u32) -> Offer {
 }
 
 fn service(offer: Offer) -> Arc<Source> {
+    service_with(offer, Clock::real())
+}
+
+fn service_with(offer: Offer, clock: Clock) -> Arc<Source> {
+    let name = "x".to_owned();
     Arc::new(Source::new(
-        "x".to_owned(),
-        node(1),
+        (name, node(1)),
         offer,
         Bounds::default(),
+        clock,
     ))
 }
 
@@ -85,7 +110,7 @@ fn subscribe(
     let request = subscriber.request();
     let subscription = Subscription::new(source, (node(2), 2), &request, pipeline);
     if let Ok(subscription) = &subscription {
-        subscriber.begun(source.inner().offer.run, subscription.begin.clone());
+        subscriber.begun(source.inner().offer.run, subscription.begin.clone().into());
     }
     subscription
 }
@@ -125,30 +150,30 @@ async fn nothing_is_lost_or_repeated_whatever_starts_again() {
         let mut restarts = 0;
         loop {
             match dice.below(24) {
-                0..10 if sent < ADUS && source.inner().has_room() => {
-                    source.push(adu(sent)).unwrap();
+                0..10 if sent < ADUS && source.inner().offered.has_room() => {
+                    source.push(adu(sent), came()).unwrap();
                     sent += 1;
                 }
                 10..20 => {
                     let Some(live) = &subscription else { continue };
                     match live.next() {
                         Next::Adus(adus) => {
-                            for carried in adus {
+                            for derived in adus {
                                 // As on a stream.
-                                let Item::Adu(carried) = Item::read(carried.to_bytes()).unwrap()
-                                else {
+                                let bytes = Carried::from(derived).to_bytes();
+                                let Item::Adu(carried) = Item::read(bytes).unwrap() else {
                                     panic!("it is an ADU");
                                 };
                                 subscriber.arrived(carried, &mut decoding).await.unwrap();
                             }
                         }
                         Next::Idle(position) if sent == ADUS => {
-                            subscriber.marked(position.unwrap());
+                            subscriber.marked(position.unwrap().into());
                             assert_eq!(subscriber.held(), Some(ADUS));
                             break;
                         }
                         Next::Idle(Some(position)) if dice.below(3) == 0 => {
-                            subscriber.marked(position);
+                            subscriber.marked(position.into());
                         }
                         Next::Idle(_) => {}
                         Next::Ended(why) => panic!("seed {number}: {why}"),
@@ -174,7 +199,7 @@ async fn nothing_is_lost_or_repeated_whatever_starts_again() {
                 // The service starts again; the source sends what was not acknowledged.
                 23 if restarts < 5 => {
                     restarts += 1;
-                    let (first, readers) = source.inner().acknowledged();
+                    let (first, readers) = source.inner().offered.acknowledged();
                     subscription = None;
                     source = service(offer(Pace::Slowest, first, readers.max(1)));
                     sent = first;
@@ -206,8 +231,8 @@ async fn the_source_waits_for_slow_subscribers_or_ends_them_and_others_are_not_a
         };
         let live = Subscription::new(&source, (node(3), 3), &settings, &every).unwrap();
         let mut sent = 0;
-        while sent < 10_000 && source.inner().has_room() {
-            source.push(adu(sent)).unwrap();
+        while sent < 10_000 && source.inner().offered.has_room() {
+            source.push(adu(sent), came()).unwrap();
             sent += 1;
             while let Next::Adus(adus) = live.next() {
                 quick += adus.len() as u64;
@@ -226,12 +251,12 @@ async fn the_source_waits_for_slow_subscribers_or_ends_them_and_others_are_not_a
             Pace::Slowest => {
                 assert_eq!((got, end), (taken, None));
                 stuck.held(taken);
-                assert!(source.inner().has_room());
+                assert!(source.inner().offered.has_room());
             }
             Pace::Live => {
                 assert_eq!(got, 8_192);
                 assert!(end.unwrap().contains("its queue is full"));
-                assert!(source.inner().acknowledged().0 >= 10_000 - 1_024);
+                assert!(source.inner().offered.acknowledged().0 >= 10_000 - 1_024);
             }
         }
     }
@@ -247,8 +272,8 @@ async fn places_that_are_gone_and_gaps_are_refused_in_words() {
         next: 2,
         phases: Some(vec![]),
     });
-    let error = source.push(adu(3)).unwrap_err();
-    assert_eq!(error, "ADU 3 in place of 0");
+    let error = source.push(adu(3), came()).unwrap_err();
+    assert_eq!(error.to_string(), "ADU 3 in place of 0");
     let later = service(offer(Pace::Slowest, 5, 0));
     let error = subscribe(&subscriber, &later, &pipeline).unwrap_err();
     assert!(
@@ -261,4 +286,51 @@ async fn places_that_are_gone_and_gaps_are_refused_in_words() {
     };
     let error = subscribe(&subscriber, &service(other), &pipeline).unwrap_err();
     assert!(error.contains("has begun its stream anew"), "{error}");
+}
+
+/// Each ADU is made 40 ms after the one before, and comes 20 ms later; from the second second on, operators take 60 ms for each. The time is that of
+/// a clock that goes on where the test says so.
+#[test]
+fn operators_that_take_longer_than_there_is_time_fail_the_windows_as_processing() {
+    let now = Arc::new(AtomicU64::new(0));
+    let work = Arc::new(AtomicU64::new(0));
+    let clock = {
+        let (now, work) = (now.clone(), work.clone());
+        // Each look at the clock takes half of the work, and there are two of them while an ADU is processed.
+        Clock::of(move || {
+            let half = work.load(Ordering::Relaxed) / 2;
+            Instant::from_millis(now.fetch_add(half, Ordering::Relaxed) + half)
+        })
+    };
+    let source = service_with(offer(Pace::Slowest, 0, 0), clock);
+    source.watch(5, Duration::from_millis(300));
+    let mut busy_since = 0;
+    for number in 0..100 {
+        let made = 40 * number;
+        if made == 1_000 {
+            work.store(60, Ordering::Relaxed);
+        }
+        let is_late = now.load(Ordering::Relaxed) > made + 20;
+        if !is_late {
+            now.store(made + 20, Ordering::Relaxed);
+            busy_since = made + 20;
+        }
+        let mut one = adu(number);
+        one.made = Some(Duration::from_millis(made));
+        let came = Came {
+            at: Instant::from_millis(busy_since),
+            was_held_up: is_late,
+        };
+        source.push(one, came).unwrap();
+    }
+    work.store(0, Ordering::Relaxed);
+    now.store(60_000, Ordering::Relaxed);
+    let (shares, failed) = source.judged(5);
+    let failed: Vec<(u64, Part)> = failed.iter().map(|one| (one.window, one.part)).collect();
+    // 20 ms are missing with each ADU, 300 after 15 of them.
+    let processing = Part::Processing;
+    assert_eq!(failed, [(1, processing), (2, processing), (3, processing)]);
+    assert_eq!(shares.failed[1], 3);
+    source.unwatch(5);
+    assert_eq!(source.judged(5).0.known, 0);
 }

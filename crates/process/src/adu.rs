@@ -1,6 +1,6 @@
 //! Application data unit as operators see it: fields and a body.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
@@ -119,6 +119,8 @@ pub struct Adu {
     pub fields: Fields,
     /// Its bytes.
     pub body: Bytes,
+    /// Time at which the source made it, since the source's beginning; what is derived from an ADU keeps it. `None`: not known.
+    pub made: Option<Duration>,
     /// True if only a receiver that has the ADU derived before it, too, can decode it: the differences of delta coding.
     pub needs_previous: bool,
 }

@@ -35,6 +35,7 @@
 //! | [`operators`] | the operators |
 //! | [`modules`] | [`Modules`]: WebAssembly modules by their hash (feature `wasm`) |
 //! | [`derive`](mod@derive) | [`derive::Table`]: derived streams and their subscribers |
+//! | [`serve`] | state of a processing node and its peers: nothing of a reliable stream is lost or repeated |
 //! | [`contained`] | panics of operators |
 
 pub mod adu;
@@ -46,6 +47,7 @@ pub mod operator;
 pub mod operators;
 pub mod pipeline;
 pub mod running;
+pub mod serve;
 pub mod step;
 pub mod text;
 

@@ -41,7 +41,7 @@ use tokio::{
 };
 
 pub use self::report::Report;
-use self::source::Source;
+use self::source::{Clock, Source};
 use crate::wire::{
     CODE_BUSY, CODE_MALFORMED, Label, Notice, Purpose, Request, WireError, decode, encode,
     label::{ALL_LABELS, STATUS_LABEL},
@@ -292,11 +292,11 @@ impl Service {
         if let Some(source) = sources.get(name) {
             let (run, is_over) = {
                 let inner = source.inner();
-                (inner.offer.run, inner.ended.is_some())
+                (inner.offer.run, inner.offered.ended().is_some())
             };
             // The session that it had may not have been found to be over yet.
             if source.peer == peer && run == offer.run && !is_over {
-                if offer.first > source.inner().next {
+                if offer.first > source.inner().offered.next() {
                     return Err("ADUs are missing that the source does not have any more; offer the stream anew".to_owned());
                 }
                 let next = source.returned(offer);
@@ -314,7 +314,12 @@ impl Service {
             ));
         }
         let next = offer.first;
-        let source = Arc::new(Source::new(name.to_owned(), peer, offer, BOUNDS));
+        let source = Arc::new(Source::new(
+            (name.to_owned(), peer),
+            offer,
+            BOUNDS,
+            Clock::real(),
+        ));
         sources.insert(name.to_owned(), source.clone());
         Ok((source, next))
     }

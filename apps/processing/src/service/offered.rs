@@ -1,6 +1,12 @@
 //! Streams of a source.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
 use anabranch::{base::NodeId, local::client::Stream};
 use tokio::{
@@ -10,7 +16,7 @@ use tokio::{
 
 use super::{
     End, Report, Service, concluded, request,
-    source::{GRACE, Source},
+    source::{Came, GRACE, Source},
     unexpected,
 };
 use crate::wire::{Item, Notice, Purpose, Request, WireError, encode, message::Offer};
@@ -28,7 +34,7 @@ struct Present<'a> {
 impl Drop for Present<'_> {
     fn drop(&mut self) {
         self.source.leave(self.returns);
-        let is_complete = self.source.inner().ended.is_some();
+        let is_complete = self.source.inner().offered.ended().is_some();
         self.service.report(Report::OfferOver {
             peer: self.source.peer,
             name: self.source.name.clone(),
@@ -88,11 +94,30 @@ impl Service {
 /// Takes ADUs until the source has sent everything.
 async fn take(source: &Arc<Source>, stream: &Stream) -> Result<(), End> {
     let mut changes = source.changes();
+    // Time since which there has always been another ADU.
+    let mut busy_since = source.now();
     loop {
         // The sender is of the source.
-        let _ = changes.wait_for(|_| source.inner().has_room()).await;
-        let Some(adu) = stream.recv().await? else {
+        let _ = changes
+            .wait_for(|_| source.inner().offered.has_room())
+            .await;
+        let mut receiving = pin!(stream.recv());
+        let first = poll_fn(|context| Poll::Ready(receiving.as_mut().poll(context))).await;
+        let was_held_up = first.is_ready();
+        let received = match first {
+            Poll::Ready(received) => received,
+            Poll::Pending => {
+                let received = receiving.await;
+                busy_since = source.now();
+                received
+            }
+        };
+        let Some(adu) = received? else {
             return Ok(());
+        };
+        let came = Came {
+            at: busy_since,
+            was_held_up,
         };
         let carried = match Item::read(adu.data)? {
             Item::Adu(carried) => carried,
@@ -101,10 +126,10 @@ async fn take(source: &Arc<Source>, stream: &Stream) -> Result<(), End> {
         };
         let pushing = source.clone();
         // Operators may take their time.
-        let pushed = spawn_blocking(move || pushing.push(carried.adu)).await;
+        let pushed = spawn_blocking(move || pushing.push(carried.adu, came)).await;
         pushed
             .expect("panics of operators are contained")
-            .map_err(WireError)?;
+            .map_err(|gap| WireError(gap.to_string()))?;
     }
 }
 
@@ -118,13 +143,10 @@ async fn tell(source: &Arc<Source>, control: &Stream, is_last: bool) -> Result<(
         looked = Instant::now();
         changes.mark_unchanged();
         let (acknowledged, subscribers, is_held) = {
-            let inner = source.inner();
-            let acknowledged = inner.acknowledged();
-            (
-                acknowledged,
-                inner.subscribers,
-                acknowledged.0 == inner.next,
-            )
+            let offered = &source.inner().offered;
+            let acknowledged = offered.acknowledged();
+            let is_held = acknowledged.0 == offered.next();
+            (acknowledged, offered.subscribers(), is_held)
         };
         if told.0 != Some(acknowledged) {
             let (next, readers) = acknowledged;

@@ -1,51 +1,70 @@
-//! Offered stream: its derivations, the ADUs that reliable subscribers may need again, and who is there.
+//! Offered stream: its state, shared by the streams of the source and of its subscribers, and the time that its operators take.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::{Mutex, MutexGuard, PoisonError},
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use anabranch::base::NodeId;
+use anabranch::base::{Instant, NodeId};
 use anabranch_process::{
-    Adu,
-    derive::{Bounds, SourceId, Table},
+    Adu, Modules,
+    derive::Bounds,
+    serve::{
+        self, Offered, SOURCE, Terms,
+        windows::{Failed, Part, Passage, Shares, Windows},
+    },
 };
-use tokio::{sync::watch, time::Instant};
+use tokio::{sync::watch, time};
 
 use crate::wire::message::{DerivationState, Offer, OperatorState, Pace, SourceState};
 
-/// Time for which sources and reliable subscribers are waited for that are away.
-pub(crate) const GRACE: Duration = Duration::from_secs(30);
-/// Time without progress after which the source does not wait for a reliable subscriber any more.
-const STALL_TIME: Duration = Duration::from_secs(60);
-/// ADUs and bytes that are kept for reliable subscribers; the source waits beyond.
-const KEPT_ADUS: usize = 1_024;
-const KEPT_BYTES: usize = 8 << 20;
-/// Number of the only source of a table.
-pub(crate) const SOURCE: SourceId = SourceId(0);
+pub(crate) use anabranch_process::serve::{GRACE, ReaderId};
+
+/// Clock of a service.
+#[derive(Clone)]
+pub(crate) struct Clock(Arc<dyn Fn() -> Instant + Send + Sync>);
+
+impl Clock {
+    /// The clock of this machine, from now on.
+    pub(crate) fn real() -> Self {
+        let begun = time::Instant::now();
+        Self::of(move || Instant::EPOCH + begun.elapsed())
+    }
+
+    pub(crate) fn of(read: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    fn now(&self) -> Instant {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Clock").field(&self.now()).finish()
+    }
+}
+
+/// Arrival of an ADU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Came {
+    /// Its time, or if the ADU was held up, the time since which the service has been at work on those before.
+    pub(crate) at: Instant,
+    pub(crate) was_held_up: bool,
+}
+
 /// Characters of a step in a state.
 const STEP_CHARS: usize = 200;
-
-/// A reliable subscriber: its node and its run.
-pub(crate) type ReaderId = (NodeId, u64);
-
-/// Place of a reliable subscriber.
-#[derive(Debug)]
-struct Reader {
-    /// It holds what is derived from the ADUs before this one.
-    held: u64,
-    /// Time of its last progress.
-    moved: Instant,
-    /// Time since which it is away.
-    away: Option<Instant>,
-}
 
 /// Source of a stream.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) name: String,
     pub(crate) peer: NodeId,
+    clock: Clock,
     inner: Mutex<Inner>,
     /// Changes when there may be something to do.
     changed: watch::Sender<u64>,
@@ -55,48 +74,51 @@ pub(crate) struct Source {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) offer: Offer,
-    pub(crate) table: Table,
-    /// Number of the next ADU.
-    pub(crate) next: u64,
-    /// Reason why no ADU follows.
-    pub(crate) ended: Option<String>,
-    pub(crate) subscribers: u32,
-    kept: VecDeque<Adu>,
-    kept_bytes: usize,
-    readers: BTreeMap<ReaderId, Reader>,
-    /// Readers to wait for, and since when.
-    awaited: Option<(u32, Instant)>,
-    away: Option<Instant>,
-    /// Number of its returns.
-    returns: u64,
-    adus: u64,
-    bytes: u64,
-    work: u64,
+    pub(crate) offered: Offered,
+    /// Accounts for subscribers with a demand, by their numbers.
+    accounts: BTreeMap<u64, Account>,
     busy: Duration,
 }
 
+/// Account of the source leg and the operators for a subscriber.
+#[derive(Debug)]
+struct Account {
+    windows: Windows,
+    /// Windows that have failed since they were asked for.
+    failed: Vec<Failed>,
+}
+
+impl Offer {
+    fn terms(&self) -> Terms {
+        Terms {
+            run: self.run,
+            is_reliable: self.is_reliable,
+            is_live: self.pace == Pace::Live,
+            first: self.first,
+            readers: self.readers,
+        }
+    }
+}
+
 impl Source {
-    pub(crate) fn new(name: String, peer: NodeId, offer: Offer, bounds: Bounds) -> Self {
+    pub(crate) fn new(
+        (name, peer): (String, NodeId),
+        offer: Offer,
+        bounds: Bounds,
+        clock: Clock,
+    ) -> Self {
+        let terms = offer.terms();
+        let offered = Offered::new(terms, bounds, Modules::default(), clock.now());
         let inner = Inner {
-            next: offer.first,
-            awaited: (offer.readers > 0).then(|| (offer.readers, Instant::now())),
             offer,
-            table: Table::new(bounds, anabranch_process::Modules::default()),
-            ended: None,
-            subscribers: 0,
-            kept: VecDeque::new(),
-            kept_bytes: 0,
-            readers: BTreeMap::new(),
-            away: None,
-            returns: 0,
-            adus: 0,
-            bytes: 0,
-            work: 0,
+            offered,
+            accounts: BTreeMap::new(),
             busy: Duration::ZERO,
         };
         Self {
             name,
             peer,
+            clock,
             inner: Mutex::new(inner),
             changed: watch::Sender::new(0),
         }
@@ -104,6 +126,10 @@ impl Source {
 
     pub(crate) fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
     }
 
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
@@ -114,151 +140,112 @@ impl Source {
         self.changed.send_modify(|version| *version += 1);
     }
 
-    /// Takes the next ADU. One that is there already is left out.
+    /// Takes the next ADU, which came at that time, or not before it. One that is there already is left out.
     ///
     /// # Errors
     /// ADUs of a reliable source are missing before it.
-    pub(crate) fn push(&self, adu: Adu) -> Result<(), String> {
+    pub(crate) fn push(&self, adu: Adu, came: Came) -> Result<(), serve::Gap> {
         {
             let mut inner = self.inner();
-            if adu.sequence < inner.next {
-                return Ok(());
-            }
-            if inner.offer.is_reliable && adu.sequence > inner.next {
-                return Err(format!("ADU {} in place of {}", adu.sequence, inner.next));
-            }
-            inner.next = adu.sequence + 1;
-            inner.adus += 1;
-            inner.bytes += adu.body.len() as u64;
-            let begin = Instant::now();
-            let pushed = inner.table.push(SOURCE, &adu);
-            inner.busy += begin.elapsed();
-            inner.work += pushed.work;
-            if inner.offer.is_reliable {
-                inner.kept_bytes += adu.body.len();
-                inner.kept.push_back(adu);
+            let now = self.now();
+            let made = adu.made;
+            let is_after_loss = adu.sequence > inner.offered.next();
+            let pushed = inner.offered.push(adu, now);
+            let done = self.now();
+            inner.busy += done.since(now);
+            pushed?;
+            if let Some(made) = made {
+                inner.account(Passage {
+                    made,
+                    came: came.at,
+                    done,
+                    was_held_up: came.was_held_up,
+                    is_after_loss,
+                });
             }
         }
-        self.trim();
+        self.wake();
         Ok(())
     }
 
     /// Forgets ADUs that nobody needs any more, and readers that have been away for too long.
     pub(crate) fn trim(&self) {
-        let mut inner = self.inner();
-        let is_over = |since: Instant| since.elapsed() >= GRACE;
-        let is_full = inner.is_full();
-        let is_stalled = |reader: &Reader| is_full && reader.moved.elapsed() >= STALL_TIME;
-        inner
-            .readers
-            .retain(|_, reader| !reader.away.is_some_and(is_over) && !is_stalled(reader));
-        let present = inner.readers.len() as u32;
-        if (inner.awaited).is_some_and(|(count, since)| present >= count || is_over(since)) {
-            inner.awaited = None;
-        }
-        let held = inner.readers.values().map(|reader| reader.held).min();
-        let needed = match inner.awaited {
-            Some(_) => 0,
-            None => held.unwrap_or(inner.next),
-        };
-        let is_live = inner.offer.pace == Pace::Live;
-        while let Some(first) = inner.kept.front() {
-            if first.sequence >= needed && !(is_live && inner.is_full()) {
-                break;
-            }
-            inner.kept_bytes -= first.body.len();
-            inner.kept.pop_front();
-        }
-        drop(inner);
+        self.inner().offered.trim(self.now());
         self.wake();
     }
 
     /// A source that has returned: the number of the first ADU that is missing.
     pub(crate) fn returned(&self, offer: Offer) -> u64 {
         let mut inner = self.inner();
-        inner.away = None;
-        inner.returns += 1;
+        let next = inner.offered.returned(offer.terms());
         inner.offer = offer;
-        inner.next
+        next
     }
 
     pub(crate) fn returns(&self) -> u64 {
-        self.inner().returns
+        self.inner().offered.returns()
     }
 
     /// The source has left that had returned so often; not if it has returned since.
     pub(crate) fn leave(&self, returns: u64) {
-        let mut inner = self.inner();
-        if inner.returns == returns {
-            inner.away = Some(Instant::now());
-        }
+        self.inner().offered.leave(returns, self.now());
     }
 
     pub(crate) fn is_away(&self) -> bool {
-        self.inner().away.is_some()
+        self.inner().offered.is_away()
     }
 
     /// True if nobody can expect anything of it any more.
     pub(crate) fn is_over(&self) -> bool {
-        let inner = self.inner();
-        inner.away.is_some_and(|since| since.elapsed() >= GRACE) || inner.ended.is_some()
+        self.inner().offered.is_over(self.now())
     }
 
     /// No ADU follows.
     pub(crate) fn end(&self, why: &str) {
-        {
-            let mut inner = self.inner();
-            inner.ended.get_or_insert_with(|| why.to_owned());
-            inner.table.end_source(SOURCE);
-        }
+        self.inner().offered.end(why);
         self.wake();
     }
 
-    /// A reliable subscriber that needs the ADUs from this number on.
-    pub(crate) fn read(&self, reader: ReaderId, held: u64) {
-        let place = Reader {
-            held,
-            moved: Instant::now(),
-            away: None,
+    /// Begins an account for a subscriber.
+    pub(crate) fn watch(&self, number: u64, deadline: Duration) {
+        let account = Account {
+            windows: Windows::new(deadline, Part::SourceLeg),
+            failed: Vec::new(),
         };
-        self.inner().readers.insert(reader, place);
-        self.trim();
+        self.inner().accounts.insert(number, account);
     }
 
-    pub(crate) fn held(&self, id: ReaderId, next: u64) {
-        {
-            let mut inner = self.inner();
-            let most = inner.next;
-            if let Some(reader) = inner.readers.get_mut(&id) {
-                reader.held = reader.held.max(next.min(most));
-                reader.moved = Instant::now();
-            }
-        }
-        self.trim();
+    /// Ends an account.
+    pub(crate) fn unwatch(&self, number: u64) {
+        self.inner().accounts.remove(&number);
     }
 
-    /// A reliable subscriber has left, for good or not.
-    pub(crate) fn unread(&self, id: ReaderId, is_for_good: bool) {
-        {
-            let mut inner = self.inner();
-            if is_for_good {
-                inner.readers.remove(&id);
-            } else if let Some(reader) = inner.readers.get_mut(&id) {
-                reader.away = Some(Instant::now());
-            }
-        }
-        self.trim();
+    /// Shares of the windows of an account, and those that have failed since the last call.
+    pub(crate) fn judged(&self, number: u64) -> (Shares, Vec<Failed>) {
+        let now = self.now();
+        let mut inner = self.inner();
+        let Some(account) = inner.accounts.get_mut(&number) else {
+            return Default::default();
+        };
+        let judged = account.windows.judge(now);
+        account.failed.extend(judged);
+        (
+            account.windows.shares(),
+            std::mem::take(&mut account.failed),
+        )
     }
 
     /// State, and that of the derivations.
     pub(crate) fn state(&self) -> (SourceState, Vec<DerivationState>) {
         let inner = self.inner();
+        let offered = &inner.offered;
         let busy_us = inner.busy.as_micros() as u64;
-        let of = |work: u64| match inner.work {
+        let of = |work: u64| match offered.work() {
             0 => 0,
             all => (u128::from(busy_us) * u128::from(work) / u128::from(all)) as u64,
         };
-        let derivations = inner.table.of_source(SOURCE).map(|(running, subscribers)| {
+        let derivations = offered.table().of_source(SOURCE);
+        let derivations = derivations.map(|(running, subscribers)| {
             let steps = running.pipeline().steps().iter().zip(running.costs());
             let operators = steps.map(|(step, cost)| OperatorState {
                 step: step.to_string().chars().take(STEP_CHARS).collect(),
@@ -274,42 +261,28 @@ impl Source {
             }
         });
         let derivations = derivations.collect();
+        let (adus, bytes) = offered.taken();
         let state = SourceState {
             name: self.name.clone(),
             node: self.peer.to_string(),
-            is_present: inner.away.is_none(),
+            is_present: !offered.is_away(),
             is_reliable: inner.offer.is_reliable,
-            adus: inner.adus,
-            bytes: inner.bytes,
-            kept: inner.kept.len() as u64,
+            adus,
+            bytes,
+            kept: offered.kept_now().0 as u64,
             busy_us,
-            work: inner.work,
+            work: offered.work(),
         };
         (state, derivations)
     }
 }
 
 impl Inner {
-    fn is_full(&self) -> bool {
-        self.kept.len() >= KEPT_ADUS || self.kept_bytes >= KEPT_BYTES
-    }
-
-    /// True if the source may send another ADU.
-    pub(crate) fn has_room(&self) -> bool {
-        self.offer.pace == Pace::Live || !self.is_full()
-    }
-
-    /// Number of the first ADU that is kept, and of readers, those that are awaited included.
-    pub(crate) fn acknowledged(&self) -> (u64, u32) {
-        let first = self.kept.front().map_or(self.next, |adu| adu.sequence);
-        let awaited = self.awaited.map_or(0, |(count, _)| count);
-        (first, awaited.max(self.readers.len() as u32))
-    }
-
-    /// An ADU that is kept.
-    pub(crate) fn kept(&self, sequence: u64) -> Option<&Adu> {
-        let first = self.kept.front()?.sequence;
-        let at = usize::try_from(sequence.checked_sub(first)?).ok()?;
-        self.kept.get(at)
+    fn account(&mut self, passage: Passage) {
+        for account in self.accounts.values_mut() {
+            // Looked at every second.
+            let failed = account.windows.passed(passage);
+            account.failed.extend(failed);
+        }
     }
 }

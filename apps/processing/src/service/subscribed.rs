@@ -9,17 +9,19 @@ use std::{
 };
 
 use anabranch::{base::NodeId, local::client::Stream};
-use anabranch_process::Pipeline;
+use anabranch_process::{Pipeline, serve::Next};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::{
-    End, REQUEST_TIME, Report, Service, lock, promise, request,
+    End, REQUEST_TIME, Report, Service, lock,
+    promise::{self, Way},
+    request,
     source::Source,
-    subscription::{Next, Subscription},
+    subscription::Subscription,
     unexpected,
 };
 use crate::wire::{
-    Item, Notice, Purpose, Request, encode,
+    Carried, Item, Notice, Purpose, Request, encode,
     message::{Subscribe, SubscriberState},
 };
 
@@ -89,7 +91,7 @@ impl Service {
             stream,
             source: source.peer.to_string(),
             run: source.inner().offer.run,
-            position: present.subscription.begin.clone(),
+            position: present.subscription.begin.clone().into(),
         };
         control.send(encode(&notice)).await?;
         let adus = self.opened(stream, opened).await?;
@@ -100,6 +102,11 @@ impl Service {
             pipeline,
         });
         let promised = AtomicU64::new(0);
+        let way = Way {
+            source: &source,
+            number: stream,
+            stream: &adus,
+        };
         let sending = async {
             let why = present.send(&source, &adus).await?;
             control.send(encode(&Notice::Ended { why })).await?;
@@ -111,7 +118,7 @@ impl Service {
             sent = sending => sent,
             left = present.converse(control) => return left,
             failed = present.look(control, &promised, asked.is_reliable) => failed,
-            never = promise::keep(&adus, control, asked.demand, &promised) => match never {},
+            never = promise::keep(&way, control, asked.demand, &promised) => match never {},
         };
         served?;
         // It still takes what was sent, and tells what it holds.
@@ -123,7 +130,7 @@ impl Service {
     /// The source of a stream that has not ended; for who returns, also of one that has, whose last ADUs are kept.
     fn offered_now(&self, name: &str, is_return: bool) -> Option<Arc<Source>> {
         let source = self.source(name);
-        source.filter(|source| is_return || source.inner().ended.is_none())
+        source.filter(|source| is_return || source.inner().offered.ended().is_none())
     }
 
     fn subscription(
@@ -166,9 +173,9 @@ impl Present<'_> {
             changes.mark_unchanged();
             match self.subscription.next() {
                 Next::Adus(adus) => {
-                    for carried in adus {
-                        marked = carried.adu.sequence + 1;
-                        let bytes = carried.to_bytes();
+                    for derived in adus {
+                        marked = derived.adu.sequence + 1;
+                        let bytes = Carried::from(derived).to_bytes();
                         let length = bytes.len() as u64;
                         stream.send(bytes).await?;
                         self.sent.fetch_add(1, Ordering::Relaxed);
@@ -179,7 +186,7 @@ impl Present<'_> {
                     let is_many = position.next - marked >= MARK_ADUS;
                     if is_many || timeout(MARK_TIME, changes.changed()).await.is_err() {
                         marked = position.next;
-                        stream.send(Item::Mark(position).to_bytes()).await?;
+                        stream.send(Item::Mark(position.into()).to_bytes()).await?;
                     }
                 }
                 Next::Idle(_) => {

@@ -5,17 +5,22 @@
 //!  +------+-------+--------------+-----------------+--------+--------+------
 //!  | 1    | flags | change (u32) | sequence (u64)  | fields | field… | body
 //!  +------+-------+--------------+-----------------+--------+--------+------
+//!  With flag 4, made (u64) stands before the number of fields.
 //!  field { name length (u16), name, type, value }
 //!  +------+-----------------+--------+-------------+
 //!  | 2    | next (u64)      | phases | phase… (u32)|
 //!  +------+-----------------+--------+-------------+
 //! ```
-//! In network byte order. Flags: 1, it needs the ADU before; 2, it is the last that was derived from this ADU of the source. Types: 1 a
+//! In network byte order. Flags: 1, it needs the ADU before; 2, it is the last that was derived from this ADU of the source; 4, the time at
+//! which it was made follows, in microseconds since the source's beginning. Types: 1 a
 //! number (64-bit floating point), 2 false, 3 true, 4 a text (u16 length, bytes in UTF-8).
+
+use std::time::Duration;
 
 use anabranch_process::{
     Adu, Fields, Value,
     adu::{FIELD_BYTES_MAX, FIELDS_MAX},
+    derive::Derived,
     text::STEPS_MAX,
 };
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -24,10 +29,11 @@ use super::{ITEM, MARK, WireError, message::Position};
 
 /// Longest header of an ADU: that with the most and the longest fields.
 pub const HEADER_BYTES_MAX: usize =
-    15 + FIELDS_MAX * (2 + FIELD_BYTES_MAX + 1 + 2 + FIELD_BYTES_MAX);
+    23 + FIELDS_MAX * (2 + FIELD_BYTES_MAX + 1 + 2 + FIELD_BYTES_MAX);
 
 const NEEDS_PREVIOUS: u8 = 1;
 const IS_LAST: u8 = 2;
+const HAS_TIME: u8 = 4;
 
 /// An ADU of a stream.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +53,21 @@ pub struct Carried {
     pub change: u32,
     /// True if no other ADU was derived after it from the same one of the source.
     pub is_last: bool,
+}
+
+impl From<Derived> for Carried {
+    fn from(derived: Derived) -> Self {
+        let Derived {
+            adu,
+            change,
+            is_last,
+        } = derived;
+        Self {
+            adu,
+            change,
+            is_last,
+        }
+    }
 }
 
 impl Item {
@@ -89,9 +110,17 @@ impl Carried {
         let mut bytes = BytesMut::with_capacity(64 + adu.body.len());
         bytes.put_u8(ITEM);
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
-        bytes.put_u8(flag(adu.needs_previous, NEEDS_PREVIOUS) | flag(self.is_last, IS_LAST));
+        let has_time = adu.made.is_some();
+        bytes.put_u8(
+            flag(adu.needs_previous, NEEDS_PREVIOUS)
+                | flag(self.is_last, IS_LAST)
+                | flag(has_time, HAS_TIME),
+        );
         bytes.put_u32(self.change);
         bytes.put_u64(adu.sequence);
+        if let Some(made) = adu.made {
+            bytes.put_u64(made.as_micros() as u64);
+        }
         bytes.put_u8(adu.fields.iter().count() as u8);
         for (name, value) in adu.fields.iter() {
             put_text(&mut bytes, name);
@@ -127,12 +156,16 @@ fn carried(mut bytes: Bytes) -> Result<Carried, WireError> {
         return Err(cut());
     }
     let flags = bytes.get_u8();
-    if flags & !(NEEDS_PREVIOUS | IS_LAST) != 0 {
+    if flags & !(NEEDS_PREVIOUS | IS_LAST | HAS_TIME) != 0 {
         return Err(WireError(format!("flags {flags:#x}")));
     }
     let change = bytes.get_u32();
     let sequence = bytes.get_u64();
-    let count = usize::from(bytes.get_u8());
+    let made = match flags & HAS_TIME {
+        0 => None,
+        _ => Some(bytes.try_get_u64().map_err(|_| cut())?),
+    };
+    let count = usize::from(bytes.try_get_u8().map_err(|_| cut())?);
     let mut fields = Fields::default();
     for number in 0..count {
         let name = text(&mut bytes)?;
@@ -154,6 +187,7 @@ fn carried(mut bytes: Bytes) -> Result<Carried, WireError> {
         sequence,
         fields,
         body: bytes,
+        made: made.map(Duration::from_micros),
         needs_previous: flags & NEEDS_PREVIOUS != 0,
     };
     Ok(Carried {

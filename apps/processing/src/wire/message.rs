@@ -1,10 +1,16 @@
 //! Messages between a service, its sources and its subscribers, in JSON.
 
+use std::time::Duration;
+
 use anabranch::base::NodeId;
-use anabranch_process::text::{STEPS_MAX, TEXT_BYTES_MAX};
+use anabranch_process::{
+    serve::{self, windows},
+    text::{STEPS_MAX, TEXT_BYTES_MAX},
+};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+pub use super::state::{DerivationState, OperatorState, SourceState, SubscriberState};
 use super::{JSON, WireError};
 
 /// Longest message.
@@ -13,6 +19,11 @@ pub const MESSAGE_BYTES_MAX: usize = 64 << 10;
 pub const ALLOWED_MAX: usize = 256;
 /// Name of all subscribers with the right at the processing node.
 pub const ANYONE: &str = "*";
+
+/// Deadline of a subscriber that names none, in milliseconds.
+pub const DEADLINE_MS: u32 = 500;
+/// Longest deadline, in milliseconds.
+pub const DEADLINE_MS_MAX: u32 = 30_000;
 
 /// Progress of a subscriber that is slower than its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,6 +87,18 @@ pub struct Position {
     pub phases: Option<Vec<u32>>,
 }
 
+impl From<serve::Position> for Position {
+    fn from(serve::Position { next, phases }: serve::Position) -> Self {
+        Self { next, phases }
+    }
+}
+
+impl From<Position> for serve::Position {
+    fn from(Position { next, phases }: Position) -> Self {
+        Self { next, phases }
+    }
+}
+
 /// Promise that a subscriber asks for its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Demand {
@@ -83,6 +106,50 @@ pub struct Demand {
     pub rate_bps: u64,
     /// Share of windows that must reach the rate, in millionths; from 1 to 999,999.
     pub share_ppm: u32,
+    /// Time on top of the least transit after which an ADU is late, from the source to the subscriber; from 1 to
+    /// [`DEADLINE_MS_MAX`]. `None`: [`DEADLINE_MS`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u32>,
+}
+
+impl Demand {
+    /// Time after which an ADU is late.
+    pub fn deadline(&self) -> Duration {
+        let ms = self.deadline_ms.unwrap_or(DEADLINE_MS);
+        Duration::from_millis(ms.into())
+    }
+}
+
+/// Part of the way from a source to a subscriber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// From the source to the processing node.
+    SourceLeg,
+    /// The operators at the processing node.
+    Processing,
+    /// From the processing node to the subscriber.
+    LastLeg,
+}
+
+impl From<windows::Part> for Part {
+    fn from(part: windows::Part) -> Self {
+        match part {
+            windows::Part::SourceLeg => Self::SourceLeg,
+            windows::Part::Processing => Self::Processing,
+            windows::Part::LastLeg => Self::LastLeg,
+        }
+    }
+}
+
+impl From<Part> for windows::Part {
+    fn from(part: Part) -> Self {
+        match part {
+            Part::SourceLeg => Self::SourceLeg,
+            Part::Processing => Self::Processing,
+            Part::LastLeg => Self::LastLeg,
+        }
+    }
 }
 
 /// Subscription to what is derived from a stream.
@@ -127,6 +194,12 @@ impl Subscribe {
         match self.demand {
             Some(Demand { share_ppm, .. }) if !(1..1_000_000).contains(&share_ppm) => {
                 Err(WireError(format!("a share of {share_ppm} millionths")))
+            }
+            Some(Demand {
+                deadline_ms: Some(ms),
+                ..
+            }) if !(1..=DEADLINE_MS_MAX).contains(&ms) => {
+                Err(WireError(format!("a deadline of {ms} ms")))
             }
             _ => Ok(()),
         }
@@ -211,6 +284,19 @@ pub enum Notice {
         rate_bps: Option<u64>,
         /// Reason why none is.
         why: String,
+        /// The part of the way for which none is; `None`: one is, or too little is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        part: Option<Part>,
+        /// Share of windows that is promised over both legs, or that could be, in millionths; `None`: not known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        share_ppm: Option<u32>,
+    },
+    /// A window in which ADUs were late already before they were sent to the subscriber.
+    Late {
+        /// Number of the window: seconds since the source's beginning.
+        window: u64,
+        /// The part of the way that was late.
+        part: Part,
     },
     /// Derived ADUs that the subscriber does not get, in all, when there are more.
     Dropped {
@@ -232,82 +318,6 @@ pub enum Notice {
     Derivation(DerivationState),
     /// State of a subscriber of the source before.
     Subscriber(SubscriberState),
-}
-
-/// State of a source.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SourceState {
-    /// Name of its stream.
-    pub name: String,
-    /// Its node.
-    pub node: String,
-    /// False while it is away.
-    pub is_present: bool,
-    /// True if no ADU may be lost or repeated.
-    pub is_reliable: bool,
-    /// ADUs received.
-    pub adus: u64,
-    /// Bytes of their bodies.
-    pub bytes: u64,
-    /// Reliable source: ADUs that are kept for subscribers.
-    pub kept: u64,
-    /// Time spent in operators, in microseconds.
-    pub busy_us: u64,
-    /// Units of work in that time.
-    pub work: u64,
-}
-
-/// State of an operator of a derivation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OperatorState {
-    /// Its step, cut to 200 characters.
-    pub step: String,
-    /// ADUs that it received.
-    pub adus_in: u64,
-    /// ADUs that it returned.
-    pub adus_out: u64,
-    /// ADUs that it could not process.
-    pub failures: u64,
-    /// Units of work.
-    pub work: u64,
-    /// The time that these took, in microseconds, at the mean time of a unit of the source's derivations.
-    pub busy_us: u64,
-}
-
-/// State of a derivation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DerivationState {
-    /// Its subscribers.
-    pub subscribers: u64,
-    /// Its operators, in order.
-    pub operators: Vec<OperatorState>,
-}
-
-/// State of a subscriber.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SubscriberState {
-    /// Its node.
-    pub node: String,
-    /// Number of its pipeline.
-    pub change: u32,
-    /// Pipeline, cut to 200 characters.
-    pub pipeline: String,
-    /// True if no derived ADU may be lost or repeated.
-    pub is_reliable: bool,
-    /// ADUs sent.
-    pub sent: u64,
-    /// Bytes sent.
-    pub sent_bytes: u64,
-    /// ADUs that wait.
-    pub queued: u64,
-    /// ADUs that it did not take in time.
-    pub lost: u64,
-    /// ADUs of the source that the pipeline could not process.
-    pub failed: u64,
-    /// The last failure; empty without one.
-    pub why: String,
-    /// Rate that is promised, in bit/s; `None`: none is.
-    pub promised_bps: Option<u64>,
 }
 
 /// A message as an ADU.

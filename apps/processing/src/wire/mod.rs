@@ -4,11 +4,13 @@
 //! |---|---|
 //! | [`label`] | labels of streams |
 //! | [`message`] | messages in JSON |
+//! | [`state`] | those about the state of a service |
 //! | [`item`] | ADUs and marks |
 
 pub mod item;
 pub mod label;
 pub mod message;
+pub mod state;
 #[cfg(test)]
 mod tests;
 

@@ -92,6 +92,7 @@ fn offers_and_subscriptions_are_bounded() {
         let demand = Some(Demand {
             rate_bps: 1_000_000,
             share_ppm,
+            deadline_ms: None,
         });
         let wrong = Subscribe {
             demand,
@@ -114,6 +115,20 @@ fn an_adu_has_the_header_of_the_specification() {
     expected.extend([0, 1, b'k', 3, b'x', b'y']);
     assert_eq!(item.to_bytes(), expected);
     assert_eq!(Item::read(expected.into()), Ok(item));
+    let mut adu = Adu::new(2, &b"xy"[..]);
+    adu.made = Some(std::time::Duration::from_micros(258));
+    let item = Item::Adu(Carried {
+        adu,
+        change: 0,
+        is_last: false,
+    });
+    let mut expected = vec![1, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
+    expected.extend([0, 0, 0, 0, 0, 0, 1, 2, 0, b'x', b'y']);
+    assert_eq!(item.to_bytes(), expected);
+    for length in 0..22 {
+        assert!(Item::read(expected[..length].to_vec().into()).is_err());
+    }
+    assert_eq!(Item::read(expected.into()), Ok(item));
     let mark = Item::Mark(Position {
         next: 9,
         phases: Some(vec![0, 4]),
@@ -131,7 +146,8 @@ fn bytes_that_are_no_adu_are_refused() {
         (vec![], "empty"),
         (vec![7], "kind 7"),
         (vec![1; 14], "is cut"),
-        ([&[1, 4], &head[2..], &[0]].concat(), "flags 0x4"),
+        ([&[1, 8], &head[2..], &[0]].concat(), "flags 0x8"),
+        ([&[1, 4], &head[2..], &[0]].concat(), "is cut"),
         (with(&[1]), "is cut"),
         (with(&[1, 0, 1, b'n']), "is cut"),
         (with(&[1, 0, 1, b'n', 1, 0]), "is cut"),
@@ -164,6 +180,7 @@ fn carried() -> impl Strategy<Value = Carried> {
         |(sequence, (change, is_last, needs_previous), fields, body)| {
             let mut adu = Adu::new(sequence, body);
             adu.needs_previous = needs_previous;
+            adu.made = needs_previous.then(|| std::time::Duration::from_micros(sequence));
             for (name, value) in fields {
                 adu = adu.with(&name, value);
             }

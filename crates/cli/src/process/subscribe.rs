@@ -10,7 +10,7 @@ use anabranch_processing::{
     ProcessingError,
     process::{Adu, Pipeline, Value},
     subscribe::{Received, Settings, Subscriber},
-    wire::message::Demand,
+    wire::message::{DEADLINE_MS_MAX, Demand, Part},
 };
 use serde_json::{Map, json};
 use tokio::{
@@ -64,17 +64,37 @@ pub(super) struct Arguments {
     /// Priority: scavenger, bulk, normal, urgent, or 0 to 255.
     #[arg(long, value_name = "PRIORITY")]
     priority: Option<String>,
-    /// Rate that the processing node is to promise to this one, such as '4 Mbit/s'.
+    /// Rate that is to be promised from the source to this node, such as '4 Mbit/s'.
     #[arg(long, value_name = "RATE", requires = "probability")]
     rate: Option<String>,
     /// Share of windows of 1 s that must reach the rate, such as '95 %'.
     #[arg(long, value_name = "PERCENT", requires = "rate")]
     probability: Option<String>,
+    /// Time after which a message is late that the source promised, on top of the shortest time that one takes, such as '300 ms' [default: 500 ms].
+    #[arg(long, value_name = "DURATION", requires = "rate", value_parser = parse_deadline)]
+    deadline: Option<u32>,
 }
 
 fn parse_pipeline(text: &str) -> Result<Pipeline, String> {
     let parsed: Result<Pipeline, _> = text.parse();
     parsed.map_err(|error| error.to_string())
+}
+
+/// A deadline in milliseconds.
+fn parse_deadline(text: &str) -> Result<u32, String> {
+    let spec = SpecText {
+        lifetime: Some(text.to_owned()),
+        ..SpecText::default()
+    };
+    let lifetime = spec.resolve().ok().and_then(|spec| spec.lifetime);
+    let ms = lifetime.and_then(|lifetime| u32::try_from(lifetime.as_millis()).ok());
+    let ms = ms.filter(|ms| (1..=DEADLINE_MS_MAX).contains(ms));
+    ms.ok_or_else(|| {
+        format!(
+            "a deadline is a time from '1 ms' to '{} s'",
+            DEADLINE_MS_MAX / 1_000
+        )
+    })
 }
 
 impl Arguments {
@@ -94,6 +114,7 @@ impl Arguments {
         Ok(Some(Demand {
             rate_bps: guarantee.required().as_bps(),
             share_ppm: (share * 1e6).round() as u32,
+            deadline_ms: self.deadline,
         }))
     }
 }
@@ -197,12 +218,27 @@ async fn show(arguments: &Arguments, received: Received, output: &mut tokio::fs:
             json!({"kind": "not_changed", "number": number, "why": why}),
             format!("pipeline {number} is refused: {}", printable(&why, 500)),
         ),
-        Received::Promise { rate_bps, why } => (
-            json!({"kind": "promise", "rate_bps": rate_bps, "why": why}),
+        Received::Promise {
+            rate_bps,
+            why,
+            part,
+            share,
+        } => (
+            json!({"kind": "promise", "rate_bps": rate_bps, "why": why, "part": part.map(Part::from), "share": share}),
             match rate_bps {
                 Some(bps) => format!("{} are promised", Rate::from_bps(bps)),
                 None => format!("nothing is promised: {}", printable(&why, 500)),
             },
+        ),
+        Received::Late {
+            window,
+            part,
+            kept: (kept, known),
+        } => (
+            json!({"kind": "late", "window": window, "part": Part::from(part), "kept": kept, "known": known}),
+            format!(
+                "messages of second {window} of the source came late: {part}; {kept} of the last {known} seconds were in time"
+            ),
         ),
         Received::Dropped { lost, failed, why } => (
             json!({"kind": "dropped", "lost": lost, "failed": failed, "why": why}),

@@ -12,6 +12,7 @@ pub mod fgs;
 pub mod first_admission;
 pub mod gridftp;
 pub mod horde;
+pub mod inflight;
 pub mod live_media;
 pub mod overlay_failures;
 pub mod overlay_scale;
@@ -44,6 +45,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     path_choice::EXPERIMENT,
     smartpointer::EXPERIMENT,
     gridftp::EXPERIMENT,
+    inflight::EXPERIMENT,
     fgs::EXPERIMENT,
     path_sets::EXPERIMENT,
     admission::EXPERIMENT,

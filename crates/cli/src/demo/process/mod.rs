@@ -92,9 +92,10 @@ const PHASES: [Phase; 3] = [
 const NAME: &str = "positions";
 /// Frames of a second.
 const RATE: u64 = 25;
-/// Promise from the processing node to the subscriber.
+/// Promise from the source to the subscriber.
 const DEMAND: Demand = Demand {
     rate_bps: 1_000_000,
+    deadline_ms: None,
     share_ppm: 900_000,
 };
 /// Path from the source to the processing node.
@@ -348,13 +349,13 @@ impl Scene {
             Received::Promise {
                 rate_bps: Some(bps),
                 ..
-            } => format!("  {} are promised from hub to desk", Rate::from_bps(bps)),
+            } => format!("  {} are promised from lab to desk", Rate::from_bps(bps)),
             Received::Promise { why, .. } => {
                 // Before it is the leg, after it what to do about it.
                 let cause = why.split_once(": ").map_or(&*why, |(_, cause)| cause);
                 let cause = cause.split([':', ';']).next().unwrap_or_default();
                 let cause = printable(cause, REASON_CHARS);
-                format!("  no promise from hub to desk yet: {cause}")
+                format!("  no promise from lab to desk yet: {cause}")
             }
             Received::NotChanged { why, .. } => return Err(Failure::other(why)),
             Received::Dropped { why, .. } => return Err(Failure::other(why)),

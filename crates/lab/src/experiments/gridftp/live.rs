@@ -15,7 +15,6 @@ use super::{
 use crate::{
     Options, Row,
     kit::{
-        recording::Recording,
         sources::records::{NAMES, PERIOD},
         streams::{
             Algorithm, RecordedPath, Scene, Timing,
@@ -103,7 +102,10 @@ pub fn setting(options: &Options<'_>, plan: Plan) -> Result<Live, String> {
     let mut setting = testbed::setting(options)?;
     let mut paths = match &setting.scene {
         Scene::Recorded(paths) => paths.clone(),
-        network => left_over(network, options.seed, plan)?,
+        // What is late comes after the last window.
+        network => {
+            network.left_over(options.seed, (STEP, Duration::from_secs(2 * plan.seconds)))?
+        }
     };
     setting.scene = Scene::Recorded(paths.clone());
     let failing = paths.last().ok_or("there are no paths")?;
@@ -116,28 +118,6 @@ pub fn setting(options: &Options<'_>, plan: Plan) -> Result<Live, String> {
         plan,
         setting,
     })
-}
-
-/// Paths with the rates that cross-traffic leaves.
-fn left_over(network: &Scene, seed: Seed, plan: Plan) -> Result<Vec<RecordedPath>, String> {
-    // What is late comes after the last window.
-    let count = (2 * plan.seconds as usize) * (1_000 / STEP.as_millis() as usize);
-    let rates = network.available_bps(seed, (STEP, count));
-    let rates = rates.map_err(|error| error.to_string())?;
-    let times_s: Vec<f64> = (0..count)
-        .map(|step| step as f64 * STEP.as_secs_f64())
-        .collect();
-    let paths = network.paths().into_iter().zip(rates);
-    let paths = paths.map(|(name, rates)| {
-        RecordedPath::new(&Recording {
-            name: name.to_owned(),
-            times_s: times_s.clone(),
-            bandwidth_bps: Some(rates.into_iter().map(Some).collect()),
-            ..Recording::default()
-        })
-    });
-    let paths: Option<Vec<RecordedPath>> = paths.collect();
-    paths.ok_or_else(|| "a path of the testbed has no rate above 0".to_owned())
 }
 
 impl Live {

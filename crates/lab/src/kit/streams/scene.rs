@@ -246,6 +246,34 @@ impl Scene {
         Some(Ok(links))
     }
 
+    /// Paths with the rates that cross-traffic leaves of this scene's, constant for a step each.
+    ///
+    /// # Errors
+    /// The network's plan is inconsistent, or a path has no rate above 0; in words.
+    pub fn left_over(
+        &self,
+        seed: Seed,
+        (step, duration): (Duration, Duration),
+    ) -> Result<Vec<RecordedPath>, String> {
+        let count = duration.div_duration_f64(step) as usize;
+        let rates = self.available_bps(seed, (step, count));
+        let rates = rates.map_err(|error| error.to_string())?;
+        let times_s: Vec<f64> = (0..count)
+            .map(|number| number as f64 * step.as_secs_f64())
+            .collect();
+        let paths = self.paths().into_iter().zip(rates);
+        let paths = paths.map(|(name, rates)| {
+            RecordedPath::new(&Recording {
+                name: name.to_owned(),
+                times_s: times_s.clone(),
+                bandwidth_bps: Some(rates.into_iter().map(Some).collect()),
+                ..Recording::default()
+            })
+        });
+        let paths: Option<Vec<RecordedPath>> = paths.collect();
+        paths.ok_or_else(|| "a path of the network has no rate above 0".to_owned())
+    }
+
     /// One-way delay of each path without queueing.
     pub fn delays(&self) -> Vec<Duration> {
         match self {

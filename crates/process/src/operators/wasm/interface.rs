@@ -214,6 +214,7 @@ fn emit(mut caller: Caller<'_, World>, at: u32, length: u32) -> Result<(), Error
         sequence: world.adu.sequence,
         fields,
         body,
+        made: world.adu.made,
         needs_previous: false,
     };
     world.output.push(adu).map_err(|fault| Error::new(fault.0))

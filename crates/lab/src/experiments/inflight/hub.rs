@@ -1,0 +1,467 @@
+//! Service of a processing node in a simulated world: the protocol of `spec/processing.md` §5 between sessions and the state that
+//! `anabranch process` has, too.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use anabranch_base::{Instant, NodeId, SessionId, StreamId};
+use anabranch_process::{
+    Modules,
+    derive::{Bounds, Delivery},
+    serve::{self, Next, Offered, Subscription, Terms},
+};
+use anabranch_processing::wire::{
+    Carried, Item, Label, Notice, Purpose, Request, decode, encode,
+    message::{Demand, Offer, Pace, Subscribe},
+};
+use anabranch_session::{Event, Guarantee, SendError};
+use anabranch_sim::{App, Context};
+use bytes::Bytes;
+
+/// Time between two acknowledgements, and between two marks.
+const LOOK: Duration = Duration::from_millis(100);
+const RELIABLE: Delivery = Delivery {
+    is_reliable: true,
+    adus: 8_192,
+    bytes: 32 << 20,
+};
+const UNRELIABLE: Delivery = Delivery {
+    is_reliable: false,
+    adus: 32,
+    bytes: 16 << 20,
+};
+
+/// A stream of a session.
+type At = (SessionId, StreamId);
+
+/// Purpose of a stream that a peer opened.
+#[derive(Debug)]
+enum Role {
+    /// Its first message has not come.
+    New(Label),
+    OfferControl,
+    OfferAdus(String),
+    SubscriberControl(u64),
+}
+
+/// An offered stream.
+#[derive(Debug)]
+struct Entry {
+    offered: Offered,
+    source: NodeId,
+    /// Streams with messages and with ADUs; none of a source at this node.
+    control: Option<At>,
+    adus: Option<At>,
+    told: Option<(u64, u32)>,
+    /// Number and time of the ADUs that were taken.
+    taken: Vec<(u64, Instant)>,
+}
+
+/// A subscriber.
+#[derive(Debug)]
+struct Subscriber {
+    name: String,
+    peer: NodeId,
+    control: At,
+    adus: Option<At>,
+    subscription: Subscription,
+    demand: Option<Demand>,
+    /// Messages and ADUs that the session had no space for.
+    waiting: VecDeque<Bytes>,
+    marked: u64,
+}
+
+/// The service.
+#[derive(Debug, Default)]
+pub(super) struct Hub {
+    entries: BTreeMap<String, Entry>,
+    subscribers: BTreeMap<u64, Subscriber>,
+    roles: BTreeMap<At, Role>,
+    peers: BTreeMap<SessionId, NodeId>,
+    number: u64,
+    looked: Option<Instant>,
+}
+
+fn say(context: &mut Context<'_>, (session, stream): At, notice: &Notice) {
+    // An error means that the session is over.
+    let _ = context.send(session, stream, encode(notice));
+}
+
+impl Hub {
+    /// The offered stream of a name.
+    pub(super) fn offered(&self, name: &str) -> Option<&Offered> {
+        Some(&self.entries.get(name)?.offered)
+    }
+
+    /// Number and time of the ADUs of a stream that were taken.
+    pub(super) fn taken(&self, name: &str) -> &[(u64, Instant)] {
+        self.entries
+            .get(name)
+            .map_or(&[], |entry| entry.taken.as_slice())
+    }
+
+    /// Streams of ADUs to a peer, by the name of what they are derived from.
+    pub(super) fn streams_to(&self, peer: NodeId) -> BTreeMap<&str, At> {
+        let own = self.subscribers.values().filter(|one| one.peer == peer);
+        own.filter_map(|one| Some((one.name.as_str(), one.adus?)))
+            .collect()
+    }
+
+    /// Sessions with a peer.
+    pub(super) fn sessions_with(&self, peer: NodeId) -> impl Iterator<Item = SessionId> {
+        let own = self.peers.iter().filter(move |(_, known)| **known == peer);
+        own.map(|(session, _)| *session)
+    }
+
+    /// Offers a stream of this node itself.
+    pub(super) fn offer_own(&mut self, name: &str, node: NodeId, terms: Terms, now: Instant) {
+        let entry = Entry {
+            offered: Offered::new(terms, Bounds::default(), Modules::default(), now),
+            source: node,
+            control: None,
+            adus: None,
+            told: None,
+            taken: Vec::new(),
+        };
+        self.entries.insert(name.to_owned(), entry);
+    }
+
+    /// Takes an ADU of a stream of this node itself.
+    pub(super) fn push_own(
+        &mut self,
+        context: &mut Context<'_>,
+        name: &str,
+        adu: anabranch_process::Adu,
+    ) {
+        if let Some(entry) = self.entries.get_mut(name) {
+            entry.push(adu, context.now());
+        }
+        self.pump(context);
+    }
+
+    /// Handles an event of a session.
+    pub(super) fn event(&mut self, context: &mut Context<'_>, event: &Event) {
+        match event {
+            Event::Connected { session, peer, .. } => {
+                self.peers.insert(*session, *peer);
+            }
+            Event::Closed { session, .. } => self.closed(*session, context.now()),
+            Event::StreamOpened {
+                session,
+                stream,
+                spec,
+            } => {
+                if let Ok(label) = spec.label.parse::<Label>() {
+                    self.opened(context, (*session, *stream), label);
+                }
+            }
+            Event::Readable { session, stream } => self.readable(context, (*session, *stream)),
+            Event::Writable { .. } => {}
+            _ => return,
+        }
+        self.pump(context);
+    }
+
+    fn opened(&mut self, context: &mut Context<'_>, at: At, label: Label) {
+        if label.number == 0 {
+            self.roles.insert(at, Role::New(label));
+            return;
+        }
+        match label.purpose {
+            Purpose::Offer => {
+                if let Some(entry) = self.entries.get_mut(&label.name) {
+                    entry.adus = Some(at);
+                    self.roles.insert(at, Role::OfferAdus(label.name));
+                }
+            }
+            Purpose::Subscribe => {
+                let Some(subscriber) = self.subscribers.get_mut(&label.number) else {
+                    return;
+                };
+                subscriber.adus = Some(at);
+                if let Some(Demand {
+                    rate_bps,
+                    share_ppm,
+                    ..
+                }) = subscriber.demand
+                {
+                    let rate = anabranch_base::Rate::from_bps(rate_bps);
+                    let guarantee = Guarantee::rate(rate, f64::from(share_ppm) / 1e6).waiting();
+                    let now = context.now();
+                    let (session, stream) = at;
+                    // A refusal is part of the promise's account.
+                    let _ = context.engine().session(session).and_then(|session| {
+                        session
+                            .stream(stream)
+                            .change_guarantee(now, Some(guarantee))
+                    });
+                }
+            }
+        }
+    }
+
+    fn readable(&mut self, context: &mut Context<'_>, at: At) {
+        if let Some(Role::OfferAdus(name)) = self.roles.get(&at) {
+            let name = name.clone();
+            self.take(context, &name);
+            return;
+        }
+        while let Some(adu) = context.receive(at.0, at.1) {
+            let Ok(request) = decode::<Request>(&adu.data) else {
+                // The mark that announces a subscriber's stream.
+                continue;
+            };
+            self.request(context, at, request);
+        }
+    }
+
+    fn request(&mut self, context: &mut Context<'_>, at: At, request: Request) {
+        let now = context.now();
+        match (self.roles.get(&at), request) {
+            (Some(Role::New(label)), Request::Offer(offer)) => {
+                let name = label.name.clone();
+                self.offer(context, at, &name, &offer);
+            }
+            (Some(Role::New(label)), Request::Subscribe(asked)) => {
+                let name = label.name.clone();
+                if let Err((why, may_retry)) = self.subscribe(context, at, &name, &asked) {
+                    let number = None;
+                    let refused = Notice::Refused {
+                        number,
+                        may_retry,
+                        why,
+                    };
+                    say(context, at, &refused);
+                    context.finish(at.0, at.1);
+                }
+            }
+            (Some(Role::SubscriberControl(number)), Request::Held { next }) => {
+                let Some(subscriber) = self.subscribers.get(number) else {
+                    return;
+                };
+                if let Some(entry) = self.entries.get_mut(&subscriber.name) {
+                    subscriber.subscription.held(&mut entry.offered, next, now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn fresh(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    fn offer(&mut self, context: &mut Context<'_>, at: At, name: &str, offer: &Offer) {
+        let terms = Terms {
+            run: offer.run,
+            is_reliable: offer.is_reliable,
+            is_live: offer.pace == Pace::Live,
+            first: offer.first,
+            readers: offer.readers,
+        };
+        let Some(&source) = self.peers.get(&at.0) else {
+            return;
+        };
+        self.offer_own(name, source, terms, context.now());
+        if let Some(entry) = self.entries.get_mut(name) {
+            entry.control = Some(at);
+        }
+        let stream = self.fresh();
+        self.roles.insert(at, Role::OfferControl);
+        let next = offer.first;
+        say(context, at, &Notice::Offered { stream, next });
+    }
+
+    fn subscribe(
+        &mut self,
+        context: &mut Context<'_>,
+        at: At,
+        name: &str,
+        asked: &Subscribe,
+    ) -> Result<(), (String, bool)> {
+        let number = self.fresh();
+        let peer = self.peers.get(&at.0).copied();
+        let peer = peer.ok_or_else(|| ("the session is over".to_owned(), false))?;
+        let entry = self.entries.get_mut(name);
+        let entry = entry.ok_or_else(|| (format!("no stream '{name}' is offered here"), true))?;
+        let pipeline = asked.pipeline.parse();
+        let pipeline =
+            pipeline.map_err(|error: anabranch_process::ParseError| (error.to_string(), false))?;
+        let position = asked.position.clone();
+        let request = serve::Request {
+            reader: (peer, asked.run),
+            change: asked.change,
+            position: position.map(|position| (asked.of, position.into())),
+            delivery: if asked.is_reliable {
+                RELIABLE
+            } else {
+                UNRELIABLE
+            },
+        };
+        let now = context.now();
+        let subscription = Subscription::new(&mut entry.offered, request, &pipeline, now);
+        let subscription = subscription.map_err(|why| (why, false))?;
+        let notice = Notice::Subscribed {
+            stream: number,
+            source: entry.source.to_string(),
+            run: entry.offered.terms().run,
+            position: subscription.begin().clone().into(),
+        };
+        say(context, at, &notice);
+        self.roles.insert(at, Role::SubscriberControl(number));
+        let subscriber = Subscriber {
+            name: name.to_owned(),
+            peer,
+            control: at,
+            adus: None,
+            subscription,
+            demand: asked.demand,
+            waiting: VecDeque::new(),
+            marked: 0,
+        };
+        self.subscribers.insert(number, subscriber);
+        Ok(())
+    }
+
+    /// Takes what has come of a source, as far as there is room.
+    fn take(&mut self, context: &mut Context<'_>, name: &str) {
+        let Some(entry) = self.entries.get_mut(name) else {
+            return;
+        };
+        let Some((session, stream)) = entry.adus else {
+            return;
+        };
+        while entry.offered.has_room()
+            && let Some(adu) = context.receive(session, stream)
+        {
+            if let Ok(Item::Adu(carried)) = Item::read(adu.data) {
+                entry.push(carried.adu, context.now());
+            }
+        }
+    }
+
+    /// Sends what is derived, as far as sessions have space.
+    fn pump(&mut self, context: &mut Context<'_>) {
+        for subscriber in self.subscribers.values_mut() {
+            if let Some(entry) = self.entries.get_mut(&subscriber.name) {
+                subscriber.pump(context, &mut entry.offered, false);
+            }
+        }
+    }
+
+    /// Acknowledges, and sends marks.
+    pub(super) fn look(&mut self, context: &mut Context<'_>) {
+        let now = context.now();
+        if self.looked.is_some_and(|at| now < at + LOOK) {
+            return;
+        }
+        self.looked = Some(now);
+        let names: Vec<String> = self.entries.keys().cloned().collect();
+        for name in names {
+            self.take(context, &name);
+        }
+        for entry in self.entries.values_mut() {
+            entry.offered.trim(now);
+            let acknowledged = entry.offered.acknowledged();
+            if let Some(control) = entry.control
+                && entry.told != Some(acknowledged)
+            {
+                entry.told = Some(acknowledged);
+                let (next, readers) = acknowledged;
+                say(context, control, &Notice::Acknowledged { next, readers });
+            }
+        }
+        for subscriber in self.subscribers.values_mut() {
+            if let Some(entry) = self.entries.get_mut(&subscriber.name) {
+                subscriber.pump(context, &mut entry.offered, true);
+            }
+        }
+    }
+
+    /// Time of the next look; `None` while nothing is offered.
+    pub(super) fn next_look(&self) -> Option<Instant> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        Some(self.looked.map_or(Instant::EPOCH, |at| at + LOOK))
+    }
+
+    fn closed(&mut self, session: SessionId, now: Instant) {
+        self.peers.remove(&session);
+        self.roles.retain(|at, _| at.0 != session);
+        let own = self.subscribers.iter();
+        let own = own.filter(|(_, subscriber)| subscriber.control.0 == session);
+        let gone: Vec<u64> = own.map(|(number, _)| *number).collect();
+        for number in gone {
+            let Some(mut subscriber) = self.subscribers.remove(&number) else {
+                continue;
+            };
+            if let Some(entry) = self.entries.get_mut(&subscriber.name) {
+                subscriber.subscription.end(&mut entry.offered);
+                subscriber
+                    .subscription
+                    .leave(&mut entry.offered, false, now);
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn push(&mut self, adu: anabranch_process::Adu, now: Instant) {
+        self.taken.push((adu.sequence, now));
+        // A gap would be a fault of the source, which the count of lost ADUs shows.
+        let _ = self.offered.push(adu, now);
+    }
+}
+
+impl Subscriber {
+    fn pump(&mut self, context: &mut Context<'_>, offered: &mut Offered, is_mark_due: bool) {
+        let Some((session, stream)) = self.adus else {
+            return;
+        };
+        loop {
+            while let Some(bytes) = self.waiting.pop_front() {
+                // Of a stream with a lifetime, an ADU that would be late is left out.
+                if let Err(SendError::Full(bytes)) = context.send(session, stream, bytes) {
+                    self.waiting.push_front(bytes);
+                    return;
+                }
+            }
+            match self.subscription.next(offered) {
+                Next::Adus(adus) => {
+                    for derived in adus {
+                        self.marked = derived.adu.sequence + 1;
+                        self.waiting.push_back(Carried::from(derived).to_bytes());
+                    }
+                }
+                Next::Idle(Some(position)) if is_mark_due && position.next > self.marked => {
+                    self.marked = position.next;
+                    let mark = Item::Mark(position.into());
+                    self.waiting.push_back(mark.to_bytes());
+                }
+                Next::Idle(_) | Next::Ended(_) => return,
+            }
+        }
+    }
+}
+
+/// A node that does nothing else.
+#[derive(Debug, Default)]
+pub(super) struct Node(pub(super) Hub);
+
+impl App for Node {
+    fn on_event(&mut self, context: &mut Context<'_>, event: Event) {
+        self.0.event(context, &event);
+    }
+
+    fn on_wake(&mut self, context: &mut Context<'_>) {
+        self.0.look(context);
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        self.0.next_look()
+    }
+}

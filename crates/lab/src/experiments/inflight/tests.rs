@@ -1,0 +1,74 @@
+//! A short run of each part.
+
+use std::time::Duration;
+
+use anabranch_base::Seed;
+
+use super::*;
+use crate::kit::corpus::Corpus;
+
+fn short(only: &str) -> Vec<Row> {
+    let corpus = Corpus::default();
+    let options = Options {
+        seed: Seed(1),
+        only: Some(only),
+        corpus: &corpus,
+        progress: &|_| {},
+    };
+    let timing = Timing {
+        alone: Duration::ZERO,
+        warm_up: Duration::from_secs(4),
+        windows: 6,
+    };
+    let times = Times {
+        death: Duration::from_secs(4),
+        end: Duration::from_secs(9),
+    };
+    rows(&options, timing, times)
+}
+
+fn numbers(rows: &[Row], kind: &str, field: &str) -> Vec<f64> {
+    let own = rows.iter().filter(|row| row["kind"] == kind);
+    own.filter_map(|row| row.get(field)?.as_f64()).collect()
+}
+
+#[test]
+fn processing_spares_the_last_legs_and_what_arrives_is_right() {
+    let sent = ["unprocessed", "processed"].map(|part| {
+        let rows = short(part);
+        assert_eq!(numbers(&rows, "stream", "wrong_adus"), [0.0; 9], "{part}");
+        let sent = numbers(&rows, "leg", "sent_mb");
+        assert_eq!(sent.len(), 4);
+        (sent, rows)
+    });
+    let [(unprocessed, _), (processed, rows)] = sent;
+    // The wall has all of the critical streams; desk and tablet have less.
+    for leg in 2..4 {
+        assert!(processed[leg] < 0.7 * unprocessed[leg], "leg {leg}");
+    }
+    let work = numbers(&rows, "operator", "work_units");
+    assert!(work.len() >= 6 && work.iter().all(|units| *units > 0.0));
+    let arrived = numbers(&rows, "stream", "arrived_adus");
+    let due = numbers(&rows, "stream", "due_adus");
+    // Of the tablet's bonds out of view, nothing is left.
+    assert_eq!(due[8], 0.0);
+    for (arrived, due) in arrived.iter().zip(due) {
+        assert!(*arrived <= due);
+    }
+}
+
+#[test]
+fn the_death_of_the_node_loses_and_repeats_nothing() {
+    for part in ["failover-source", "failover-node"] {
+        let rows = short(part);
+        for field in ["lost_adus", "repeated_adus", "wrong_adus"] {
+            assert_eq!(
+                numbers(&rows, "failover", field),
+                [0.0; 6],
+                "{part} {field}"
+            );
+        }
+        let resumed = numbers(&rows, "failover", "resumed_ms");
+        assert_eq!(resumed.len(), 6, "{part}: every stream goes on");
+    }
+}

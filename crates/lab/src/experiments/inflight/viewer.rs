@@ -1,0 +1,354 @@
+//! Viewer: subscribes at a processing node, and after the node's death at the next one of its list, from the first ADU that it lacks.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anabranch_base::{Instant, NodeId, SessionId, StreamId};
+use anabranch_process::{
+    Pipeline, Step,
+    operators::delta::Decoder,
+    serve::{Position, Progress},
+};
+use anabranch_processing::wire::{
+    Carried, Item, Label, Notice, Purpose, Request, decode, encode,
+    message::{Demand, Subscribe},
+};
+use anabranch_session::{Event, Link, Priority, StreamSpec};
+use anabranch_sim::{App, Context};
+
+use super::{molecule::checksum, source::LIFETIME, viewers::name, watch::Watch};
+
+/// Time between two messages of what is held.
+const HELD_TIME: Duration = Duration::from_millis(50);
+/// Run of a viewer.
+const RUN: u64 = 2;
+
+/// A derived ADU that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Arrived {
+    /// Number of its frame.
+    pub(super) frame: u64,
+    /// Time at which it could be read.
+    pub(super) at: Instant,
+    /// Checksum of its body, without differences.
+    pub(super) sum: u64,
+}
+
+/// Subscription to a stream.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    stream: usize,
+    pipeline: Pipeline,
+    demand: Option<Demand>,
+    is_reliable: bool,
+    progress: Progress,
+    control: Option<StreamId>,
+    adus: Option<StreamId>,
+    decoder: Option<Decoder>,
+    told: Option<u64>,
+    retry_at: Option<Instant>,
+    /// ADUs that arrived for the first time.
+    pub(super) arrived: Vec<Arrived>,
+    /// ADUs that came again, and were left out.
+    pub(super) again: u64,
+    /// Reason for which it is over; empty while it is not.
+    pub(super) refused: String,
+}
+
+/// A node at which streams may be subscribed.
+struct Peer {
+    node: NodeId,
+    links: Vec<Link>,
+    session: Option<SessionId>,
+    is_connected: bool,
+    watch: Watch,
+}
+
+/// The viewer.
+pub(super) struct Viewer {
+    peers: Vec<Peer>,
+    current: usize,
+    wanted: Vec<Wanted>,
+    held_at: Instant,
+    /// Time between two tries.
+    retry: Duration,
+    /// Time at which the processing node was found to be dead.
+    pub(super) declared: Option<Instant>,
+}
+
+impl Wanted {
+    pub(super) fn new(
+        stream: usize,
+        pipeline: Pipeline,
+        demand: Option<Demand>,
+        is_reliable: bool,
+    ) -> Self {
+        Self {
+            stream,
+            pipeline,
+            demand,
+            is_reliable,
+            progress: Progress::default(),
+            control: None,
+            adus: None,
+            decoder: None,
+            told: None,
+            retry_at: None,
+            arrived: Vec::new(),
+            again: 0,
+            refused: String::new(),
+        }
+    }
+
+    fn label(&self, number: u64) -> String {
+        let label = Label {
+            purpose: Purpose::Subscribe,
+            name: name(self.stream).to_owned(),
+            number,
+        };
+        label.to_string()
+    }
+
+    fn subscribe(&mut self, context: &mut Context<'_>, session: SessionId) {
+        let spec = StreamSpec {
+            priority: Priority::URGENT,
+            duplex: true,
+            label: self.label(0),
+            ..StreamSpec::default()
+        };
+        let Ok(control) = context.open(session, spec) else {
+            return;
+        };
+        self.control = Some(control);
+        self.adus = None;
+        self.retry_at = None;
+        let position = self.progress.position().filter(|_| self.is_reliable);
+        let request = Subscribe {
+            run: RUN,
+            source: None,
+            pipeline: self.pipeline.to_string(),
+            is_reliable: self.is_reliable,
+            change: 0,
+            of: self.progress.run().filter(|_| position.is_some()),
+            position: position.cloned().map(Into::into),
+            demand: self.demand,
+        };
+        // An error means that the session is over.
+        let _ = context.send(session, control, encode(&Request::Subscribe(request)));
+    }
+
+    fn notice(
+        &mut self,
+        context: &mut Context<'_>,
+        session: SessionId,
+        notice: Notice,
+        retry: Duration,
+    ) {
+        match notice {
+            Notice::Subscribed {
+                stream,
+                run,
+                position,
+                ..
+            } => {
+                self.progress.begun(run, position.into());
+                let spec = StreamSpec {
+                    duplex: true,
+                    lifetime: (!self.is_reliable).then_some(LIFETIME),
+                    label: self.label(stream),
+                    ..StreamSpec::default()
+                };
+                let Ok(adus) = context.open(session, spec) else {
+                    return;
+                };
+                let mark = Item::Mark(Position::default().into()).to_bytes();
+                let _ = context.send(session, adus, mark);
+                self.adus = Some(adus);
+                self.decoder = match self.pipeline.steps().last() {
+                    Some(Step::Delta { element, .. }) => Some(Decoder::new(*element)),
+                    _ => None,
+                };
+            }
+            Notice::Refused { may_retry, why, .. } => {
+                self.control = None;
+                if may_retry {
+                    self.retry_at = Some(context.now() + retry);
+                } else {
+                    self.refused = why;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn item(&mut self, item: Item, at: Instant) {
+        match item {
+            Item::Mark(position) => self.progress.marked(position.into()),
+            Item::Adu(carried) => self.adu(carried, at),
+        }
+    }
+
+    fn adu(&mut self, carried: Carried, at: Instant) {
+        let Carried { adu, is_last, .. } = carried;
+        let body = match &mut self.decoder {
+            Some(decoder) => decoder.decode(adu.body).ok(),
+            None => Some(adu.body),
+        };
+        if !self.progress.arrived(adu.sequence) {
+            self.again += 1;
+        } else if let Some(body) = body {
+            self.arrived.push(Arrived {
+                frame: adu.sequence,
+                at,
+                sum: checksum(&body),
+            });
+        }
+        self.progress.taken(is_last);
+    }
+}
+
+impl Viewer {
+    /// A viewer that wants these.
+    pub(super) fn new(wanted: Vec<Wanted>) -> Self {
+        Self {
+            peers: Vec::new(),
+            current: 0,
+            wanted,
+            held_at: Instant::EPOCH,
+            retry: Duration::ZERO,
+            declared: None,
+        }
+    }
+
+    /// Nodes to subscribe at, in order. `round_trip` is the time between two tries, and `patience` the silence after which a node is dead.
+    pub(super) fn dial(
+        &mut self,
+        peers: Vec<(NodeId, Vec<Link>)>,
+        (round_trip, patience): (Duration, Duration),
+    ) {
+        self.retry = round_trip / 2;
+        let peers = peers.into_iter().map(|(node, links)| Peer {
+            node,
+            links,
+            session: None,
+            is_connected: false,
+            watch: Watch::new(patience),
+        });
+        self.peers = peers.collect();
+    }
+
+    /// What it wants, by number of the stream.
+    pub(super) fn wanted(&self) -> BTreeMap<usize, &Wanted> {
+        let all = self.wanted.iter();
+        all.map(|wanted| (wanted.stream, wanted)).collect()
+    }
+
+    fn session(&self) -> Option<SessionId> {
+        let peer = self.peers.get(self.current)?;
+        peer.session.filter(|_| peer.is_connected)
+    }
+
+    fn read(&mut self, context: &mut Context<'_>, session: SessionId, id: StreamId) {
+        if Some(session) != self.session() {
+            return;
+        }
+        let retry = self.retry;
+        for wanted in &mut self.wanted {
+            if wanted.adus == Some(id) {
+                while let Some(adu) = context.receive(session, id) {
+                    if let Ok(item) = Item::read(adu.data) {
+                        wanted.item(item, context.now());
+                    }
+                }
+            } else if wanted.control == Some(id) {
+                while let Some(adu) = context.receive(session, id) {
+                    if let Ok(notice) = decode::<Notice>(&adu.data) {
+                        wanted.notice(context, session, notice, retry);
+                    }
+                }
+            }
+        }
+    }
+
+    fn look(&mut self, context: &mut Context<'_>) {
+        let now = context.now();
+        let is_dead = self.peers.get(self.current);
+        let is_dead = is_dead.is_some_and(|peer| peer.watch.is_dead(now));
+        if is_dead && self.current + 1 < self.peers.len() {
+            self.declared = Some(now);
+            self.current += 1;
+            for wanted in &mut self.wanted {
+                wanted.control = None;
+                wanted.adus = None;
+                wanted.told = None;
+            }
+        }
+        let Some(session) = self.session() else {
+            return;
+        };
+        for wanted in &mut self.wanted {
+            let is_over = !wanted.refused.is_empty();
+            let is_due = wanted.retry_at.is_none_or(|at| at <= now);
+            if wanted.control.is_none() && is_due && !is_over {
+                wanted.subscribe(context, session);
+            }
+        }
+        if now < self.held_at + HELD_TIME {
+            return;
+        }
+        self.held_at = now;
+        for wanted in self.wanted.iter_mut().filter(|one| one.is_reliable) {
+            let held = wanted.progress.held();
+            if let (Some(control), Some(next)) = (wanted.control, held)
+                && wanted.adus.is_some()
+                && wanted.told != held
+            {
+                wanted.told = held;
+                let _ = context.send(session, control, encode(&Request::Held { next }));
+            }
+        }
+    }
+}
+
+impl App for Viewer {
+    fn on_event(&mut self, context: &mut Context<'_>, event: Event) {
+        match &event {
+            Event::Connected { session, .. } => {
+                let own = self.peers.iter_mut();
+                for peer in own.filter(|peer| peer.session == Some(*session)) {
+                    peer.is_connected = true;
+                }
+            }
+            Event::Session { session, event } => {
+                let now = context.now();
+                let own = self.peers.iter_mut();
+                for peer in own.filter(|peer| peer.session == Some(*session)) {
+                    peer.watch.note(event, now);
+                }
+            }
+            Event::Readable { session, stream } => self.read(context, *session, *stream),
+            _ => {}
+        }
+        self.look(context);
+    }
+
+    fn on_wake(&mut self, context: &mut Context<'_>) {
+        for peer in &mut self.peers {
+            if peer.session.is_none() && !peer.links.is_empty() {
+                peer.session = Some(context.connect(peer.node, peer.links.clone()));
+            }
+        }
+        self.look(context);
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        if self.peers.iter().any(|peer| peer.session.is_none()) {
+            return Some(Instant::EPOCH);
+        }
+        let retry = self.wanted.iter().filter_map(|wanted| wanted.retry_at);
+        let watched = self.peers.get(self.current);
+        let watched = watched.filter(|_| self.current + 1 < self.peers.len());
+        let dead = watched.and_then(|peer| peer.watch.dead_at());
+        let held = Some(self.held_at + HELD_TIME).filter(|_| self.session().is_some());
+        retry.chain(dead).chain(held).min()
+    }
+}

@@ -1,0 +1,298 @@
+//! Subscription: the place of a subscriber in a source's stream, and its pipeline.
+
+use std::{collections::BTreeMap, mem};
+
+use anabranch_base::Instant;
+
+use super::{
+    Position,
+    offered::{Offered, ReaderId, SOURCE},
+};
+use crate::{
+    Adu, Limits, Pipeline, Running,
+    derive::{Delivery, Derived, Status, SubscriberId},
+};
+
+/// Request of a subscriber.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The subscriber.
+    pub reader: ReaderId,
+    /// Number of its pipeline, which ADUs carry that are derived by it.
+    pub change: u32,
+    /// Place to return to, and the run of the source that it is of; `None`: from the source's next ADU on.
+    pub position: Option<(Option<u64>, Position)>,
+    /// Bounds of its queue; reliable: no derived ADU is lost or repeated.
+    pub delivery: Delivery,
+}
+
+/// Result of asking for something to send.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// Derived ADUs, with the subscriber's numbers of its pipelines.
+    Adus(Vec<Derived>),
+    /// Nothing now; everything before the position was returned.
+    Idle(Option<Position>),
+    /// Nothing ever again, for this reason.
+    Ended(String),
+}
+
+/// Place in the source's stream.
+#[derive(Debug)]
+enum Place {
+    /// Behind the source's newest ADU.
+    Behind {
+        running: Box<Running>,
+        next: u64,
+    },
+    /// A subscriber of the table.
+    Live(SubscriberId),
+    Over,
+}
+
+/// A subscription to an [`Offered`] stream, which every call is given: always the same one.
+#[derive(Debug)]
+pub struct Subscription {
+    /// `None`: nothing is kept for it.
+    reader: Option<ReaderId>,
+    delivery: Delivery,
+    begin: Position,
+    place: Place,
+    /// Numbers of the subscriber's pipelines, by those of the table.
+    numbers: BTreeMap<u32, u32>,
+    /// Number of its newest pipeline.
+    number: u32,
+}
+
+impl Subscription {
+    /// Subscribes.
+    ///
+    /// # Errors
+    /// The reason: an operator cannot begin, a bound is reached, or ADUs that the subscriber lacks are not kept any more.
+    pub fn new(
+        offered: &mut Offered,
+        request: Request,
+        pipeline: &Pipeline,
+        now: Instant,
+    ) -> Result<Self, String> {
+        let Request {
+            reader,
+            change,
+            position,
+            delivery,
+        } = request;
+        let is_kept = offered.terms().is_reliable && delivery.is_reliable;
+        let position = position.filter(|_| is_kept);
+        if let Some((of, _)) = &position
+            && *of != Some(offered.terms().run)
+        {
+            return Err("the source has begun its stream anew; subscribe anew".to_owned());
+        }
+        let position = position.map(|(_, position)| position);
+        let next = position
+            .as_ref()
+            .map_or(offered.next(), |position| position.next);
+        let (first, _) = offered.acknowledged();
+        let (place, phases) = match position {
+            Some(position) => {
+                if position.next < first {
+                    return Err(format!(
+                        "ADUs {} to {} are not kept any more; subscribe anew, without them",
+                        position.next,
+                        first - 1
+                    ));
+                }
+                let running = pipeline.start(&offered.table.modules, Limits::default());
+                let mut running = running.map_err(|error| error.to_string())?;
+                let after = running.phases_after();
+                running.set_phases(position.phases.as_deref().unwrap_or(&after));
+                let phases = running.phases();
+                let running = Box::new(running);
+                (Place::Behind { running, next }, phases)
+            }
+            None => {
+                let entered = offered.table.subscribe(SOURCE, pipeline, delivery);
+                let id = entered.map_err(|error| error.to_string())?;
+                let running = offered.table.running(id);
+                (
+                    Place::Live(id),
+                    running.map(Running::phases).unwrap_or_default(),
+                )
+            }
+        };
+        offered.subscribers += 1;
+        if is_kept {
+            offered.read(reader, next, now);
+        }
+        Ok(Self {
+            reader: is_kept.then_some(reader),
+            delivery,
+            begin: Position {
+                next,
+                phases: Some(phases),
+            },
+            place,
+            numbers: BTreeMap::from([(0, change)]),
+            number: change,
+        })
+    }
+
+    /// Place at which it began.
+    pub fn begin(&self) -> &Position {
+        &self.begin
+    }
+
+    /// Ends it.
+    pub fn end(&mut self, offered: &mut Offered) {
+        match mem::replace(&mut self.place, Place::Over) {
+            Place::Over => return,
+            Place::Live(id) => {
+                offered.table.unsubscribe(id);
+            }
+            Place::Behind { .. } => {}
+        }
+        offered.subscribers -= 1;
+    }
+
+    /// Another pipeline, from the source's next ADU on.
+    ///
+    /// # Errors
+    /// The reason; everything is then as before.
+    pub fn change(
+        &mut self,
+        offered: &mut Offered,
+        number: u32,
+        pipeline: &Pipeline,
+    ) -> Result<(), String> {
+        match &mut self.place {
+            Place::Behind { running, .. } => {
+                let replaced = running.replace(pipeline.clone(), &offered.table.modules);
+                replaced.map_err(|error| error.to_string())?;
+                self.numbers.insert(0, number);
+            }
+            Place::Live(id) => {
+                let id = *id;
+                let changed = offered.table.change(id, pipeline);
+                changed.map_err(|error| error.to_string())?;
+                let changes = offered.table.status(id).map_or(0, |status| status.changes);
+                self.numbers.insert(changes, number);
+            }
+            Place::Over => return Err("the subscription has ended; subscribe again".to_owned()),
+        }
+        self.number = number;
+        Ok(())
+    }
+
+    /// The subscriber holds what is derived from the ADUs before this one.
+    pub fn held(&self, offered: &mut Offered, next: u64, now: Instant) {
+        if let Some(reader) = self.reader {
+            offered.held(reader, next, now);
+        }
+    }
+
+    /// The subscriber has left, for good or not.
+    pub fn leave(&self, offered: &mut Offered, is_for_good: bool, now: Instant) {
+        if let Some(reader) = self.reader {
+            offered.unread(reader, is_for_good, now);
+        }
+    }
+
+    /// Status in the table, the pipeline and its number; `None` while it is behind, or over.
+    pub fn status(&self, offered: &Offered) -> Option<(Status, String, u32)> {
+        let Place::Live(id) = self.place else {
+            return None;
+        };
+        let pipeline = offered.table.running(id).map(Running::pipeline);
+        let pipeline = pipeline.map(Pipeline::to_string).unwrap_or_default();
+        Some((offered.table.status(id)?, pipeline, self.number))
+    }
+
+    /// The next thing to send.
+    pub fn next(&mut self, offered: &mut Offered) -> Next {
+        loop {
+            match mem::replace(&mut self.place, Place::Over) {
+                Place::Behind { mut running, next } => {
+                    if let Some(adu) = offered.kept(next) {
+                        let processed = running.process(adu.clone(), &offered.table.modules);
+                        let change = self.numbers.get(&0).copied().unwrap_or_default();
+                        let next = next + 1;
+                        self.place = Place::Behind { running, next };
+                        // A failure is one again: the ADU is left out.
+                        let adus = processed.map(|processed| processed.adus);
+                        let adus = adus.unwrap_or_default();
+                        if !adus.is_empty() {
+                            return Next::Adus(numbered(adus, change));
+                        }
+                    } else if next > offered.next() {
+                        // A service that started again gets ADUs that the subscriber had.
+                        self.place = Place::Behind { running, next };
+                        return Next::Idle(None);
+                    } else {
+                        match live(offered, *running, next, self.delivery) {
+                            Ok(id) => self.place = Place::Live(id),
+                            Err(why) => {
+                                offered.subscribers -= 1;
+                                return Next::Ended(why);
+                            }
+                        }
+                    }
+                }
+                Place::Live(id) => {
+                    self.place = Place::Live(id);
+                    return self.live(id, offered);
+                }
+                Place::Over => return Next::Ended("the subscription has ended".to_owned()),
+            }
+        }
+    }
+
+    fn live(&mut self, id: SubscriberId, offered: &mut Offered) -> Next {
+        if let Some(derived) = offered.table.pop(id) {
+            // Earlier pipelines do not come again.
+            self.numbers = self.numbers.split_off(&derived.change);
+            let change = self.numbers.get(&derived.change).copied();
+            return Next::Adus(vec![Derived {
+                change: change.unwrap_or_default(),
+                ..derived
+            }]);
+        }
+        let status = offered.table.status(id);
+        if status.is_none_or(|status| status.has_ended) {
+            let slow = "it took less than the source sent, and its queue is full; ask for less, or for a stream that may lose ADUs";
+            return Next::Ended(offered.ended().unwrap_or(slow).to_owned());
+        }
+        let running = offered.table.running(id).filter(|_| self.reader.is_some());
+        Next::Idle(running.map(|running| Position {
+            next: offered.next(),
+            phases: Some(running.phases()),
+        }))
+    }
+}
+
+/// Joins the table with a pipeline that has processed everything before `next`.
+fn live(
+    offered: &mut Offered,
+    running: Running,
+    next: u64,
+    delivery: Delivery,
+) -> Result<SubscriberId, String> {
+    if next < offered.next() {
+        let slow = "it took less than the source sent, and ADUs that it lacks are not kept any more; subscribe anew, without them";
+        return Err(slow.to_owned());
+    }
+    if let Some(why) = offered.ended() {
+        return Err(why.to_owned());
+    }
+    let resumed = offered.table.resume(SOURCE, running, delivery);
+    resumed.map_err(|error| error.to_string())
+}
+
+fn numbered(adus: Vec<Adu>, change: u32) -> Vec<Derived> {
+    let last = adus.len() - 1;
+    let one = |(index, adu)| Derived {
+        adu,
+        change,
+        is_last: index == last,
+    };
+    adus.into_iter().enumerate().map(one).collect()
+}
