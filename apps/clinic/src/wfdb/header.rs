@@ -111,7 +111,7 @@ impl Header {
                 (Some(_), None) => {}
                 (Some(comment), Some((header, _))) => {
                     let comment = comment.strip_prefix(' ').unwrap_or(comment);
-                    header.comments.push(comment.to_owned());
+                    header.comments.push(comment.replace(char::is_control, " "));
                 }
                 (None, _) if line.is_empty() => {}
                 (None, None) => header = Some(record(line).map_err(wrong)?),
@@ -148,7 +148,7 @@ impl Header {
         }
     }
 
-    /// Text of the header. Line breaks in texts become spaces.
+    /// Text of the header. Control characters in texts become spaces.
     pub fn to_text(&self) -> String {
         let mut text = format!("{} {} {}", self.name, self.leads.len(), self.frequency);
         if let Some((frequency, base)) = self.counter {
@@ -206,7 +206,7 @@ impl Lead {
 }
 
 fn in_line(text: &str) -> String {
-    text.replace(['\n', '\r'], " ")
+    text.replace(char::is_control, " ")
 }
 
 fn shown(word: &str) -> String {
@@ -379,7 +379,8 @@ fn lead(line: &str) -> Result<Lead, String> {
     if let Some(text) = next() {
         lead.block = word(text, "the block size")?;
     }
-    rest.trim().clone_into(&mut lead.description);
+    // As it can be written in one line.
+    lead.description = rest.trim().replace(char::is_control, " ");
     Ok(lead)
 }
 

@@ -188,7 +188,8 @@ impl Writer {
     /// hole, which is returned. A frame that is not whole is left out.
     ///
     /// # Errors
-    /// The file cannot be written, or the hole would be longer than a day at 1 kHz. The record has the frames that it had.
+    /// The file cannot be written, or the hole would be longer than a day at 1 kHz. The record has the frames that it had, or those and
+    /// the hole.
     pub fn append(&mut self, first: u64, samples: &[i16]) -> Result<Option<Hole>, WfdbError> {
         let leads = self.sums.len();
         let skipped = self.frames.saturating_sub(first);
@@ -202,30 +203,54 @@ impl Writer {
             first: self.frames,
             frames: first.saturating_sub(self.frames),
         };
+        self.dig(hole)?;
+        if let Err(why) = self.write(new) {
+            // Of a frame of which a part was written, nothing may stay; the hole does.
+            let _ = self.cut(self.frames);
+            return Err(failed(&self.samples_path, why));
+        }
+        let whole = new.len() / leads * leads;
+        for frame in new[..whole].chunks_exact(leads) {
+            self.count(frame);
+        }
+        self.frames += (whole / leads) as u64;
+        Ok((hole.frames > 0).then_some(hole))
+    }
+
+    /// Appends invalid samples up to so many frames, and returns the hole that they are; `None`: the frames are there.
+    ///
+    /// # Errors
+    /// As [`Writer::append`].
+    pub fn extend(&mut self, frames: u64) -> Result<Option<Hole>, WfdbError> {
+        let hole = Hole {
+            first: self.frames,
+            frames: frames.saturating_sub(self.frames),
+        };
+        self.dig(hole)?;
+        Ok((hole.frames > 0).then_some(hole))
+    }
+
+    /// Writes a hole at the end.
+    fn dig(&mut self, hole: Hole) -> Result<(), WfdbError> {
         if hole.frames > HOLE_FRAMES_MAX {
             let words = format!(
-                "{} frames are missing before frame {first}, too many to be filled; begin another record",
+                "{} frames are missing, too many to be filled; begin another record",
                 hole.frames
             );
             return Err(failed(&self.samples_path, io::Error::other(words)));
         }
-        let written = self.fill(hole.frames).and_then(|()| self.write(new));
-        if let Err(why) = written {
-            // Of the part of a frame that was written, nothing may stay.
-            let _ = self.cut(hole.first);
+        if let Err(why) = self.fill(hole.frames) {
+            // Of a part that was written, nothing may stay.
+            let _ = self.cut(self.frames);
             return Err(failed(&self.samples_path, why));
         }
-        let whole = new.len() / leads * leads;
-        let invalid = vec![INVALID; leads];
+        let invalid = vec![INVALID; self.sums.len()];
         for _ in 0..hole.frames {
             self.count(&invalid);
         }
-        for frame in new[..whole].chunks_exact(leads) {
-            self.count(frame);
-        }
-        self.frames += hole.frames + (whole / leads) as u64;
+        self.frames += hole.frames;
         self.holes.add(hole);
-        Ok((hole.frames > 0).then_some(hole))
+        Ok(())
     }
 
     fn fill(&mut self, frames: u64) -> io::Result<()> {

@@ -44,6 +44,15 @@ fn a_header_is_read() {
 }
 
 #[test]
+fn control_characters_become_spaces() {
+    let header = header("r 1\nr.dat 16 200 16 0 0 0 0 M\rII\n# a\tb\x7f\n");
+    assert_eq!(header.leads[0].description, "M II");
+    assert_eq!(header.comments, ["a b "]);
+    let again = Header::read(header.to_text().as_bytes()).unwrap();
+    assert_eq!(again.leads, header.leads);
+}
+
+#[test]
 fn a_short_header_has_defaults() {
     let header = header("r 1\nr.dat 16\n");
     assert_eq!((header.frequency, header.frames), (250.0, None));
