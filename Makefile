@@ -162,7 +162,7 @@ lab: ## the experiments, optimised: target/release/anabranch-lab, which `anabran
 	$(CARGO) build --release --locked -p anabranch-lab
 
 # Without `top`, which no demonstration uses and which takes a while to compile.
-DEMO := -p anabranch-cli --no-default-features --features console,demo,process,records,video,s3,visualise
+DEMO := -p anabranch-cli --no-default-features --features clinic,console,demo,process,records,video,s3,visualise
 
 .PHONY: demo-build
 demo-build:
