@@ -123,13 +123,22 @@ impl Record {
         let mut ticks = interval(HELD_TIME);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut held = self.writer.frames();
+        let mut has_failed = false;
         loop {
             let adu = tokio::select! {
                 _ = ticks.tick() => {
                     let frames = self.writer.frames();
                     if frames != held {
                         held = frames;
-                        self.flush()?;
+                        // Frames are in their file; the header counts them when it can be written again.
+                        match self.flush() {
+                            Ok(()) => has_failed = false,
+                            Err(error) if !has_failed => {
+                                case.failed(Purpose::Ekg, &error.into());
+                                has_failed = true;
+                            }
+                            Err(_) => {}
+                        }
                         notify(stream, &Notice::Held { next: held }).await?;
                     }
                     continue;

@@ -135,6 +135,42 @@ async fn a_hospital_that_is_started_again_goes_on_with_the_record() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_header_that_cannot_be_written_does_not_end_the_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let (ekg, samples) = record(folder.path(), 5 * FREQUENCY);
+    let mut hospital = Running::start(&store, loopback());
+    let (ambulance, _reports) = begin(ambulance::Settings {
+        ekg: Some(ekg),
+        ..nothing(&hospital.ticket)
+    });
+    let session = Car::new(2).call(&hospital.ticket).await;
+    let disturbing = async {
+        loop {
+            match hospital.reports.recv().await.unwrap() {
+                // A folder in the place of the draft.
+                Report::Ekg { .. } => fs::create_dir(case(&store).join("ekg.hea.new")).unwrap(),
+                Report::Failed { purpose, why } => {
+                    assert_eq!(purpose.to_string(), "ekg");
+                    return why;
+                }
+                _ => {}
+            }
+        }
+    };
+    let disturbed = async {
+        let why = disturbing.await;
+        fs::remove_dir(case(&store).join("ekg.hea.new")).unwrap();
+        why
+    };
+    let both = async { tokio::join!(ambulance.run(&session), disturbed) };
+    let (ended, why) = timeout(LONG, both).await.unwrap();
+    ended.unwrap();
+    assert!(why.contains("ekg.hea"), "{why}");
+    assert_eq!(kept(&store), (samples, vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_ticket_and_a_second_ambulance_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let hospital = Running::start(folder.path(), loopback());
