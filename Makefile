@@ -21,7 +21,7 @@ help: ## list the tasks
 test: setup format layers clippy doc tests fuzz-smoke tools package deny ## everything that the stock toolchain can check
 
 .PHONY: test-all
-test-all: setup-all tests-all test-qlog test-wasm package-test portable python imd ## what needs more, after `make test`: root, network namespaces, a browser, servers of others
+test-all: setup-all tests-all test-qlog test-wasm package-test portable python imd wfdb ## what needs more, after `make test`: root, network namespaces, a browser, servers of others
 
 .PHONY: setup
 setup: ## add what the stock toolchain may lack (clippy, rustfmt), and what makes films for the video tests
@@ -120,6 +120,11 @@ python: ## build the Python library and check it in a fresh virtual environment:
 imd: ## have imdclient and MDAnalysis, in a virtual environment, watch a simulation through a source and a viewer
 	tools/imd
 
+# The package wfdb comes from a registry.
+.PHONY: wfdb
+wfdb: ## have the Python package wfdb, in a virtual environment, read records that the hospital writes
+	tools/wfdb
+
 # All but the lab and the simulator, which nothing that is published depends on. Nothing is built here: `clippy` has compiled it.
 .PHONY: package
 package: ## check that the public crates can be packaged: their files, versions and dependencies
@@ -157,7 +162,7 @@ lab: ## the experiments, optimised: target/release/anabranch-lab, which `anabran
 	$(CARGO) build --release --locked -p anabranch-lab
 
 # Without `top`, which no demonstration uses and which takes a while to compile.
-DEMO := -p anabranch-cli --no-default-features --features console,demo,process,records,video,s3,visualise
+DEMO := -p anabranch-cli --no-default-features --features clinic,console,demo,process,records,video,s3,visualise
 
 .PHONY: demo-build
 demo-build:

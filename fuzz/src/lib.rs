@@ -27,6 +27,9 @@
 //! | [`overlay`] | the overlay's agent, from members that send arbitrary messages |
 //! | [`parts`] | the heads of parts of enhanced frames, and the count of missing parts |
 //! | [`media`] | stored video: files, stored indexes, and their use |
+//! | [`wfdb`] | records of sampled signals: headers, samples |
+//! | [`annexb`] | byte streams of H.264 |
+//! | [`clinic_messages`] | messages and data between ambulance and hospital |
 //! | [`imd`] | IMDv3 of simulations and clients, messages between source and viewer |
 //! | [`pipeline`] | the text of pipelines of operators |
 //! | [`operators`] | operators on ADUs, from any source |
@@ -46,6 +49,7 @@
 #[path = "../../crates/channel/tests/bare/mod.rs"]
 mod bare;
 mod bare_peer;
+mod clinic;
 mod codes;
 mod container;
 pub mod corpus;
@@ -74,6 +78,7 @@ mod tunnel;
 mod video;
 
 pub use bare_peer::bare_peer;
+pub use clinic::{annexb, clinic_messages, wfdb};
 pub use codes::codes;
 pub use container::container;
 pub use exports::exports;
@@ -103,7 +108,9 @@ pub type Property = fn(&[u8]);
 
 /// The properties by name, each of which is a fuzz target.
 pub const PROPERTIES: &[(&str, Property)] = &[
+    ("annexb", annexb),
     ("bare_peer", bare_peer),
+    ("clinic_messages", clinic_messages),
     ("codes", codes),
     ("configuration", configuration),
     ("container", container),
@@ -136,6 +143,7 @@ pub const PROPERTIES: &[(&str, Property)] = &[
     ("transfer_note", transfer_note),
     ("tunnel", tunnel),
     ("video", video),
+    ("wfdb", wfdb),
     ("wire", wire),
 ];
 

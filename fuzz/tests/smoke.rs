@@ -903,6 +903,63 @@ fn tariffs() {
 }
 
 #[test]
+fn wfdb() {
+    let pieces: &[&[u8]] = &[
+        b"r 2 360/100(-2) 4 12:30:00.5 01/02/2003\n",
+        b"r 1\n",
+        b"r 64 100000 1099511627776\n",
+        b"a.dat 212 200(-10)/uV 12 1024 1000 4010 0 MLII\n",
+        b"b.dat 16+4 0 16 0 -5 65531 0 v1\n",
+        b"../../etc/passwd 16\n",
+        b"b.dat 16x2:3+18446744073709551615\n",
+        b"# hole 3 4\n",
+        b"# hole 18446744073709551615 2\n",
+        b"# hole 5 9223372036854775807\n",
+        b"\n",
+        &[0x00, 0x80],
+        &[0xff, 0x8f, 0x00],
+    ];
+    feed("wfdb", pieces, anabranch_fuzz::wfdb);
+}
+
+#[test]
+fn clinic_messages() {
+    let pieces: &[&[u8]] = &[
+        b"{\"do\":\"hello\",\"secret\":\"abc\",\"run\":18446744073709551615}",
+        b"{\"do\":\"leads\",\"header\":\"r 1\\nr.dat 16\",\"first\":3}",
+        b"{\"do\":\"vital\",\"number\":1,\"at_us\":2,\"heart_rate\":1e300}",
+        b"{\"do\":\"still\",\"still\":1,\"name\":\"../a\",\"bytes\":9}",
+        b"{\"is\":\"kept\",\"still\":1,\"why\":null}",
+        b"clinic/1/ekg",
+        &[1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2],
+        &[
+            2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 3, 0, 0, 0, 1,
+        ],
+        &[3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0],
+        &[0, 1],
+    ];
+    feed("clinic_messages", pieces, anabranch_fuzz::clinic_messages);
+}
+
+#[test]
+fn annexb() {
+    let pieces: &[&[u8]] = &[
+        &[0, 0, 0, 1],
+        &[0, 0, 1],
+        &[0x67, 66, 0, 30, 0x80, 7],
+        &[0x68, 0xc0],
+        &[9, 0xf0],
+        &[0x65, 0x88, 0x80, 1],
+        &[0x41, 0xb0, 0x80, 2],
+        &[0x41, 0x46, 0x80, 3],
+        &[0x01, 0xb8, 0x80],
+        &[0, 0, 3],
+        &[0],
+    ];
+    feed("annexb", pieces, anabranch_fuzz::annexb);
+}
+
+#[test]
 fn control() {
     let pieces: Vec<&[u8]> = vec![
         b"{\"show\":\"",

@@ -7,6 +7,8 @@
 mod admit;
 mod attach;
 mod bytes;
+#[cfg(feature = "clinic")]
+mod clinic;
 mod code;
 mod config;
 #[cfg(feature = "console")]
@@ -177,6 +179,9 @@ enum Command {
     /// Process streams on the way: a pipeline at a node between source and subscriber decides what each gets.
     #[cfg(feature = "process")]
     Process(Box<process::Arguments>),
+    /// Send a record of signals, video and pictures from an ambulance to a hospital, over several paths.
+    #[cfg(feature = "clinic")]
+    Clinic(Box<clinic::Arguments>),
     /// Use standard input and output as streams of a running node, or change an open stream.
     Stream(stream::Arguments),
     /// Emulate links between UDP ports or between network namespaces.
@@ -299,6 +304,8 @@ async fn run(command: Command) -> Outcome {
         Command::Smartpointer(arguments) => smartpointer::run(*arguments).await,
         #[cfg(feature = "process")]
         Command::Process(arguments) => process::run(*arguments).await,
+        #[cfg(feature = "clinic")]
+        Command::Clinic(arguments) => clinic::run(*arguments).await,
         Command::Stream(arguments) => stream::run(arguments).await,
         #[cfg(feature = "demo")]
         Command::Emulate(arguments) => emulate::run(arguments).await,

@@ -3,6 +3,8 @@
 
 mod acts;
 mod attached_send;
+#[cfg(feature = "clinic")]
+mod clinic;
 mod codes;
 mod command;
 mod configuration;

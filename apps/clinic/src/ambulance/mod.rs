@@ -1,0 +1,330 @@
+//! Ambulance: plays a case, and sends it to a hospital in one session after the other.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod` | [`Ambulance`]: its parts, and one session |
+//! | `buffer` | the last 30 s of the record |
+//! | `ekg` | the record played, and its stream |
+//! | `vitals` | numbers of each second, and their stream |
+//! | `film` | pictures of a byte stream or of an ffmpeg process |
+//! | `video` | the stream of the video |
+//! | `stills` | the watched folder, and its stream |
+
+mod buffer;
+mod ekg;
+mod film;
+mod stills;
+mod video;
+mod vitals;
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use anabranch::{
+    AduSession, AduStream, Priority, StreamSpec, base::ids::encode_base32, ticket::Secret,
+};
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Instant, timeout},
+};
+
+pub use self::film::Film;
+use self::{ekg::Ekg, stills::Stills, video::Video, vitals::Vitals};
+use crate::{
+    error::ClinicError,
+    wfdb::files::Missing,
+    wire::{Notice, Purpose, Request, decode, encode},
+};
+
+/// Time that a hospital may take for its first answer, and to keep the last that came.
+const WELCOME_TIME: Duration = Duration::from_secs(10);
+
+/// Settings of an ambulance.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Number of the case, chosen at random.
+    pub run: u64,
+    /// Secret of the hospital's ticket.
+    pub secret: Secret,
+    /// Header of the record that is played.
+    pub ekg: Option<PathBuf>,
+    /// The record begins anew at its end; frames go on being counted.
+    pub is_looping: bool,
+    /// The video.
+    pub film: Option<Film>,
+    /// Folder whose files are sent.
+    pub stills: Option<PathBuf>,
+}
+
+/// Something that an ambulance reports.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Report {
+    /// Leads that are left out, because their file is missing.
+    Missing(Missing),
+    /// The record does not agree with its header.
+    Deviation(String),
+    /// The hospital has taken a session; frames before this one are held there.
+    Begun {
+        /// First frame that the hospital lacks; `None`: no record is played.
+        next: Option<u64>,
+    },
+    /// State of the promise for the record.
+    Promise(String),
+    /// All frames are held by the hospital, or were too old to be sent.
+    Ended {
+        /// Frames of the record.
+        frames: u64,
+        /// Frames that the hospital held at the end; fewer, if it did not answer.
+        held: u64,
+    },
+    /// A file is whole at the hospital, or was refused.
+    Kept {
+        /// Its name.
+        name: String,
+        /// Reason why it is not kept.
+        why: Option<String>,
+    },
+    /// A stream ended before its time; the others go on.
+    Failed {
+        /// Its purpose.
+        purpose: Purpose,
+        /// Reason.
+        why: String,
+    },
+    /// The video has ended.
+    Film {
+        /// Pictures that were made.
+        pictures: u64,
+        /// Pictures that no session took: between sessions, or beyond what its buffer holds.
+        skipped: u64,
+    },
+}
+
+/// Time of an ambulance, and reports: what all of its parts share.
+#[derive(Clone, Debug)]
+struct Desk {
+    begun: Instant,
+    reports: mpsc::Sender<Report>,
+}
+
+impl Desk {
+    fn now_us(&self) -> u64 {
+        self.begun.elapsed().as_micros() as u64
+    }
+
+    fn report(&self, report: Report) {
+        // Without space, nobody reads the reports.
+        let _ = self.reports.try_send(report);
+    }
+}
+
+/// An ambulance. Its record, its video and its folder go on between sessions.
+#[derive(Debug)]
+pub struct Ambulance {
+    secret: Secret,
+    run: u64,
+    desk: Desk,
+    ekg: Option<Arc<Ekg>>,
+    vitals: Option<Arc<Vitals>>,
+    video: Option<Arc<Video>>,
+    stills: Option<Arc<Stills>>,
+}
+
+impl Ambulance {
+    /// An ambulance whose case begins now; what happens is reported to `reports`, as long as that has space. Its parts run until it is
+    /// dropped.
+    ///
+    /// # Errors
+    /// The record, the video or the folder cannot be opened.
+    pub fn begin(settings: Settings, reports: mpsc::Sender<Report>) -> Result<Self, ClinicError> {
+        let desk = Desk {
+            begun: Instant::now(),
+            reports,
+        };
+        let stills = settings.stills.as_deref();
+        let stills = stills
+            .map(|folder| Stills::watch(folder, &desk))
+            .transpose()?;
+        let video = settings
+            .film
+            .map(|film| Video::play(film, &desk))
+            .transpose()?;
+        let ekg = settings.ekg.as_deref();
+        let ekg = ekg
+            .map(|path| Ekg::play(path, settings.is_looping, &desk))
+            .transpose()?;
+        let (ekg, vitals) = match ekg {
+            Some((ekg, vitals)) => (Some(ekg), Some(vitals)),
+            None => (None, None),
+        };
+        Ok(Self {
+            secret: settings.secret,
+            run: settings.run,
+            desk,
+            ekg,
+            vitals,
+            video,
+            stills,
+        })
+    }
+
+    /// Sends in a session until the record, the video, and the files that are there then, are done; with files alone, until the session is
+    /// over.
+    /// In a later session, what the hospital lacks and is not too old is sent.
+    ///
+    /// # Errors
+    /// The hospital refuses, or does not keep to the protocol; the session is over.
+    pub async fn run<S: AduSession>(&self, session: &S) -> Result<(), ClinicError> {
+        let case = open::<S>(session, Purpose::Case).await?;
+        let hello = Request::Hello {
+            secret: encode_base32(&self.secret.0),
+            run: self.run,
+        };
+        send::<S>(&case, &hello).await?;
+        let welcome = timeout(WELCOME_TIME, receive::<S>(&case)).await;
+        match welcome
+            .map_err(|_| ClinicError::Over("the hospital does not answer".to_owned()))??
+        {
+            Some(Notice::Welcome) => {}
+            Some(Notice::Refused { why }) => return Err(refused(&why)),
+            other => return Err(unexpected(other.as_ref())),
+        }
+        let streams = async {
+            let is_last = watch::Sender::new(false);
+            // A part that fails leaves the others alone; one whose session is over ends all.
+            let live = async {
+                let parts = tokio::try_join!(
+                    self.part(Purpose::Ekg, self.ekg.as_ref().map(|ekg| ekg.send(session))),
+                    self.part(
+                        Purpose::Vitals,
+                        self.vitals.as_ref().map(|vitals| vitals.send(session))
+                    ),
+                    self.part(
+                        Purpose::Video,
+                        self.video.as_ref().map(|video| video.send(session))
+                    ),
+                );
+                if self.ekg.is_some() || self.video.is_some() {
+                    is_last.send_replace(true);
+                }
+                parts
+            };
+            let stills = self
+                .stills
+                .as_ref()
+                .map(|stills| stills.send(session, is_last.subscribe()));
+            tokio::try_join!(live, self.part(Purpose::Stills, stills)).map(drop)
+        };
+        tokio::select! {
+            ended = streams => ended,
+            ended = self.answer::<S>(&case) => ended,
+        }?;
+        // The hospital closes the session once it has kept everything.
+        let _ = case.finish();
+        let _ = timeout(WELCOME_TIME, async {
+            while let Ok(Some(_)) = receive::<S>(&case).await {}
+        })
+        .await;
+        Ok(())
+    }
+
+    async fn part(
+        &self,
+        purpose: Purpose,
+        part: Option<impl Future<Output = Result<(), ClinicError>>>,
+    ) -> Result<(), ClinicError> {
+        let Some(part) = part else { return Ok(()) };
+        match part.await {
+            Err(error) if !error.is_interruption() => {
+                let why = error.to_string();
+                self.desk.report(Report::Failed { purpose, why });
+                Ok(())
+            }
+            ended => ended,
+        }
+    }
+
+    /// Answers the questions of the hospital about the clock; returns when the session is over.
+    async fn answer<S: AduSession>(&self, case: &S::Stream) -> Result<(), ClinicError> {
+        loop {
+            match receive::<S>(case).await? {
+                Some(Notice::Clock { at_us }) => {
+                    let own_us = self.desk.now_us();
+                    send::<S>(case, &Request::Clock { at_us, own_us }).await?;
+                }
+                Some(Notice::Refused { why }) => return Err(refused(&why)),
+                None => {
+                    return Err(ClinicError::Over(
+                        "the hospital ended the session".to_owned(),
+                    ));
+                }
+                other => return Err(unexpected(other.as_ref())),
+            }
+        }
+    }
+}
+
+impl Drop for Ambulance {
+    fn drop(&mut self) {
+        if let Some(ekg) = &self.ekg {
+            ekg.stop();
+        }
+        if let Some(video) = &self.video {
+            video.stop();
+        }
+        if let Some(stills) = &self.stills {
+            stills.stop();
+        }
+    }
+}
+
+fn refused(why: &str) -> ClinicError {
+    use anabranch::base::text::{REASON_CHARS, printable};
+    ClinicError::Refused(printable(why, REASON_CHARS))
+}
+
+fn unexpected(notice: Option<&Notice>) -> ClinicError {
+    match notice {
+        None => ClinicError::Over("the hospital ended a stream".to_owned()),
+        Some(notice) => ClinicError::Protocol(format!("{notice:?}").chars().take(100).collect()),
+    }
+}
+
+/// Opens a stream with what its content needs.
+async fn open<S: AduSession>(session: &S, purpose: Purpose) -> Result<S::Stream, ClinicError> {
+    let spec = spec(purpose);
+    let opened = session.open_stream(spec).await;
+    opened.map_err(|error| ClinicError::of(&error))
+}
+
+/// Demands of a stream.
+fn spec(purpose: Purpose) -> StreamSpec {
+    let (is_reliable, lifetime_ms, priority) = match purpose {
+        Purpose::Case => (true, None, Priority::URGENT),
+        Purpose::Ekg => (true, Some(30_000), Priority::URGENT),
+        Purpose::Vitals => (true, Some(5_000), Priority::URGENT),
+        Purpose::Video => (false, Some(800), Priority::NORMAL),
+        Purpose::Stills => (true, None, Priority::BULK),
+    };
+    StreamSpec {
+        reliable: is_reliable,
+        lifetime: lifetime_ms.map(Duration::from_millis),
+        priority,
+        duplex: purpose != Purpose::Video && purpose != Purpose::Vitals,
+        label: purpose.label().to_owned(),
+        ..StreamSpec::default()
+    }
+}
+
+async fn send<S: AduSession>(stream: &S::Stream, request: &Request) -> Result<(), ClinicError> {
+    let sent = stream.send(encode(request)).await;
+    sent.map(drop).map_err(|error| ClinicError::of(&error))
+}
+
+async fn receive<S: AduSession>(stream: &S::Stream) -> Result<Option<Notice>, ClinicError> {
+    let received = stream.recv().await;
+    match received.map_err(|error| ClinicError::of(&error))? {
+        Some(adu) => Ok(Some(decode(&adu.data)?)),
+        None => Ok(None),
+    }
+}

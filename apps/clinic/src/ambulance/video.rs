@@ -1,0 +1,144 @@
+//! Stream of the video: pictures as they come, from one on at which a decoder can begin.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use anabranch::{AduSession, AduStream, DropOrder, Failure as _, net::Field, net::Outgoing};
+use tokio::{
+    sync::{broadcast, watch},
+    task::AbortHandle,
+};
+
+use super::{Desk, Film, Report, spec};
+use crate::{
+    error::ClinicError,
+    wire::{Data, Picture, Purpose},
+};
+
+/// Pictures that wait for a session.
+const WAITING_MAX: usize = 32;
+
+/// A video that is played.
+#[derive(Debug)]
+pub(super) struct Video {
+    pictures: broadcast::Sender<Picture>,
+    has_ended: watch::Sender<bool>,
+    skipped: AtomicU64,
+    playing: std::sync::OnceLock<AbortHandle>,
+}
+
+impl Video {
+    /// Begins to play a video.
+    pub(super) fn play(film: Film, desk: &Desk) -> Result<Arc<Self>, ClinicError> {
+        if let Film::File { path, .. } = &film {
+            // A file that is not there is reported at once.
+            std::fs::File::open(path).map_err(|why| ClinicError::file(path, why))?;
+        }
+        let video = Arc::new(Self {
+            pictures: broadcast::Sender::new(WAITING_MAX),
+            has_ended: watch::Sender::new(false),
+            skipped: AtomicU64::new(0),
+            playing: std::sync::OnceLock::new(),
+        });
+        let playing = tokio::spawn(video.clone().playing(film, desk.clone()));
+        let _ = video.playing.set(playing.abort_handle());
+        Ok(video)
+    }
+
+    /// Ends the playing.
+    pub(super) fn stop(&self) {
+        if let Some(playing) = self.playing.get() {
+            playing.abort();
+        }
+    }
+
+    async fn playing(self: Arc<Self>, film: Film, desk: Desk) {
+        let (mut number, mut group) = (0, 0);
+        let give = |unit: crate::annexb::AccessUnit| {
+            group += u32::from(unit.is_key);
+            let picture = Picture {
+                captured_us: desk.now_us(),
+                number,
+                kind: unit.kind,
+                is_key: unit.is_key,
+                group,
+                bytes: unit.bytes.into(),
+            };
+            number += 1;
+            if self.pictures.send(picture).is_err() {
+                self.skip(1);
+            }
+        };
+        let played = film.play(give).await;
+        if let Err(error) = played {
+            desk.report(Report::Failed {
+                purpose: Purpose::Video,
+                why: error.to_string(),
+            });
+        }
+        desk.report(Report::Film {
+            pictures: number,
+            skipped: self.skipped.load(Ordering::Relaxed),
+        });
+        self.has_ended.send_replace(true);
+    }
+
+    fn skip(&self, pictures: u64) {
+        self.skipped.fetch_add(pictures, Ordering::Relaxed);
+    }
+
+    /// Sends pictures in a session, until the video has ended.
+    pub(super) async fn send<S: AduSession>(&self, session: &S) -> Result<(), ClinicError> {
+        let mut pictures = self.pictures.subscribe();
+        let mut has_ended = self.has_ended.subscribe();
+        let spec = anabranch::StreamSpec {
+            drop: Some(DropOrder::Oldest),
+            ..spec(Purpose::Video)
+        };
+        let opened = session.open_stream(spec).await;
+        let stream = opened.map_err(|error| ClinicError::of(&error))?;
+        let mut has_begun = false;
+        loop {
+            let next = tokio::select! {
+                biased;
+                next = pictures.recv() => next,
+                _ = has_ended.wait_for(|has_ended| *has_ended) => break,
+            };
+            match next {
+                Ok(picture) if has_begun || picture.is_key => {
+                    has_begun = true;
+                    match stream.try_send(adu(picture)) {
+                        Ok(_) => {}
+                        Err(error) if error.send_error().is_some() => self.skip(1),
+                        Err(error) => return Err(ClinicError::of(&error)),
+                    }
+                }
+                Ok(_) => self.skip(1),
+                Err(broadcast::error::RecvError::Lagged(pictures)) => self.skip(pictures),
+                Err(broadcast::error::RecvError::Closed) => break,
+            }
+        }
+        // An error means that the session is over, and there is nothing left to send.
+        if stream.finish().is_ok() {
+            let _ = stream.delivered().await;
+        }
+        Ok(())
+    }
+}
+
+/// A picture with the fields that objectives may use.
+fn adu(picture: Picture) -> Outgoing {
+    let fields = vec![
+        (
+            "frame_type".to_owned(),
+            Field::Text(picture.kind.letter().to_owned()),
+        ),
+        ("group".to_owned(), Field::Number(f64::from(picture.group))),
+    ];
+    Outgoing {
+        fields,
+        ..Data::Picture(picture).to_adu().into()
+    }
+}

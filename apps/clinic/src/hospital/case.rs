@@ -1,0 +1,245 @@
+//! One session with an ambulance: greeting, clock, and a task for each stream.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use anabranch::{
+    AduStream, Session, Stream,
+    base::{
+        NodeId,
+        ids::decode_base32,
+        text::{REASON_CHARS, printable},
+    },
+    net::limited,
+};
+use tokio::{
+    task::JoinSet,
+    time::{MissedTickBehavior, interval, timeout},
+};
+
+use super::{Report, Shared, ekg, stills, video, vitals};
+use crate::{
+    clock::{Age, Clock},
+    error::ClinicError,
+    wire::{CODE_MALFORMED, Notice, Purpose, Request, decode, encode},
+};
+
+/// Time for the greeting.
+const HELLO_TIME: Duration = Duration::from_secs(5);
+/// Time between two questions about the clock.
+const CLOCK_TIME: Duration = Duration::from_secs(1);
+
+/// Folder, clock and reports, shared by the streams of a session.
+#[derive(Debug)]
+pub(super) struct Case {
+    pub(super) folder: PathBuf,
+    shared: Arc<Shared>,
+    clock: Mutex<Clock>,
+}
+
+impl Case {
+    pub(super) fn report(&self, report: Report) {
+        self.shared.report(report);
+    }
+
+    pub(super) fn failed(&self, purpose: Purpose, error: &ClinicError) {
+        let why = printable(&error.to_string(), REASON_CHARS);
+        self.report(Report::Failed { purpose, why });
+    }
+
+    fn clock(&self) -> MutexGuard<'_, Clock> {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Age of what the ambulance captured at this time; `None`: its clock is not known yet.
+    pub(super) fn age(&self, captured_us: u64) -> Option<Age> {
+        self.clock().age(self.shared.now_us(), captured_us)
+    }
+}
+
+/// Serves a session until it is over.
+pub(super) async fn serve(session: Session, shared: Arc<Shared>) {
+    let node = session.peer();
+    let greeted = timeout(HELLO_TIME, greeting(&session, &shared)).await;
+    let (control, run) = match greeted {
+        Ok(Ok(greeted)) => greeted,
+        Ok(Err(end)) => {
+            let why = printable(&end, REASON_CHARS);
+            limited!(info, peer = %node, error = why, "a session of the clinic was refused");
+            // The notice has its time to arrive; the peer may close before.
+            let _ = timeout(HELLO_TIME, session.closed()).await;
+            session.close(1, &why);
+            return;
+        }
+        Err(_) => return session.close(1, "no greeting"),
+    };
+    let served = converse(&session, &control, run, &shared).await;
+    let why = match served {
+        Ok(()) => "the ambulance has sent everything".to_owned(),
+        Err(error) => printable(&error.to_string(), REASON_CHARS),
+    };
+    session.close(0, &why);
+    shared.report(Report::Left { node, why });
+}
+
+/// Waits for the greeting; returns the stream and the run of the case.
+async fn greeting(session: &Session, shared: &Shared) -> Result<(Stream, u64), String> {
+    let is_case = |spec: &anabranch::StreamSpec| spec.label == Purpose::Case.label();
+    let control = session.accept_stream_where(is_case).await;
+    let control = control.map_err(|error| error.to_string())?;
+    let hello = control.recv().await.map_err(|error| error.to_string())?;
+    let hello = hello.ok_or("it greeted with nothing")?;
+    let Request::Hello { secret, run } = decode(&hello.data).map_err(|error| error.to_string())?
+    else {
+        return Err("it did not greet".to_owned());
+    };
+    let secret = decode_base32(&secret).unwrap_or_default();
+    // Hashes are compared in constant time.
+    let admitted = match blake3::hash(&secret) == shared.secret {
+        true => shared.door.bind(session.peer()),
+        false => Err("the ticket is not of this hospital, or not of this --store; copy the line that it prints".to_owned()),
+    };
+    if let Err(why) = admitted {
+        let notice = Notice::Refused { why: why.clone() };
+        // An error means that the session is over.
+        let _ = control.send(encode(&notice)).await;
+        let _ = control.finish();
+        return Err(why);
+    }
+    session.end_probation().map_err(|error| error.to_string())?;
+    Ok((control, run))
+}
+
+async fn converse(
+    session: &Session,
+    control: &Stream,
+    run: u64,
+    shared: &Arc<Shared>,
+) -> Result<(), ClinicError> {
+    let node: NodeId = session.peer();
+    let mut place = shared.door.enter(run).await.map_err(ClinicError::Over)?;
+    let folder = shared.store.join(format!("{node}-{run:016x}"));
+    let made = tokio::fs::create_dir_all(folder.join("stills")).await;
+    made.map_err(|why| ClinicError::file(&folder, why))?;
+    shared.report(Report::Begun {
+        node,
+        folder: folder.clone(),
+    });
+    let case = Arc::new(Case {
+        folder,
+        shared: shared.clone(),
+        clock: Mutex::default(),
+    });
+    let sent = control.send(encode(&Notice::Welcome)).await;
+    sent.map_err(|error| ClinicError::Over(error.to_string()))?;
+    // Tasks end with the set: nothing writes when the turn is given on.
+    let mut streams = JoinSet::new();
+    let ended = tokio::select! {
+        ended = clock(control, &case) => ended,
+        ended = accept(session, &case, &mut streams) => ended,
+        () = place.taken() => Err(ClinicError::Over("the ambulance has begun another session".to_owned())),
+    };
+    if ended.is_ok() {
+        // What is here is kept before the end.
+        let _ = timeout(HELLO_TIME, async {
+            while streams.join_next().await.is_some() {}
+        })
+        .await;
+    }
+    streams.shutdown().await;
+    ended
+}
+
+/// Takes streams; returns when the session is over.
+async fn accept(
+    session: &Session,
+    case: &Arc<Case>,
+    streams: &mut JoinSet<()>,
+) -> Result<(), ClinicError> {
+    let mut taken = Vec::new();
+    loop {
+        let stream = tokio::select! {
+            stream = session.accept_stream() => stream,
+            Some(_) = streams.join_next() => continue,
+        };
+        let stream = stream.map_err(|error| ClinicError::Over(error.to_string()))?;
+        let purpose = Purpose::of_label(&stream.spec().label);
+        match purpose {
+            Some(purpose) if purpose != Purpose::Case && !taken.contains(&purpose) => {
+                taken.push(purpose);
+                streams.spawn(receive(purpose, stream, case.clone()));
+            }
+            _ => refuse(&stream),
+        }
+    }
+}
+
+fn refuse(stream: &Stream) {
+    // An error means that it is over.
+    let _ = (stream.reset(CODE_MALFORMED), stream.stop(CODE_MALFORMED));
+}
+
+async fn receive(purpose: Purpose, stream: Stream, case: Arc<Case>) {
+    let received = match purpose {
+        Purpose::Ekg => ekg::receive(&stream, &case).await,
+        Purpose::Vitals => vitals::receive(&stream, &case).await,
+        Purpose::Video => video::receive(&stream, &case).await,
+        Purpose::Stills => stills::receive(&stream, &case).await,
+        Purpose::Case => Ok(()),
+    };
+    match received {
+        Ok(()) => {}
+        Err(error) if error.is_interruption() => {}
+        Err(error) => {
+            case.failed(purpose, &error);
+            refuse(&stream);
+        }
+    }
+}
+
+/// Asks for the clock of the ambulance; returns when it has sent everything.
+async fn clock(control: &Stream, case: &Case) -> Result<(), ClinicError> {
+    let mut ticks = interval(CLOCK_TIME);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let adu = tokio::select! {
+            _ = ticks.tick() => {
+                let at_us = case.shared.now_us();
+                let asked = AduStream::send(control, encode(&Notice::Clock { at_us })).await;
+                asked.map_err(|error| ClinicError::of(&error))?;
+                continue;
+            }
+            adu = AduStream::recv(control) => adu,
+        };
+        match adu.map_err(|error| ClinicError::of(&error))? {
+            None => return Ok(()),
+            Some(adu) => match decode(&adu.data)? {
+                Request::Clock { at_us, own_us } => {
+                    let now_us = case.shared.now_us();
+                    case.clock().answered(at_us, own_us, now_us);
+                }
+                _ => {
+                    return Err(ClinicError::Protocol(
+                        "another message on the stream 'case'".to_owned(),
+                    ));
+                }
+            },
+        }
+    }
+}
+
+/// The next ADU of a stream.
+pub(super) async fn next<T: AduStream>(
+    stream: &T,
+) -> Result<Option<anabranch::net::session::Adu>, ClinicError> {
+    stream.recv().await.map_err(|error| ClinicError::of(&error))
+}
+
+/// Sends a notice.
+pub(super) async fn notify<T: AduStream>(stream: &T, notice: &Notice) -> Result<(), ClinicError> {
+    let sent = stream.send(encode(notice)).await;
+    sent.map(drop).map_err(|error| ClinicError::of(&error))
+}

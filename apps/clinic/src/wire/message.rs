@@ -1,0 +1,107 @@
+//! Messages: requests of an ambulance, notices of a hospital.
+
+use serde::{Deserialize, Serialize};
+
+/// Message of an ambulance. Times are microseconds of its own clock.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Request {
+    /// The first message of a session, on the stream `case`.
+    Hello {
+        /// Secret of the ticket.
+        secret: String,
+        /// A number for the case, chosen at random; the same after an interruption.
+        run: u64,
+    },
+    /// Answer to a question about the clock.
+    Clock {
+        /// Time of the question, as it was asked.
+        at_us: u64,
+        /// Time of the ambulance.
+        own_us: u64,
+    },
+    /// The first message of the stream `ekg`.
+    Leads {
+        /// Header of the record, as a WFDB header.
+        header: String,
+        /// First frame that can be sent.
+        first: u64,
+    },
+    /// No frame follows.
+    Ended {
+        /// Frames of the record.
+        frames: u64,
+    },
+    /// Numbers of one second.
+    Vital {
+        /// Number of it, from 0.
+        number: u64,
+        /// Time to which it belongs.
+        at_us: u64,
+        /// Heart beats per minute; `None`: not known.
+        heart_rate: Option<f64>,
+    },
+    /// The first message of the stream `vitals`.
+    Vitals {
+        /// Origin of the numbers, for people.
+        origin: String,
+    },
+    /// A file begins, on the stream `stills`.
+    Still {
+        /// Its number in the case, from 0.
+        still: u32,
+        /// Its name.
+        name: String,
+        /// Its size.
+        bytes: u64,
+    },
+    /// All pieces of the file were sent.
+    Whole {
+        /// Its number.
+        still: u32,
+        /// BLAKE3 hash, in hexadecimal digits.
+        hash: String,
+    },
+}
+
+/// Message of a hospital.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Notice {
+    /// The ticket is right.
+    Welcome,
+    /// The ticket is wrong, or the stream is not taken; nothing follows.
+    Refused {
+        /// Reason and remedy.
+        why: String,
+    },
+    /// Question about the clock, which is answered at once.
+    Clock {
+        /// Time of the hospital, in microseconds.
+        at_us: u64,
+    },
+    /// Answer to [`Request::Leads`].
+    Begun {
+        /// First frame that the hospital lacks.
+        next: u64,
+    },
+    /// All frames before this one are in the record.
+    Held {
+        /// First frame that it lacks.
+        next: u64,
+    },
+    /// Answer to [`Request::Ended`]: the record is on the disk.
+    Ended {
+        /// Frames of it, those in holes included.
+        frames: u64,
+    },
+    /// A file is whole, and its hash is right; or it could not be kept.
+    Kept {
+        /// Its number.
+        still: u32,
+        /// Reason why it is not kept.
+        why: Option<String>,
+    },
+}

@@ -1,0 +1,104 @@
+//! Tests of messages and data.
+
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+use crate::annexb::PictureType;
+
+#[test]
+fn labels_are_those_of_purposes() {
+    for purpose in [
+        Purpose::Case,
+        Purpose::Ekg,
+        Purpose::Vitals,
+        Purpose::Video,
+        Purpose::Stills,
+    ] {
+        assert_eq!(Purpose::of_label(purpose.label()), Some(purpose));
+    }
+    assert_eq!(Purpose::Ekg.to_string(), "ekg");
+    for label in ["", "ekg", "clinic/2/ekg", "clinic/1/ekg/"] {
+        assert_eq!(Purpose::of_label(label), None);
+    }
+}
+
+#[test]
+fn messages_have_the_form_of_the_document() {
+    let hello = Request::Hello {
+        secret: "abc".to_owned(),
+        run: u64::MAX,
+    };
+    let adu = encode(&hello);
+    assert_eq!(
+        &adu[1..],
+        br#"{"do":"hello","secret":"abc","run":18446744073709551615}"#
+    );
+    assert_eq!(decode(&adu), Ok(hello));
+    assert_eq!(
+        decode(b"\0{\"is\":\"welcome\",\"more\":1}"),
+        Ok(Notice::Welcome)
+    );
+    assert!(decode::<Notice>(b"\0{\"is\":\"other\"}").is_err());
+    assert!(decode::<Notice>(b"\x01{\"is\":\"welcome\"}").is_err());
+    assert!(decode::<Notice>(b"").is_err());
+    let long = [&[0][..], &vec![b' '; MESSAGE_BYTES_MAX + 1]].concat();
+    assert!(
+        decode::<Notice>(&long)
+            .unwrap_err()
+            .to_string()
+            .contains("524289 bytes")
+    );
+}
+
+#[test]
+fn names_of_stills_stay_in_their_folder() {
+    for name in ["a.jpg", "Wunde links.JPG", "ä", &"x".repeat(120)] {
+        assert!(is_name(name), "{name}");
+    }
+    for name in [
+        "",
+        ".",
+        "..",
+        "../a",
+        "a/b",
+        "a\\b",
+        ".hidden",
+        "a\n",
+        "c:x",
+        " a",
+        "a ",
+        "a.",
+        &"x".repeat(121),
+    ] {
+        assert!(!is_name(name), "{name}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn data_is_read_as_it_is_written(
+        captured_us in any::<u64>(),
+        number in any::<u64>(),
+        samples in vec(any::<i16>(), 0..50),
+        bytes in vec(any::<u8>(), 1..50),
+        (is_intra, is_key, group) in any::<(bool, bool, u32)>(),
+    ) {
+        let bytes = Bytes::from(bytes);
+        let kind = if is_intra { PictureType::Intra } else { PictureType::Predicted };
+        for data in [
+            Data::Samples(Samples { captured_us, first: number, samples }),
+            Data::Picture(Picture { captured_us, number, kind, is_key, group, bytes: bytes.clone() }),
+            Data::Piece(Piece { still: group, offset: number, bytes }),
+        ] {
+            prop_assert_eq!(Data::read(data.to_adu()), Ok(data));
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_data_or_refused(bytes in vec(any::<u8>(), 0..60)) {
+        let adu = Bytes::from(bytes);
+        if let Ok(data) = Data::read(adu.clone()) {
+            prop_assert_eq!(data.to_adu(), adu);
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! An ambulance and a hospital, each with a node, over loopback.
+
+#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
+
+mod case;
+mod setting;

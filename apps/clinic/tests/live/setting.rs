@@ -1,0 +1,158 @@
+//! A hospital that can be started again, an ambulance, and their inputs.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use anabranch::{AllowList, Host, HostConfig, SecretKey, Session, Ticket};
+use anabranch_clinic::{
+    ambulance::{self, Ambulance, Film},
+    hospital::{self, Hospital},
+    wfdb::{Format, INVALID, Packer, files::Reader},
+};
+use tokio::{sync::mpsc, task::JoinHandle};
+
+pub(crate) const FREQUENCY: usize = 500;
+/// Reports that wait.
+const REPORTS: usize = 10_000;
+
+fn host(seed: u8, address: SocketAddr, allowed: AllowList) -> Host {
+    let config = HostConfig::new(SecretKey::from_seed([seed; 32]), allowed);
+    Host::start(config.bind([address])).unwrap()
+}
+
+/// A hospital that runs.
+pub(crate) struct Running {
+    host: Host,
+    serving: JoinHandle<()>,
+    pub(crate) ticket: Ticket,
+    pub(crate) reports: mpsc::Receiver<hospital::Report>,
+}
+
+impl Running {
+    pub(crate) fn start(store: &Path, address: SocketAddr) -> Self {
+        let (sender, reports) = mpsc::channel(REPORTS);
+        let key = SecretKey::from_seed([1; 32]);
+        let hospital = Hospital::open(store, &key, sender).unwrap();
+        let host = host(1, address, AllowList::everyone());
+        let ticket = hospital.ticket(&host);
+        let serving = tokio::spawn({
+            let host = host.clone();
+            async move { hospital.serve(&host).await }
+        });
+        Self {
+            host,
+            serving,
+            ticket,
+            reports,
+        }
+    }
+
+    /// Ends it without a word to the sessions' tasks; returns its address.
+    pub(crate) async fn stop(self) -> SocketAddr {
+        self.serving.abort();
+        let _ = self.serving.await;
+        self.host.shutdown().await;
+        self.ticket.addresses[0]
+    }
+}
+
+/// Node of an ambulance.
+pub(crate) struct Car(Host);
+
+impl Car {
+    pub(crate) fn new(seed: u8) -> Self {
+        Self(host(seed, loopback(), AllowList::default()))
+    }
+
+    pub(crate) async fn call(&self, ticket: &Ticket) -> Session {
+        self.0
+            .connect(ticket.node, &ticket.addresses)
+            .await
+            .unwrap()
+    }
+}
+
+pub(crate) fn loopback() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+/// Settings without anything to send.
+pub(crate) fn nothing(ticket: &Ticket) -> ambulance::Settings {
+    ambulance::Settings {
+        run: 7,
+        secret: ticket.secret.unwrap(),
+        ekg: None,
+        is_looping: false,
+        film: None,
+        stills: None,
+    }
+}
+
+pub(crate) fn begin(
+    settings: ambulance::Settings,
+) -> (Ambulance, mpsc::Receiver<ambulance::Report>) {
+    let (sender, reports) = mpsc::channel(REPORTS);
+    (Ambulance::begin(settings, sender).unwrap(), reports)
+}
+
+/// A record of three leads, of so many frames; returns its header and its samples.
+pub(crate) fn record(folder: &Path, frames: usize) -> (PathBuf, Vec<i16>) {
+    let samples: Vec<i16> = (0..frames)
+        .flat_map(|frame| {
+            [
+                frame as i16,
+                -(frame as i16),
+                if frame % 50 == 0 { INVALID } else { 7 },
+            ]
+        })
+        .collect();
+    let mut bytes = Vec::new();
+    Packer::new(Format::F16).push(&samples, &mut bytes);
+    fs::write(folder.join("r.dat"), bytes).unwrap();
+    let lead = |name| format!("r.dat 16 1000 16 0 0 0 0 {name}\n");
+    let path = folder.join("r.hea");
+    let text = format!(
+        "r 3 {FREQUENCY} {frames}\n{}{}{}",
+        lead("i"),
+        lead("ii"),
+        lead("v1")
+    );
+    // Checksums of the source are 0, as those of a program that does not count them.
+    fs::write(&path, text).unwrap();
+    (path, samples)
+}
+
+/// The only case in a store: its folder.
+pub(crate) fn case(store: &Path) -> PathBuf {
+    let mut folders = fs::read_dir(store)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    folders.find(|path| path.is_dir()).unwrap()
+}
+
+/// Samples of the record of a case, and its comments; its checksums hold.
+pub(crate) fn kept(store: &Path) -> (Vec<i16>, Vec<String>) {
+    let mut reader = Reader::open(&case(store).join("ekg.hea")).unwrap();
+    let samples = reader.read(usize::MAX).unwrap();
+    assert_eq!(reader.deviations(), [""; 0]);
+    (samples, reader.header().comments.clone())
+}
+
+/// A byte stream of so many pictures, every tenth of which is a key picture.
+pub(crate) fn film(folder: &Path, pictures: usize) -> (Film, Vec<u8>) {
+    let sets: &[u8] = &[0, 0, 0, 1, 0x67, 66, 0, 30, 0x80, 7, 0, 0, 0, 1, 0x68, 0xc0];
+    let mut bytes = Vec::new();
+    for picture in 0..pictures {
+        match picture % 10 {
+            0 => bytes.extend_from_slice(&[sets, &[0, 0, 0, 1, 0x65, 0x88, 0x80]].concat()),
+            _ => bytes.extend_from_slice(&[0, 0, 0, 1, 0x41, 0x98, 0x80]),
+        }
+        bytes.extend(vec![picture as u8 | 1; 1_000]);
+    }
+    let path = folder.join("film.h264");
+    fs::write(&path, &bytes).unwrap();
+    (Film::File { path, rate: 25.0 }, bytes)
+}

@@ -1,0 +1,244 @@
+//! `anabranch clinic ambulance`.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use anabranch::{AllowList, Host, HostConfig, Ticket, base::Rate, base::duration, keys};
+use anabranch_clinic::ambulance::{Ambulance, Film, Report, Settings};
+use serde_json::json;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep},
+};
+
+use super::{failure, tell};
+use crate::{
+    exit::{Failure, Outcome, note, stopped},
+    keygen::key_path,
+    locals, recv,
+    ticket::{self, Source},
+};
+
+/// Reports that wait to be printed.
+const REPORTS_MAX: usize = 1_024;
+/// Pause before the hospital is called again.
+const PAUSE: Duration = Duration::from_millis(500);
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The record is played as if it were measured now. When the session breaks, the hospital is called again, and gets what it lacks of the last 30 s of the record. \
+Video: a file *.h264 (byte stream, without B pictures) is played at --fps; any other file is played by ffmpeg as it is; a camera such as /dev/video0, and \
+lavfi:SOURCE, are encoded by ffmpeg at --rate.
+
+No fitness for diagnosis is claimed.")]
+pub(super) struct Arguments {
+    /// Ticket that `anabranch clinic hospital` printed, or `-` for a line of standard input [default: ANABRANCH_TICKET]. Other users of this
+    /// machine can see it here; prefer --ticket-file or the variable.
+    ticket: Option<String>,
+    /// File with the ticket in its first line; `-` for standard input.
+    #[arg(long, value_name = "FILE", conflicts_with = "ticket")]
+    ticket_file: Option<PathBuf>,
+    /// Header of the record to play (WFDB).
+    #[arg(long, value_name = "RECORD.hea")]
+    ekg: Option<PathBuf>,
+    /// Begin the record anew at its end.
+    #[arg(long = "loop", requires = "ekg")]
+    is_looping: bool,
+    /// Video: a file, a camera (/dev/…), or lavfi:SOURCE.
+    #[arg(long, value_name = "FILE|CAMERA")]
+    video: Option<String>,
+    /// Pictures per second of a file *.h264.
+    #[arg(long, value_name = "N", default_value_t = 25.0, value_parser = parse_fps)]
+    fps: f64,
+    /// Rate at which a camera is encoded.
+    #[arg(long, value_name = "RATE", default_value = "1 Mbit/s")]
+    rate: Rate,
+    /// Folder whose files are sent: those that are in it, and those that come.
+    #[arg(long, value_name = "DIR")]
+    stills: Option<PathBuf>,
+    /// Time for which a hospital that cannot be reached is called again.
+    #[arg(long, value_name = "DURATION", default_value = "1 h", value_parser = parse_duration)]
+    retry: Duration,
+    /// Local address to call from, IP:PORT with port 0 for any; may be repeated [default: every interface].
+    #[arg(long, value_name = "ADDRESS")]
+    bind: Vec<SocketAddr>,
+    /// Key file [default: ~/.config/anabranch/key, created if missing].
+    #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
+    key: Option<PathBuf>,
+    /// Print events as lines of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    duration::parse(text).map_err(|error| error.to_string())
+}
+
+fn parse_fps(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(fps) if (0.1..=240.0).contains(&fps) => Ok(fps),
+        _ => Err("give 0.1 to 240 pictures per second".to_owned()),
+    }
+}
+
+impl Arguments {
+    fn ticket(&self) -> Result<Ticket, Failure> {
+        let source = Source {
+            given: self.ticket.as_deref(),
+            file: self.ticket_file.as_deref(),
+            variables: &["ANABRANCH_TICKET"],
+        };
+        source.ticket(ticket::typed)?.ok_or_else(|| {
+            Failure::usage("no ticket: give the one that `anabranch clinic hospital` printed, in a file with --ticket-file, or in ANABRANCH_TICKET")
+        })
+    }
+
+    fn film(&self) -> Option<Film> {
+        let video = self.video.as_deref()?;
+        let input = |words: &[&str]| -> Vec<String> {
+            words.iter().map(|word| (*word).to_owned()).collect()
+        };
+        let encoded = Some(self.rate.as_bps());
+        Some(if let Some(source) = video.strip_prefix("lavfi:") {
+            Film::ffmpeg(&input(&["-f", "lavfi", "-i", source]), encoded)
+        } else if video.starts_with("/dev/") {
+            Film::ffmpeg(&input(&["-f", "v4l2", "-i", video]), encoded)
+        } else if video.ends_with(".h264") || video.ends_with(".264") {
+            Film::File {
+                path: video.into(),
+                rate: self.fps,
+            }
+        } else {
+            Film::ffmpeg(&input(&["-i", video]), None)
+        })
+    }
+}
+
+pub(super) async fn run(arguments: &Arguments) -> Outcome {
+    let ticket = arguments.ticket()?;
+    let secret = ticket.secret.ok_or_else(|| {
+        Failure::usage("the ticket has no secret; copy the whole line that `anabranch clinic hospital` printed")
+    })?;
+    if arguments.ekg.is_none() && arguments.video.is_none() && arguments.stills.is_none() {
+        return Err(Failure::usage(
+            "there is nothing to send: give --ekg, --video or --stills",
+        ));
+    }
+    let mut run = [0; 8];
+    getrandom::fill(&mut run).map_err(Failure::other)?;
+    let bind = locals::binds(&arguments.bind, &ticket.remotes()).await;
+    let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
+    let host = recv::host(&bind, 0, HostConfig::new(key, AllowList::default()))?;
+    ticket.prepare(&host);
+    let settings = Settings {
+        run: u64::from_ne_bytes(run),
+        secret,
+        ekg: arguments.ekg.clone(),
+        is_looping: arguments.is_looping,
+        film: arguments.film(),
+        stills: arguments.stills.clone(),
+    };
+    let (sender, mut reports) = mpsc::channel(REPORTS_MAX);
+    let ambulance = Ambulance::begin(settings, sender).map_err(failure)?;
+    let mut sending = std::pin::pin!(async {
+        tokio::select! {
+            sent = sessions(arguments, &host, &ticket, &ambulance) => sent,
+            stopped = stopped() => stopped,
+        }
+    });
+    let outcome = loop {
+        tokio::select! {
+            biased;
+            Some(report) = reports.recv() => show(arguments, &report)?,
+            ended = &mut sending => break ended,
+        }
+    };
+    while let Ok(report) = reports.try_recv() {
+        show(arguments, &report)?;
+    }
+    host.shutdown().await;
+    outcome
+}
+
+/// Sends in one session after the other until everything is sent.
+async fn sessions(
+    arguments: &Arguments,
+    host: &Host,
+    ticket: &Ticket,
+    ambulance: &Ambulance,
+) -> Outcome {
+    let mut until = Instant::now() + arguments.retry;
+    let mut before = String::new();
+    loop {
+        let ended = match host.connect(ticket.node, ticket.remotes()).await {
+            Ok(session) => {
+                until = Instant::now() + arguments.retry;
+                ambulance.run(&session).await.map_err(failure)
+            }
+            Err(error) => Err(Failure::from(error)),
+        };
+        let failure = match ended {
+            Err(failure) if matches!(failure.code(), 3 | 5) && Instant::now() < until => failure,
+            ended => return ended,
+        };
+        if before != failure.message() {
+            note(&format!("{}; calling again", failure.message()));
+            failure.message().clone_into(&mut before);
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+fn show(arguments: &Arguments, report: &Report) -> Outcome {
+    let (event, words) = match report {
+        Report::Missing(missing) => (
+            json!({"kind": "left_out", "file": missing.file, "leads": missing.leads}),
+            format!(
+                "{} is not there; left out: {}.",
+                missing.file,
+                missing.leads.join(", ")
+            ),
+        ),
+        Report::Deviation(why) => (
+            json!({"kind": "deviation", "why": why}),
+            format!("The record does not agree with its header: {why}."),
+        ),
+        Report::Begun { next } => (
+            json!({"kind": "begun", "next": next}),
+            match next {
+                None | Some(0) => "The hospital takes the case.".to_owned(),
+                Some(next) => format!("The hospital takes the case from frame {next} on."),
+            },
+        ),
+        Report::Promise(state) => (
+            json!({"kind": "promise", "state": state}),
+            format!("Record, {state}"),
+        ),
+        Report::Ended { frames, held } => (
+            json!({"kind": "ended", "frames": frames, "held": held}),
+            format!("The record has ended: {frames} frames, of which the hospital holds {held}."),
+        ),
+        Report::Kept { name, why } => (
+            json!({"kind": "kept", "name": name, "why": why}),
+            match why {
+                None => format!("{name} is at the hospital."),
+                Some(why) => format!("{name} was not kept: {why}."),
+            },
+        ),
+        Report::Film { pictures, skipped } => (
+            json!({"kind": "film", "pictures": pictures, "skipped": skipped}),
+            format!("The video has ended: {pictures} pictures, {skipped} of them not sent."),
+        ),
+        Report::Failed { purpose, why } => {
+            if !arguments.json {
+                note(&format!("{purpose}: {why}"));
+                return Ok(());
+            }
+            (
+                json!({"kind": "failed", "stream": purpose.to_string(), "why": why}),
+                String::new(),
+            )
+        }
+        _ => return Ok(()),
+    };
+    tell(arguments.json, &event, &words)
+}

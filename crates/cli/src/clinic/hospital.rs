@@ -1,0 +1,150 @@
+//! `anabranch clinic hospital`.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use anabranch::{AllowList, HostConfig, StartError, keys};
+use anabranch_clinic::hospital::{Hospital, Report};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::{failure, tell};
+use crate::{
+    exit::{Outcome, note, print_line, stopped},
+    keygen::key_path,
+    recv,
+};
+
+/// Reports that wait to be printed.
+const REPORTS_MAX: usize = 1_024;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The ticket is bound to the first ambulance that uses it; another one needs a hospital with another --store. It stays the same as long as the key and the \
+store do, so that the ambulance finds a hospital that was started again, and the record goes on.
+
+No fitness for diagnosis is claimed.")]
+pub(super) struct Arguments {
+    /// Folder of the cases; made if it is missing.
+    #[arg(long, value_name = "DIR", default_value = "clinic")]
+    store: PathBuf,
+    /// Address to listen on, IP:PORT; may be repeated [default: every interface, on a port that stays the same for this store and key, if
+    /// it is free].
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Vec<SocketAddr>,
+    /// Key file [default: ~/.config/anabranch/key, created if missing].
+    #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
+    key: Option<PathBuf>,
+    /// Print only the ticket.
+    #[arg(short, long)]
+    quiet: bool,
+    /// Print events as lines of JSON.
+    #[arg(long, conflicts_with = "quiet")]
+    json: bool,
+}
+
+pub(super) async fn run(arguments: &Arguments) -> Outcome {
+    let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
+    let (sender, mut reports) = mpsc::channel(REPORTS_MAX);
+    let hospital = Hospital::open(&arguments.store, &key, sender).map_err(failure)?;
+    let open = |port| {
+        let config = HostConfig::new(key.clone(), AllowList::everyone());
+        recv::host(&arguments.listen, port, config)
+    };
+    // The previous port, so that a ticket is still good after a restart; any other if that one is in use.
+    let host = match open(hospital.port()) {
+        Err(StartError::Bind(error)) if arguments.listen.is_empty() => {
+            tracing::info!(%error, "the previous port is not available; using another");
+            open(0)?
+        }
+        opened => opened?,
+    };
+    let ticket = hospital.ticket(&host).to_string();
+    let store = arguments.store.display().to_string();
+    match (arguments.quiet, arguments.json) {
+        (true, _) => print_line(&ticket)?,
+        (_, is_json) => tell(
+            is_json,
+            &json!({"kind": "serving", "ticket": ticket, "store": store}),
+            &format!(
+                "Cases are kept in {store}. In the ambulance, run this command with the ticket in a file, or in ANABRANCH_TICKET:\n\n    \
+                 anabranch clinic ambulance --ekg RECORD.hea --ticket-file FILE\n\n    {ticket}\n"
+            ),
+        )?,
+    }
+    let showing = async {
+        while let Some(report) = reports.recv().await {
+            show(arguments, &report)?;
+        }
+        Ok(())
+    };
+    let outcome = tokio::select! {
+        () = hospital.serve(&host) => Ok(()),
+        shown = showing => shown,
+        stopped = stopped() => stopped,
+    };
+    host.shutdown().await;
+    outcome
+}
+
+fn show(arguments: &Arguments, report: &Report) -> Outcome {
+    let (event, words) = match report {
+        Report::Begun { node, folder } => (
+            json!({"kind": "begun", "node": node.to_string(), "folder": folder.display().to_string()}),
+            format!("The ambulance is there; its case is {}.", folder.display()),
+        ),
+        Report::Ekg { leads, next } => (
+            json!({"kind": "ekg", "leads": leads, "next": next}),
+            match next {
+                0 => format!(
+                    "The record has {} leads: {}.",
+                    leads.len(),
+                    leads.join(", ")
+                ),
+                next => format!("The record goes on with frame {next}."),
+            },
+        ),
+        Report::Hole(hole) => (
+            json!({"kind": "hole", "first": hole.first, "frames": hole.frames}),
+            format!(
+                "{} frames from frame {} on never came.",
+                hole.frames, hole.first
+            ),
+        ),
+        Report::Ended { frames, missing } => (
+            json!({"kind": "ended", "frames": frames, "missing": missing}),
+            format!("The record has ended: {frames} frames, {missing} of them missing."),
+        ),
+        Report::Vital { number, heart_rate } if arguments.json => (
+            json!({"kind": "vital", "second": number, "heart_rate": heart_rate}),
+            String::new(),
+        ),
+        Report::Still { path, bytes } => (
+            json!({"kind": "still", "path": path.display().to_string(), "bytes": bytes}),
+            format!("Kept {} ({bytes} bytes).", path.display()),
+        ),
+        Report::Pictures(of) => (
+            json!({"kind": "pictures", "received": of.received, "missing": of.missing, "in_time": of.in_time}),
+            format!(
+                "Video: {} pictures came, {} of them within 800 ms; {} did not.",
+                of.received, of.in_time, of.missing
+            ),
+        ),
+        Report::Left { node, why } => (
+            json!({"kind": "left", "node": node.to_string(), "why": why}),
+            format!("The session is over: {why}."),
+        ),
+        Report::Failed { purpose, why } => {
+            let event = json!({"kind": "failed", "stream": purpose.to_string(), "why": why});
+            if !arguments.json {
+                note(&format!("{purpose}: {why}"));
+                return Ok(());
+            }
+            (event, String::new())
+        }
+        _ => return Ok(()),
+    };
+    match arguments.quiet {
+        true => Ok(()),
+        false => tell(arguments.json, &event, &words),
+    }
+}

@@ -1,0 +1,135 @@
+//! `anabranch clinic`: an ambulance and a hospital, which is killed and started again.
+
+use std::{fs, path::Path};
+
+use crate::harness::{Running, command, private_folder, signal};
+
+/// Frames per second, and seconds of the record.
+const FREQUENCY: usize = 250;
+const SECONDS: usize = 6;
+
+/// A record of two leads in one file, and a third in a file that is missing; returns the bytes of the file.
+fn record(folder: &Path) -> Vec<u8> {
+    let samples = (0..FREQUENCY * SECONDS).flat_map(|frame| [frame as i16, !(frame as i16)]);
+    let bytes: Vec<u8> = samples.flat_map(i16::to_le_bytes).collect();
+    fs::write(folder.join("r.dat"), &bytes).unwrap();
+    let header = format!(
+        "r 3 {FREQUENCY} {}\nr.dat 16 200 16 0 0\nr.dat 16 200 16 0 -1\nr.xyz 16 200 16 0 0 0 0 vz\n",
+        FREQUENCY * SECONDS
+    );
+    fs::write(folder.join("r.hea"), header).unwrap();
+    bytes
+}
+
+/// A hospital with a key of its own, and its ticket.
+fn hospital(folder: &Path) -> (Running, String) {
+    let words = [
+        "clinic",
+        "hospital",
+        "--store",
+        "store",
+        "--key",
+        "hospital.key",
+        "--json",
+    ];
+    let mut hospital = Running::start(command(folder).args(words));
+    let ticket = hospital.event("serving")["ticket"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    (hospital, ticket)
+}
+
+#[test]
+fn a_hospital_that_is_killed_goes_on_with_the_same_record() {
+    let folder = private_folder();
+    let at = folder.path();
+    let samples = record(at);
+    fs::create_dir(at.join("stills")).unwrap();
+    fs::write(at.join("stills/a.jpg"), [7; 100_000]).unwrap();
+    let (mut first, ticket) = hospital(at);
+    fs::write(at.join("ticket"), &ticket).unwrap();
+    let words = [
+        "clinic",
+        "ambulance",
+        "--ticket-file",
+        "ticket",
+        "--key",
+        "ambulance.key",
+    ];
+    let more = ["--ekg", "r.hea", "--stills", "stills", "--json"];
+    let mut ambulance = Running::start(command(at).args(words).args(more));
+    let left_out = ambulance.event("left_out");
+    assert_eq!(
+        (&left_out["file"], &left_out["leads"][0]),
+        (&"r.xyz".into(), &"vz".into())
+    );
+    assert_eq!(ambulance.event("begun")["next"], 0);
+    first.event("vital");
+    signal(first.id(), "KILL");
+    while !first.line().is_empty() {}
+    let (mut second, again) = hospital(at);
+    assert_eq!(again, ticket);
+    assert!(second.event("ekg")["next"].as_u64().unwrap() > 0);
+    assert!(ambulance.event("begun")["next"].as_u64().unwrap() > 0);
+    let ended = second.event("ended");
+    let frames = FREQUENCY * SECONDS;
+    assert_eq!(
+        (&ended["frames"], &ended["missing"]),
+        (&frames.into(), &0.into())
+    );
+    assert_eq!(ambulance.event("ended")["held"], frames);
+    while !ambulance.line().is_empty() {}
+    let case = second_folder(at);
+    assert_eq!(fs::read(case.join("ekg.dat")).unwrap(), samples);
+    assert_eq!(
+        fs::read(case.join("stills/0000-a.jpg")).unwrap(),
+        [7; 100_000]
+    );
+}
+
+/// The only case in the store.
+fn second_folder(at: &Path) -> std::path::PathBuf {
+    let entries = fs::read_dir(at.join("store")).unwrap();
+    let mut folders = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir());
+    let case = folders.next().unwrap();
+    assert!(folders.next().is_none(), "one case");
+    case
+}
+
+#[test]
+fn what_cannot_be_sent_is_one_line() {
+    let folder = private_folder();
+    let at = folder.path();
+    record(at);
+    let fails = |words: &[&str]| {
+        let mut ambulance = command(at);
+        let output = ambulance
+            .args(["clinic", "ambulance"])
+            .args(words)
+            .output()
+            .unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(message.lines().count(), 1, "{message}");
+        (output.status.code().unwrap(), message)
+    };
+    let (code, message) = fails(&["--ekg", "r.hea"]);
+    assert_eq!(code, 2);
+    assert!(message.contains("no ticket"), "{message}");
+    let (_running, ticket) = hospital(at);
+    let (code, message) = fails(&[&ticket]);
+    assert_eq!(code, 2);
+    assert!(message.contains("nothing to send"), "{message}");
+    fs::write(at.join("r.dat"), [0; 100]).unwrap();
+    let (code, message) = fails(&[&ticket, "--ekg", "r.hea"]);
+    assert_eq!(code, 6);
+    assert!(
+        message.contains("r.dat holds 25 samples of each lead, and the header states 1500"),
+        "{message}"
+    );
+    let (code, message) = fails(&[&ticket, "--ekg", "none.hea"]);
+    assert_eq!(code, 6);
+    assert!(message.contains("none.hea"), "{message}");
+}
