@@ -56,7 +56,7 @@ pub fn objectives(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
-    let _ = JsonSchedule::parse(text, &Vocabulary::default());
+    schedule(text);
     let formatted = format(text).ok();
     let worth = worth(text, data);
     assert!(
@@ -66,6 +66,22 @@ pub fn objectives(data: &[u8]) {
     if let Some(once) = formatted {
         assert_eq!(format(&once).expect("it was formatted"), once);
         assert_eq!(self::worth(&once, data), worth, "{once}");
+    }
+}
+
+/// A schedule is refused, or each of its ADUs has choices that differ by a finite utility.
+fn schedule(text: &str) {
+    let mut objectives = Objectives::new(Limits { tries: 1000 }, Vocabulary::default());
+    let early = "objective { context { adu:a { length > 0 } } goal { expected(a::latency) < 500 } utility { a { 500 } } }";
+    objectives.inject(early).expect("a good text");
+    if let Ok(mut schedule) = JsonSchedule::parse(text, objectives.vocabulary()) {
+        for of in schedule.alternatives(&mut objectives, 8) {
+            assert!(
+                of.choices
+                    .iter()
+                    .all(|choice| choice.difference.is_finite())
+            );
+        }
     }
 }
 

@@ -24,13 +24,15 @@ const WAITING_MAX: usize = 32;
 #[derive(Debug)]
 pub(super) struct Video {
     pictures: broadcast::Sender<Picture>,
+    /// True once there was a session: it begins with the first picture.
+    has_begun: watch::Sender<bool>,
     has_ended: watch::Sender<bool>,
     skipped: AtomicU64,
     playing: std::sync::OnceLock<AbortHandle>,
 }
 
 impl Video {
-    /// Begins to play a video.
+    /// A video that plays from the first session on.
     pub(super) fn play(film: Film, desk: &Desk) -> Result<Arc<Self>, ClinicError> {
         if let Film::File { path, .. } = &film {
             // A file that is not there is reported at once.
@@ -38,6 +40,7 @@ impl Video {
         }
         let video = Arc::new(Self {
             pictures: broadcast::Sender::new(WAITING_MAX),
+            has_begun: watch::Sender::new(false),
             has_ended: watch::Sender::new(false),
             skipped: AtomicU64::new(0),
             playing: std::sync::OnceLock::new(),
@@ -55,6 +58,9 @@ impl Video {
     }
 
     async fn playing(self: Arc<Self>, film: Film, desk: Desk) {
+        let mut has_begun = self.has_begun.subscribe();
+        // The sender is this task's.
+        let _ = has_begun.wait_for(|has_begun| *has_begun).await;
         let (mut number, mut group) = (0, 0);
         let give = |unit: crate::annexb::AccessUnit| {
             group += u32::from(unit.is_key);
@@ -99,6 +105,7 @@ impl Video {
         };
         let opened = session.open_stream(spec).await;
         let stream = opened.map_err(|error| ClinicError::of(&error))?;
+        self.has_begun.send_replace(true);
         let mut has_begun = false;
         loop {
             let next = tokio::select! {

@@ -30,7 +30,8 @@ async fn all_of_a_case_is_kept() {
         ..nothing(&hospital.ticket)
     });
     let car = Car::new(2);
-    // The film begins meanwhile.
+    // The film waits for the session, for longer than it lasts.
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
     let session = car.call(&hospital.ticket).await;
     timeout(LONG, ambulance.run(&session))
         .await
@@ -63,6 +64,7 @@ async fn all_of_a_case_is_kept() {
     assert_eq!(ended, Some((3 * FREQUENCY as u64, 0)));
     // On a busy machine pictures are late, and so they are lost; what came is as it was sent.
     let seen = seen.unwrap();
+    assert!(seen.received > 0);
     let bytes = fs::read(case.join("video.h264")).unwrap();
     let table = fs::read_to_string(case.join("video.csv")).unwrap();
     assert_eq!(table.lines().count() as u64, 1 + seen.received);

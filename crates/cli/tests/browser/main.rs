@@ -236,11 +236,7 @@ fn a_person_sees_what_the_node_does() {
             }
         }
         browser.size(360, 740);
-        assert_eq!(
-            browser.value("document.documentElement.scrollWidth <= 360"),
-            true,
-            "{view}"
-        );
+        browser.wait("document.documentElement.scrollWidth <= 360");
         browser.size(1280, 900);
     }
 

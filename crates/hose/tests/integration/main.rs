@@ -5,3 +5,4 @@ mod diagnostics;
 mod evaluation;
 mod guide;
 mod samples;
+mod schedules;
