@@ -111,7 +111,8 @@ impl Header {
                 (Some(_), None) => {}
                 (Some(comment), Some((header, _))) => {
                     let comment = comment.strip_prefix(' ').unwrap_or(comment);
-                    header.comments.push(comment.replace(char::is_control, " "));
+                    let comment = comment.replace(char::is_control, " ");
+                    header.comments.push(comment.trim_end().to_owned());
                 }
                 (None, _) if line.is_empty() => {}
                 (None, None) => header = Some(record(line).map_err(wrong)?),
@@ -154,8 +155,9 @@ impl Header {
         if let Some((frequency, base)) = self.counter {
             let _ = write!(text, "/{frequency}({base})");
         }
-        if let Some(frames) = self.frames {
-            let _ = write!(text, " {frames}");
+        // 0: as many as the files hold.
+        if self.frames.is_some() || self.time.is_some() {
+            let _ = write!(text, " {}", self.frames.unwrap_or(0));
             for part in [&self.time, &self.date]
                 .into_iter()
                 .map_while(Option::as_ref)
@@ -380,7 +382,7 @@ fn lead(line: &str) -> Result<Lead, String> {
         lead.block = word(text, "the block size")?;
     }
     // As it can be written in one line.
-    lead.description = rest.trim().replace(char::is_control, " ");
+    lead.description = rest.replace(char::is_control, " ").trim().to_owned();
     Ok(lead)
 }
 

@@ -64,7 +64,7 @@ fn pair(folder: &Path) -> [Terminated; 2] {
 }
 
 /// Starts `stream accept` at the far node; waits until it is registered.
-fn accept(folder: &Path, arguments: &[&str]) -> Terminated {
+pub(crate) fn accept(folder: &Path, arguments: &[&str]) -> Terminated {
     let mut all = vec!["stream", "accept", "--local", "2.local"];
     all.extend(arguments);
     let mut child = anabranch(folder, &all).spawn().unwrap();
