@@ -98,7 +98,14 @@ const LAYERS: &[Layer] = &[
     host("node", &["net"]),
     host(
         "lab",
-        &["sim", "node", "twoflow", "recordset", "records", "processing"],
+        &[
+            "sim",
+            "node",
+            "twoflow",
+            "recordset",
+            "records",
+            "processing",
+        ],
     ),
     guest("gateway", &["node"]),
     guest("tunnel", &["node", "gateway"]),

@@ -49,8 +49,8 @@ pub(super) struct Stills {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Files as the last look found them.
-    seen: BTreeMap<String, State>,
+    /// Files as the last look found them; `None` before the first.
+    seen: Option<BTreeMap<String, State>>,
     /// Those of them that are sent or were refused.
     taken: BTreeMap<String, State>,
     /// By number.
@@ -133,7 +133,8 @@ impl Stills {
         let mut known = self.lock();
         let mut large = Vec::new();
         for (name, state) in &found {
-            let is_steady = known.seen.get(name) == Some(state) && state.0 > 0;
+            let before = known.seen.as_ref().and_then(|seen| seen.get(name));
+            let is_steady = before == Some(state) && state.0 > 0;
             if !is_steady
                 || known.taken.get(name) == Some(state)
                 || known.stills.len() >= STILLS_MAX
@@ -149,7 +150,7 @@ impl Stills {
                 }),
             }
         }
-        known.seen = found;
+        known.seen = Some(found);
         drop(known);
         self.changed.notify_one();
         for name in large {
@@ -204,9 +205,15 @@ impl Stills {
         Ok(())
     }
 
+    /// True if all files that are there are settled, those included that are not known to be steady yet.
     fn is_settled(&self) -> bool {
         let known = self.lock();
+        let is_taken = |(name, state): (&String, &State)| {
+            state.0 == 0 || known.taken.get(name) == Some(state) || known.stills.len() >= STILLS_MAX
+        };
+        let seen = known.seen.as_ref();
         known.settled.len() == known.stills.len()
+            && seen.is_some_and(|seen| seen.iter().all(is_taken))
     }
 
     /// Sends a file as far as it can be read; the hospital drops one that is not whole.

@@ -75,7 +75,7 @@ impl Door {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         match inner.node {
             Some(other) if other == node => Ok(()),
-            Some(_) => Err("the ticket was used by another ambulance; start a hospital with another --store, and use its ticket".to_owned()),
+            Some(_) => Err("the ticket was used by another ambulance; use its key (--key), or the ticket of a hospital with another --store".to_owned()),
             None => {
                 let draft = self.path.with_extension("new");
                 let write = || {

@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 #[command(after_help = "\
 The record is played as if it were measured now. When the session breaks, the hospital is called again, and gets what it lacks of the last 30 s of the record. \
 Video: a file *.h264 (byte stream, without B pictures) is played at --fps; any other file is played by ffmpeg as it is; a camera such as /dev/video0, and \
-lavfi:SOURCE, are encoded by ffmpeg at --rate.
+lavfi:SOURCE, are encoded by ffmpeg at --rate. A part that fails leaves the others alone; the exit code is 7 then.
 
 No fitness for diagnosis is claimed.")]
 pub(super) struct Arguments {
@@ -145,18 +145,40 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
             stopped = stopped() => stopped,
         }
     });
+    // Parts of the case that did not arrive.
+    let mut missing = Vec::new();
     let outcome = loop {
         tokio::select! {
             biased;
-            Some(report) = reports.recv() => show(arguments, &report)?,
+            Some(report) = reports.recv() => {
+                missing.extend(left_out(&report));
+                show(arguments, &report)?;
+            }
             ended = &mut sending => break ended,
         }
     };
     while let Ok(report) = reports.try_recv() {
+        missing.extend(left_out(&report));
         show(arguments, &report)?;
     }
     host.shutdown().await;
-    outcome
+    outcome?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let words = missing.join(", ");
+    Err(Failure::left_out(format!("not all was sent: {words}")))
+}
+
+/// The part of the case that does not arrive, or not to its end.
+fn left_out(report: &Report) -> Option<String> {
+    match report {
+        Report::Failed { purpose, .. } => Some(purpose.to_string()),
+        Report::Kept {
+            name, why: Some(_), ..
+        } => Some(name.clone()),
+        _ => None,
+    }
 }
 
 /// Sends in one session after the other until everything is sent.

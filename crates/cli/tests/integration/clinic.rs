@@ -133,3 +133,30 @@ fn what_cannot_be_sent_is_one_line() {
     assert_eq!(code, 6);
     assert!(message.contains("none.hea"), "{message}");
 }
+
+/// A video that is none fails in one line; a file beside it arrives, and the exit code tells that something is missing.
+#[test]
+fn a_part_that_fails_leaves_the_others_alone() {
+    let folder = private_folder();
+    let at = folder.path();
+    fs::create_dir(at.join("stills")).unwrap();
+    fs::write(at.join("stills/a.jpg"), [7; 1_000]).unwrap();
+    // An access unit of a B picture.
+    let slice = [0, 0, 0, 1, 0x01, 0xa8, 0x80];
+    let sets: &[u8] = &[0, 0, 0, 1, 0x67, 66, 0, 30, 0x80, 7, 0, 0, 0, 1, 0x68, 0xc0];
+    fs::write(at.join("b.h264"), [sets, &slice, &slice].concat()).unwrap();
+    let (_running, ticket) = hospital(at);
+    let output = command(at)
+        .args(["clinic", "ambulance", &ticket, "--key", "ambulance.key"])
+        .args(["--video", "b.h264", "--stills", "stills"])
+        .output()
+        .unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(7), "{errors}");
+    let lines: Vec<&str> = errors.lines().collect();
+    assert_eq!(lines.len(), 2, "{errors}");
+    assert!(lines[0].contains("B pictures"), "{errors}");
+    assert!(lines[1].contains("not all was sent: video"), "{errors}");
+    let kept = second_folder(at).join("stills/0000-a.jpg");
+    assert_eq!(fs::read(kept).unwrap(), [7; 1_000]);
+}
