@@ -11,12 +11,10 @@
 //! | [`wfdb`] | records of signals such as an ECG (WFDB): headers, samples, files |
 //! | [`annexb`] | access units of H.264 in a byte stream |
 //! | [`vitals`] | the heart rate from a lead |
-//! | [`clock`] | the clock of the ambulance, as the hospital estimates it |
 //! | `error` | [`ClinicError`] |
 
 pub mod ambulance;
 pub mod annexb;
-pub mod clock;
 mod error;
 pub mod hospital;
 pub mod vitals;

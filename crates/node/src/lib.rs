@@ -69,6 +69,7 @@
 //! | [`objectives`] | files of objectives that apply to sessions from their start |
 //! | [`spec`] | stream specifications in text form |
 //! | [`texts`] | short texts that travel as files |
+//! | [`peer_clock`] | the clock of a peer, and ages by it |
 //! | [`ledger`] | usage ledger: what was sent where sending costs something, kept over restarts |
 //! | [`codes`] | three words that bring two nodes together
 //! | [`ticket`] | one line of text that lets one sender reach a receiver |
@@ -100,6 +101,7 @@ pub mod objectives;
 pub mod outcome;
 pub mod overlay;
 pub mod pace;
+pub mod peer_clock;
 pub mod record;
 pub mod rendezvous;
 pub mod rights;

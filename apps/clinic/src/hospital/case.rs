@@ -14,6 +14,7 @@ use anabranch::{
         text::{REASON_CHARS, printable},
     },
     net::limited,
+    peer_clock::{Age, PeerClock},
 };
 use tokio::{
     task::JoinSet,
@@ -22,7 +23,6 @@ use tokio::{
 
 use super::{Report, Shared, ekg, stills, video, vitals};
 use crate::{
-    clock::{Age, Clock},
     error::ClinicError,
     wire::{CODE_MALFORMED, Notice, Purpose, Request, decode, encode},
 };
@@ -37,7 +37,7 @@ const CLOCK_TIME: Duration = Duration::from_secs(1);
 pub(super) struct Case {
     pub(super) folder: PathBuf,
     shared: Arc<Shared>,
-    clock: Mutex<Clock>,
+    clock: Mutex<PeerClock>,
 }
 
 impl Case {
@@ -50,7 +50,7 @@ impl Case {
         self.report(Report::Failed { purpose, why });
     }
 
-    fn clock(&self) -> MutexGuard<'_, Clock> {
+    fn clock(&self) -> MutexGuard<'_, PeerClock> {
         self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -9,12 +9,10 @@
 //! | [`view`] | the view: half-spaces, and the predicate |
 //! | [`frame`] | parts of frames, as they are sent |
 //! | [`wire`] | labels and messages |
-//! | [`clock`] | the clock of the source, as the viewer estimates it |
 //! | [`source`] | the application that plays a trajectory |
 //! | [`viewer`] | the application that receives the frames |
 //! | `page` | the page in which a browser shows them (feature `page`) |
 
-pub mod clock;
 pub mod frame;
 #[cfg(feature = "page")]
 pub mod page;

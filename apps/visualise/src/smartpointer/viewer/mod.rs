@@ -22,6 +22,7 @@ use std::{
 };
 
 use account::Account;
+use anabranch::peer_clock::{Age, PeerClock};
 use bytes::Bytes;
 pub use guest::{Guest, Visit};
 use tokio::{
@@ -29,12 +30,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{
-    clock::{Age, Clock},
-    frame::Part,
-    view::View,
-    wire::Begun,
-};
+use super::{frame::Part, view::View, wire::Begun};
 
 /// Something that a viewer reports.
 #[derive(Clone, Debug)]
@@ -115,7 +111,7 @@ struct Inner {
     begun: Option<Begun>,
     elements: Bytes,
     parts: [Account; 3],
-    clock: Clock,
+    clock: PeerClock,
     /// Reason why there are no frames.
     why: Option<String>,
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anabranch::{AduSession, AduStream, Priority, StreamSpec};
+use anabranch::{AduSession, AduStream, Priority, StreamSpec, peer_clock::PeerClock};
 use tokio::{
     sync::mpsc,
     task::JoinSet,
@@ -16,7 +16,6 @@ use super::{
 use crate::{
     error::VisualiseError,
     smartpointer::{
-        clock::Clock,
         frame::{FramePart, HEADER_BYTES, Part},
         wire::{Begun, Label, Notice, Request, Sent},
     },
@@ -62,7 +61,7 @@ impl Viewer {
             inner.begun = Some(begun);
             inner.elements = elements;
             inner.parts = Default::default();
-            inner.clock = Clock::default();
+            inner.clock = PeerClock::default();
             inner.why = None;
         }
         shared.report(Report::Begun(begun));
