@@ -4,25 +4,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anabranch_process::{
     Pipeline,
-    derive::{Delivery, Status},
+    derive::Status,
     serve::{self, Next, Position, Request},
 };
 
 use super::source::{ReaderId, Source};
 use crate::wire::message::Subscribe;
-
-/// Queue of a reliable subscriber: what the source may have kept, and one large ADU more.
-const RELIABLE: Delivery = Delivery {
-    is_reliable: true,
-    adus: 8_192,
-    bytes: 32 << 20,
-};
-/// Queue of an unreliable one, which should get what is new.
-const UNRELIABLE: Delivery = Delivery {
-    is_reliable: false,
-    adus: 32,
-    bytes: 16 << 20,
-};
 
 /// A subscription, until this is dropped.
 #[derive(Debug)]
@@ -56,11 +43,7 @@ impl Subscription {
             reader,
             change: asked.change,
             position: position.map(|position| (asked.of, position.into())),
-            delivery: if asked.is_reliable {
-                RELIABLE
-            } else {
-                UNRELIABLE
-            },
+            delivery: serve::delivery(asked.is_reliable),
         };
         let now = source.now();
         let offered = &mut source.inner().offered;

@@ -8,7 +8,7 @@ use crate::{
     fact::AduFact,
 };
 
-/// What else could be done with one ADU that waits.
+/// Choices for one ADU that waits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alternatives {
     /// Number of the ADU in the schedule.

@@ -29,7 +29,7 @@ pub mod windows;
 pub use offered::{GRACE, Gap, Offered, ReaderId, SOURCE, Terms};
 pub use progress::Progress;
 pub use retained::{OutOfRange, Retained};
-pub use subscription::{Next, Request, Subscription};
+pub use subscription::{Next, Request, Subscription, delivery};
 pub use verdicts::Verdicts;
 
 /// Place of a subscriber in the stream of a source.

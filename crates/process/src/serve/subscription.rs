@@ -26,6 +26,21 @@ pub struct Request {
     pub delivery: Delivery,
 }
 
+/// Bounds of a subscriber's queue at a processing node.
+pub fn delivery(is_reliable: bool) -> Delivery {
+    // Reliable: what the source may have kept, and one large ADU more. Unreliable: what is new.
+    let (adus, bytes) = if is_reliable {
+        (8_192, 32 << 20)
+    } else {
+        (32, 16 << 20)
+    };
+    Delivery {
+        is_reliable,
+        adus,
+        bytes,
+    }
+}
+
 /// Result of asking for something to send.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {

@@ -9,7 +9,7 @@ use std::{
 use anabranch_base::{Instant, NodeId, SessionId, StreamId};
 use anabranch_process::{
     Modules,
-    derive::{Bounds, Delivery},
+    derive::Bounds,
     serve::{self, Next, Offered, Subscription, Terms},
 };
 use anabranch_processing::wire::{
@@ -22,17 +22,6 @@ use bytes::Bytes;
 
 /// Time between two acknowledgements, and between two marks.
 const LOOK: Duration = Duration::from_millis(100);
-const RELIABLE: Delivery = Delivery {
-    is_reliable: true,
-    adus: 8_192,
-    bytes: 32 << 20,
-};
-const UNRELIABLE: Delivery = Delivery {
-    is_reliable: false,
-    adus: 32,
-    bytes: 16 << 20,
-};
-
 /// A stream of a session.
 type At = (SessionId, StreamId);
 
@@ -295,11 +284,7 @@ impl Hub {
             reader: (peer, asked.run),
             change: asked.change,
             position: position.map(|position| (asked.of, position.into())),
-            delivery: if asked.is_reliable {
-                RELIABLE
-            } else {
-                UNRELIABLE
-            },
+            delivery: serve::delivery(asked.is_reliable),
         };
         let now = context.now();
         let subscription = Subscription::new(&mut entry.offered, request, &pipeline, now);

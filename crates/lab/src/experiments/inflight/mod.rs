@@ -6,7 +6,7 @@
 //! | `molecule` | the data |
 //! | `viewers` | viewers and their pipelines |
 //! | `source`, `hub`, `viewer` | the three kinds of nodes |
-//! | `watch` | death of a peer |
+//! | `peer`, `watch` | peers that a node calls; death of one |
 //! | `steady`, `failover` | the runs |
 //! | `show` | rows, comparison, plots |
 
@@ -14,6 +14,7 @@ mod failover;
 mod hub;
 mod legs;
 mod molecule;
+mod peer;
 mod show;
 mod source;
 mod steady;

@@ -15,8 +15,8 @@ use anabranch_sim::{App, Context};
 use super::{
     hub::Hub,
     molecule::Molecule,
+    peer::Peer,
     viewers::{LEG_PROBABILITY, is_critical, name},
-    watch::Watch,
 };
 use crate::kit::sources::visualisation::PERIOD;
 
@@ -34,15 +34,6 @@ pub(super) enum Fallback {
     Source,
     /// The source offers its streams to another node, the second of its peers.
     Node,
-}
-
-/// A node to which the streams may be offered.
-struct Peer {
-    node: NodeId,
-    links: Vec<Link>,
-    session: Option<SessionId>,
-    is_connected: bool,
-    watch: Watch,
 }
 
 /// An offered stream.
@@ -112,14 +103,7 @@ impl Source {
 
     /// Nodes to offer to, the first one at once.
     pub(super) fn dial(&mut self, peers: Vec<(NodeId, Vec<Link>)>, patience: Duration) {
-        let peers = peers.into_iter().map(|(node, links)| Peer {
-            node,
-            links,
-            session: None,
-            is_connected: false,
-            watch: Watch::new(patience),
-        });
-        self.peers = peers.collect();
+        self.peers = Peer::all(peers, patience);
     }
 
     /// Time at which a frame is made.
@@ -372,11 +356,7 @@ impl App for Source {
     }
 
     fn on_wake(&mut self, context: &mut Context<'_>) {
-        for peer in &mut self.peers {
-            if peer.session.is_none() && !peer.links.is_empty() {
-                peer.session = Some(context.connect(peer.node, peer.links.clone()));
-            }
-        }
+        Peer::call(&mut self.peers, context);
         self.look(context);
         self.make(context);
         self.send(context);

@@ -15,7 +15,7 @@ use anabranch_processing::wire::{
 use anabranch_session::{Event, Link, Priority, StreamSpec};
 use anabranch_sim::{App, Context};
 
-use super::{molecule::checksum, source::LIFETIME, viewers::name, watch::Watch};
+use super::{molecule::checksum, peer::Peer, source::LIFETIME, viewers::name};
 
 /// Time between two messages of what is held.
 const HELD_TIME: Duration = Duration::from_millis(50);
@@ -52,15 +52,6 @@ pub(super) struct Wanted {
     pub(super) again: u64,
     /// Reason for which it is over; empty while it is not.
     pub(super) refused: String,
-}
-
-/// A node at which streams may be subscribed.
-struct Peer {
-    node: NodeId,
-    links: Vec<Link>,
-    session: Option<SessionId>,
-    is_connected: bool,
-    watch: Watch,
 }
 
 /// The viewer.
@@ -226,17 +217,10 @@ impl Viewer {
         (round_trip, patience): (Duration, Duration),
     ) {
         self.retry = round_trip / 2;
-        let peers = peers.into_iter().map(|(node, links)| Peer {
-            node,
-            links,
-            session: None,
-            is_connected: false,
-            watch: Watch::new(patience),
-        });
-        self.peers = peers.collect();
+        self.peers = Peer::all(peers, patience);
     }
 
-    /// What it wants, by number of the stream.
+    /// Streams that it wants, by number.
     pub(super) fn wanted(&self) -> BTreeMap<usize, &Wanted> {
         let all = self.wanted.iter();
         all.map(|wanted| (wanted.stream, wanted)).collect()
@@ -332,11 +316,7 @@ impl App for Viewer {
     }
 
     fn on_wake(&mut self, context: &mut Context<'_>) {
-        for peer in &mut self.peers {
-            if peer.session.is_none() && !peer.links.is_empty() {
-                peer.session = Some(context.connect(peer.node, peer.links.clone()));
-            }
-        }
+        Peer::call(&mut self.peers, context);
         self.look(context);
     }
 
