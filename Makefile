@@ -21,7 +21,14 @@ help: ## list the tasks
 test: setup format layers clippy doc tests fuzz-smoke tools package deny ## everything that the stock toolchain can check
 
 .PHONY: test-all
-test-all: setup-all tests-all test-qlog test-wasm package-test portable python imd wfdb ## what needs more, after `make test`: root, network namespaces, a browser, servers of others
+test-all: setup-all ## what needs more, after `make test`: root, network namespaces, a browser, servers of others
+	$(MAKE) --jobs 2 --output-sync=target tests-all compiled-apart
+	$(MAKE) package-test python imd wfdb
+
+# While the tests between namespaces wait, this compiles.
+.PHONY: compiled-apart
+compiled-apart:
+	$(MAKE) test-qlog test-wasm portable
 
 .PHONY: setup
 setup: ## add what the stock toolchain may lack (clippy, rustfmt), and what makes films for the video tests

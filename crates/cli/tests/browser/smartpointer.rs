@@ -121,10 +121,8 @@ fn a_person_sees_the_molecule_and_turns_it() {
         }
     }
     browser.size(360, 740);
-    assert_eq!(
-        browser.value("document.documentElement.scrollWidth <= 360"),
-        true
-    );
+    // The layout follows at the next frame.
+    browser.wait("document.documentElement.scrollWidth <= 360");
     browser.size(1280, 900);
     browser.value("document.getElementById('reset').click()");
     browser.wait(&format!("{} === 0", cell("bond2", 4)));
