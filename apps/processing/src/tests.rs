@@ -15,8 +15,8 @@ use anabranch::{
 };
 use anabranch_process::{
     Adu, Limits, Modules, Pipeline,
-    derive::Bounds,
-    serve::{Next, windows::Part},
+    memory::Account,
+    serve::{Next, Rules, windows::Part},
 };
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -81,12 +81,7 @@ fn service(offer: Offer) -> Arc<Source> {
 
 fn service_with(offer: Offer, clock: Clock) -> Arc<Source> {
     let name = "x".to_owned();
-    Arc::new(Source::new(
-        (name, node(1)),
-        offer,
-        Bounds::default(),
-        clock,
-    ))
+    Arc::new(Source::new((name, node(1)), offer, Rules::default(), clock))
 }
 
 fn subscriber(pipeline: &Pipeline) -> (Subscriber, mpsc::Receiver<Received>) {
@@ -108,7 +103,12 @@ fn subscribe(
     pipeline: &Pipeline,
 ) -> Result<Subscription, String> {
     let request = subscriber.request();
-    let subscription = Subscription::new(source, (node(2), 2), &request, pipeline);
+    let subscription = Subscription::new(
+        source,
+        ((node(2), 2), Account::default()),
+        &request,
+        pipeline,
+    );
     if let Ok(subscription) = &subscription {
         subscriber.begun(source.inner().offer.run, subscription.begin.clone().into());
     }
@@ -157,7 +157,7 @@ async fn nothing_is_lost_or_repeated_whatever_starts_again() {
                 10..20 => {
                     let Some(live) = &subscription else { continue };
                     match live.next() {
-                        Next::Adus(adus) => {
+                        Next::Adus(adus, _) => {
                             for derived in adus {
                                 // As on a stream.
                                 let bytes = Carried::from(derived).to_bytes();
@@ -229,12 +229,18 @@ async fn the_source_waits_for_slow_subscribers_or_ends_them_and_others_are_not_a
             is_reliable: false,
             ..subscriber(&every).0.request()
         };
-        let live = Subscription::new(&source, (node(3), 3), &settings, &every).unwrap();
+        let live = Subscription::new(
+            &source,
+            ((node(3), 3), Account::default()),
+            &settings,
+            &every,
+        )
+        .unwrap();
         let mut sent = 0;
         while sent < 10_000 && source.inner().offered.has_room() {
             source.push(adu(sent), came()).unwrap();
             sent += 1;
-            while let Next::Adus(adus) = live.next() {
+            while let Next::Adus(adus, _) = live.next() {
                 quick += adus.len() as u64;
             }
         }
@@ -242,7 +248,7 @@ async fn the_source_waits_for_slow_subscribers_or_ends_them_and_others_are_not_a
         let mut got = 0;
         let end = loop {
             match stuck.next() {
-                Next::Adus(adus) => got += adus.len() as u64,
+                Next::Adus(adus, _) => got += adus.len() as u64,
                 Next::Idle(_) => break None,
                 Next::Ended(why) => break Some(why),
             }

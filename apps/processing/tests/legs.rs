@@ -107,7 +107,10 @@ async fn fails(narrowed: usize, part: Part) {
 
     let work = async {
         let hub = Client::attach(at_hub, "test").await.unwrap();
-        let service = Service::new(mpsc::channel(1).0);
+        let service = Service::new(
+            anabranch_processing::service::Settings::default(),
+            mpsc::channel(1).0,
+        );
         let registration = service.register(&hub).await.unwrap();
         let serving = tokio::spawn(async move { service.serve(&registration).await });
         let lab = Client::attach(at_lab, "test").await.unwrap();

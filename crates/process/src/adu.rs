@@ -104,6 +104,18 @@ impl Fields {
         Ok(())
     }
 
+    /// Memory that they take, in bytes, about.
+    fn held_bytes(&self) -> usize {
+        let of = |name: &str, value: &Value| {
+            let text = match value {
+                Value::Text(text) => text.len(),
+                Value::Number(_) | Value::Boolean(_) => 0,
+            };
+            size_of::<(Arc<str>, Value)>() + name.len() + text
+        };
+        self.iter().map(|(name, value)| of(name, value)).sum()
+    }
+
     /// All fields, in the order in which they were first set.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(name, value)| (&**name, value))
@@ -133,6 +145,11 @@ impl Adu {
             body: body.into(),
             ..Self::default()
         }
+    }
+
+    /// Memory that it takes, in bytes, about; that of its body counts for each clone.
+    pub fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.fields.held_bytes() + self.body.len()
     }
 
     /// This ADU with another field.

@@ -35,6 +35,7 @@
 //! | [`operators`] | the operators |
 //! | [`modules`] | [`Modules`]: WebAssembly modules by their hash (feature `wasm`) |
 //! | [`derive`](mod@derive) | [`derive::Table`]: derived streams and their subscribers |
+//! | [`memory`] | [`Memory`](memory::Memory): what is kept for all peers together is bounded |
 //! | [`serve`] | state of a processing node and its peers: nothing of a reliable stream is lost or repeated |
 //! | [`contained`] | panics of operators |
 
@@ -42,6 +43,7 @@ pub mod adu;
 pub mod array;
 pub mod contained;
 pub mod derive;
+pub mod memory;
 pub mod modules;
 pub mod operator;
 pub mod operators;

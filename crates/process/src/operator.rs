@@ -119,6 +119,11 @@ pub trait Operator: fmt::Debug + Send {
     /// such dependencies do nothing.
     fn resync(&mut self) {}
 
+    /// Memory that its state takes, in bytes, beyond a few kilobytes. That of operators which keep ADUs is 0 after [`resync`](Self::resync).
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
     /// Place in its cycle, for operators that count: ADUs that it leaves out before the next that passes. 0 for all others.
     fn phase(&self) -> u32 {
         0

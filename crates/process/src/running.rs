@@ -191,6 +191,12 @@ impl Running {
         }
     }
 
+    /// Memory that the state of its operators takes, in bytes, about.
+    pub fn held_bytes(&self) -> usize {
+        let of = |stage: &Stage| stage.operator.as_ref().map_or(0, |one| one.held_bytes());
+        self.stages.iter().map(of).sum()
+    }
+
     /// Derives from an ADU. ADUs should be given in their order.
     ///
     /// # Errors

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use anabranch_base::NodeId;
 use anabranch_process::{
     Adu, Element, Limits, Modules, Pipeline,
-    derive::{Bounds, Delivery, DeriveError, SourceId, SubscriberId, Table},
+    derive::{Bounds, Delivery, DeriveError, Derived, SourceId, SubscriberId, Table},
+    memory::{Account, Accounts, Memory},
     operators::delta::Decoder,
 };
 use proptest::prelude::*;
@@ -66,7 +68,7 @@ impl Receiver {
     }
 
     /// Takes an ADU, which must be decodable and the same as if it had been derived for this receiver alone.
-    fn take(&mut self, derived: anabranch_process::derive::Derived) {
+    fn take(&mut self, derived: Derived) {
         assert!(derived.change >= self.change);
         self.change = derived.change;
         let sequence = derived.adu.sequence;
@@ -118,6 +120,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..120)
 }
 
+fn pop(table: &mut Table, id: SubscriberId) -> Option<Derived> {
+    table.pop(id).map(|(derived, _)| derived)
+}
+
 fn nth(receivers: &BTreeMap<SubscriberId, Receiver>, number: usize) -> Option<SubscriberId> {
     let index = number.checked_rem(receivers.len())?;
     receivers.keys().nth(index).copied()
@@ -137,7 +143,7 @@ proptest! {
                     sequence += 1;
                 }
                 Step::Subscribe(number, is_reliable) => {
-                    let id = table.subscribe(SOURCE, &choose(number), delivery(is_reliable)).unwrap();
+                    let id = table.subscribe(SOURCE, &choose(number), delivery(is_reliable), &Account::default()).unwrap();
                     receivers.insert(id, Receiver::new(choose(number)));
                 }
                 Step::Change(who, number) => {
@@ -155,7 +161,7 @@ proptest! {
                 Step::Take(who, adus) => {
                     let Some(id) = nth(&receivers, who) else { continue };
                     for _ in 0..adus {
-                        let Some(derived) = table.pop(id) else { break };
+                        let Some(derived) = pop(&mut table, id) else { break };
                         receivers.get_mut(&id).unwrap().take(derived);
                     }
                 }
@@ -178,7 +184,7 @@ proptest! {
             prop_assert_eq!(table.derivations(), live.len());
         }
         for (id, mut receiver) in receivers {
-            while let Some(derived) = table.pop(id) {
+            while let Some(derived) = pop(&mut table, id) {
                 receiver.take(derived);
             }
         }
@@ -192,15 +198,15 @@ proptest! {
     ) {
         let received = |stalled: &[(usize, bool)]| {
             let mut table = Table::new(Bounds::default(), Modules::default());
-            let id = table.subscribe(SOURCE, &choose(number), delivery(true)).unwrap();
+            let id = table.subscribe(SOURCE, &choose(number), delivery(true), &Account::default()).unwrap();
             for (number, is_reliable) in stalled {
-                table.subscribe(SOURCE, &choose(*number), delivery(*is_reliable)).unwrap();
+                table.subscribe(SOURCE, &choose(*number), delivery(*is_reliable), &Account::default()).unwrap();
             }
             let mut decoder = Decoder::new(Element::F32);
             let mut received = Vec::new();
             for sequence in 0..pushes {
                 table.push(SOURCE, &array(sequence));
-                while let Some(derived) = table.pop(id) {
+                while let Some(derived) = pop(&mut table, id) {
                     // Whole where the others lost some, a difference otherwise: what it stands for is the same.
                     let is_coded = PIPELINES[number].contains("delta");
                     let body = derived.adu.body;
@@ -214,6 +220,163 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn memory_is_bounded_for_all_subscribers_together(
+        steps in steps(),
+        bound in 300..4_000_usize,
+    ) {
+        let mut accounts = Accounts::new(Memory::new(bound));
+        let memory = accounts.memory().clone();
+        let mut table = Table::new(Bounds::default(), Modules::default());
+        let mut receivers: BTreeMap<SubscriberId, Receiver> = BTreeMap::new();
+        let mut sequence = 0;
+        for step in steps {
+            match step {
+                Step::Push => {
+                    table.push(SOURCE, &array(sequence));
+                    sequence += 1;
+                }
+                Step::Subscribe(number, is_reliable) => {
+                    let account = accounts.of(NodeId::from_public_key([number as u8 % 3; 32]));
+                    let id = table.subscribe(SOURCE, &choose(number), delivery(is_reliable), &account);
+                    receivers.insert(id.unwrap(), Receiver::new(choose(number)));
+                }
+                Step::Change(who, number) => {
+                    let Some(id) = nth(&receivers, who) else { continue };
+                    if table.change(id, &choose(number)).is_ok() {
+                        let pipelines = &mut receivers.get_mut(&id).unwrap().pipelines;
+                        if pipelines.last() != Some(&choose(number)) {
+                            pipelines.push(choose(number));
+                        }
+                    }
+                }
+                Step::Take(who, adus) => {
+                    let Some(id) = nth(&receivers, who) else { continue };
+                    for _ in 0..adus {
+                        let Some(derived) = pop(&mut table, id) else { break };
+                        // What is left can be used: whole, or a difference to what was taken before.
+                        receivers.get_mut(&id).unwrap().take(derived);
+                    }
+                }
+                Step::Leave(who) => {
+                    let Some(id) = nth(&receivers, who) else { continue };
+                    table.unsubscribe(id);
+                    receivers.remove(&id);
+                }
+            }
+            prop_assert!(memory.used() <= bound);
+        }
+        drop(table);
+        prop_assert_eq!(memory.used(), 0);
+    }
+}
+
+#[test]
+fn without_memory_the_one_that_uses_it_pays() {
+    let memory = Memory::new(4_000);
+    let (greedy, modest) = (memory.account(), memory.account());
+    let mut table = Table::new(Bounds::default(), Modules::default());
+    let wide = Delivery {
+        is_reliable: false,
+        adus: 1_000,
+        bytes: 1 << 20,
+    };
+    let lossy = table
+        .subscribe(SOURCE, &pipeline(""), wide, &greedy)
+        .unwrap();
+    let mut sequence = 0;
+    let mut push = |table: &mut Table, count: u64| {
+        for number in sequence..sequence + count {
+            table.push(SOURCE, &array(number));
+        }
+        sequence += count;
+    };
+    push(&mut table, 100);
+    assert!(greedy.used() <= 2_000 && greedy.used() > 1_500);
+    assert!(table.status(lossy).unwrap().lost > 80);
+    // Two that need little have it, with differences.
+    let delta = |table: &mut Table, is_reliable| {
+        let delivery = Delivery {
+            is_reliable,
+            ..wide
+        };
+        let entered = table.subscribe(SOURCE, &pipeline("delta"), delivery, &modest);
+        entered.unwrap()
+    };
+    let (one, other) = (delta(&mut table, true), delta(&mut table, false));
+    push(&mut table, 3);
+    let taken: Vec<_> = std::iter::from_fn(|| pop(&mut table, one)).collect();
+    assert_eq!(taken.len(), 3);
+    assert!(!taken[0].adu.needs_previous && taken[2].adu.needs_previous);
+    assert_eq!(table.status(other).unwrap().queued.0, 3);
+    // The reliable one that takes nothing ends, and costs no other one more than that.
+    push(&mut table, 100);
+    assert!(table.status(one).unwrap().has_ended);
+    assert!(!table.status(other).unwrap().has_ended);
+    assert!(memory.used() <= 4_000);
+}
+
+#[test]
+fn of_the_subscribers_of_a_peer_the_one_that_holds_most_pays() {
+    for is_reliable in [false, true] {
+        let memory = Memory::new(8_000);
+        let account = memory.account();
+        let mut table = Table::new(Bounds::default(), Modules::default());
+        let mut subscribe = |table: &mut Table, text, is_reliable| {
+            let delivery = Delivery {
+                is_reliable,
+                adus: 1_000,
+                bytes: 1 << 20,
+            };
+            let entered = table.subscribe(SOURCE, &pipeline(text), delivery, &account);
+            entered.unwrap()
+        };
+        // Computed before and after the other.
+        let stalled = [
+            subscribe(&mut table, "", is_reliable),
+            subscribe(&mut table, "every 1", is_reliable),
+        ];
+        let quick = subscribe(&mut table, "", true);
+        let also_quick = subscribe(&mut table, "every 1 then every 1", false);
+        for sequence in 0..200 {
+            table.push(SOURCE, &array(sequence));
+            for id in [quick, also_quick] {
+                assert_eq!(pop(&mut table, id).unwrap().adu.sequence, sequence);
+            }
+            assert!(memory.used() <= 4_000);
+        }
+        for id in stalled {
+            let status = table.status(id).unwrap();
+            assert_eq!(status.has_ended, is_reliable);
+            assert_eq!(status.lost > 0, !is_reliable);
+        }
+    }
+}
+
+#[test]
+fn operators_without_memory_keep_nothing_between_adus() {
+    let memory = Memory::new(100);
+    let account = memory.account();
+    let _other = memory.account().charge(50).unwrap();
+    let mut table = Table::new(Bounds::default(), Modules::default());
+    let id = table
+        .subscribe(SOURCE, &pipeline("delta"), delivery(false), &account)
+        .unwrap();
+    let mut running = pipeline("delta")
+        .start(&Modules::default(), Limits::default())
+        .unwrap();
+    for sequence in 0..3 {
+        table.push(SOURCE, &array(sequence));
+        running
+            .process(array(sequence), &Modules::default())
+            .unwrap();
+    }
+    assert_eq!(running.held_bytes(), 40);
+    assert_eq!(table.running(id).unwrap().held_bytes(), 0);
+    assert_eq!(memory.used(), 50);
+}
+
 #[test]
 fn a_table_can_move_to_another_thread() {
     fn is_send<T: Send>(_: &T) {}
@@ -224,18 +387,28 @@ fn a_table_can_move_to_another_thread() {
 fn equal_derivations_are_computed_once() {
     let mut table = Table::new(Bounds::default(), Modules::default());
     let one = table
-        .subscribe(SOURCE, &pipeline("every 2"), delivery(true))
+        .subscribe(
+            SOURCE,
+            &pipeline("every 2"),
+            delivery(true),
+            &Account::default(),
+        )
         .unwrap();
     let work = table.push(SOURCE, &array(0)).work;
     let other = table
-        .subscribe(SOURCE, &pipeline(" every  2 "), delivery(false))
+        .subscribe(
+            SOURCE,
+            &pipeline(" every  2 "),
+            delivery(false),
+            &Account::default(),
+        )
         .unwrap();
     table.push(SOURCE, &array(1));
     assert_eq!(table.push(SOURCE, &array(2)).work, work);
     assert_eq!(table.derivations(), 1);
     // The one that joined later has its ADUs from then on.
     let taken = |table: &mut Table, id| {
-        let adus = std::iter::from_fn(|| table.pop(id));
+        let adus = std::iter::from_fn(|| pop(table, id));
         adus.map(|derived| derived.adu.sequence).collect::<Vec<_>>()
     };
     assert_eq!(taken(&mut table, one), [0, 2]);
@@ -259,12 +432,13 @@ fn a_change_is_in_effect_from_the_next_adu() {
                 SOURCE,
                 &pipeline("every 2 then delta"),
                 delivery(is_reliable),
+                &Account::default(),
             )
             .unwrap();
         table.push(SOURCE, &array(0));
         table.change(id, &pipeline("every 1 then delta")).unwrap();
         table.push(SOURCE, &array(1));
-        let adus: Vec<_> = std::iter::from_fn(|| table.pop(id)).collect();
+        let adus: Vec<_> = std::iter::from_fn(|| pop(&mut table, id)).collect();
         let seen: Vec<_> = adus
             .iter()
             .map(|derived| (derived.adu.sequence, derived.change))
@@ -286,10 +460,10 @@ fn a_change_is_in_effect_from_the_next_adu() {
 fn a_full_queue_ends_a_reliable_subscriber_and_costs_an_unreliable_one_its_oldest_adus() {
     let mut table = Table::new(Bounds::default(), Modules::default());
     let reliable = table
-        .subscribe(SOURCE, &pipeline(""), delivery(true))
+        .subscribe(SOURCE, &pipeline(""), delivery(true), &Account::default())
         .unwrap();
     let unreliable = table
-        .subscribe(SOURCE, &pipeline(""), delivery(false))
+        .subscribe(SOURCE, &pipeline(""), delivery(false), &Account::default())
         .unwrap();
     let mut ended = Vec::new();
     for sequence in 0..10 {
@@ -299,11 +473,11 @@ fn a_full_queue_ends_a_reliable_subscriber_and_costs_an_unreliable_one_its_oldes
     let status = table.status(reliable).unwrap();
     assert!(status.has_ended);
     assert_eq!((status.queued.0, status.lost), (4, 0));
-    assert_eq!(table.pop(reliable).unwrap().adu.sequence, 0);
+    assert_eq!(pop(&mut table, reliable).unwrap().adu.sequence, 0);
     let status = table.status(unreliable).unwrap();
     assert!(!status.has_ended);
     assert_eq!((status.queued.0, status.lost), (4, 6));
-    assert_eq!(table.pop(unreliable).unwrap().adu.sequence, 6);
+    assert_eq!(pop(&mut table, unreliable).unwrap().adu.sequence, 6);
 }
 
 #[test]
@@ -315,17 +489,27 @@ fn failures_and_bounds_are_reported() {
     };
     let mut table = Table::new(bounds, Modules::default());
     let id = table
-        .subscribe(SOURCE, &pipeline("precision 3 of f64"), delivery(true))
+        .subscribe(
+            SOURCE,
+            &pipeline("precision 3 of f64"),
+            delivery(true),
+            &Account::default(),
+        )
         .unwrap();
     let other = table
-        .subscribe(SOURCE, &pipeline(""), delivery(true))
+        .subscribe(SOURCE, &pipeline(""), delivery(true), &Account::default())
         .unwrap();
-    let third = table.subscribe(SOURCE, &pipeline("every 1"), delivery(true));
+    let third = table.subscribe(
+        SOURCE,
+        &pipeline("every 1"),
+        delivery(true),
+        &Account::default(),
+    );
     assert_eq!(third, Err(DeriveError::Derivations(2)));
     table
-        .subscribe(SOURCE, &pipeline(""), delivery(true))
+        .subscribe(SOURCE, &pipeline(""), delivery(true), &Account::default())
         .unwrap();
-    let fourth = table.subscribe(SOURCE, &pipeline(""), delivery(true));
+    let fourth = table.subscribe(SOURCE, &pipeline(""), delivery(true), &Account::default());
     assert_eq!(fourth, Err(DeriveError::Subscribers(3)));
     let large = Delivery {
         bytes: usize::MAX,
@@ -333,7 +517,7 @@ fn failures_and_bounds_are_reported() {
     };
     table.unsubscribe(other);
     assert!(matches!(
-        table.subscribe(SOURCE, &pipeline(""), large),
+        table.subscribe(SOURCE, &pipeline(""), large, &Account::default()),
         Err(DeriveError::Queue(_))
     ));
     let pushed = table.push(SOURCE, &Adu::new(4, vec![0; 7]));
@@ -381,14 +565,16 @@ fn a_pipeline_that_resumes_passes_the_adus_that_it_would_have_passed() {
             let mut table = Table::new(Bounds::default(), Modules::default());
             // Another subscriber has the same pipeline, at another place of its cycle or at the same.
             table
-                .subscribe(SOURCE, &pipeline(text), delivery(true))
+                .subscribe(SOURCE, &pipeline(text), delivery(true), &Account::default())
                 .unwrap();
             let is_shared = second.phases() == start().phases();
-            let id = table.resume(SOURCE, second, delivery(true)).unwrap();
+            let id = table
+                .resume(SOURCE, second, delivery(true), &Account::default())
+                .unwrap();
             assert_eq!(table.derivations(), if is_shared { 1 } else { 2 });
             for sequence in stop..40 {
                 table.push(SOURCE, &array(sequence));
-                while let Some(derived) = table.pop(id) {
+                while let Some(derived) = pop(&mut table, id) {
                     assert!(derived.is_last);
                     passed[1].push(derived.adu.sequence);
                 }

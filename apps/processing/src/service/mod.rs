@@ -8,12 +8,18 @@
 //! | `offered` | the streams of a source |
 //! | `subscribed` | the streams of a subscriber |
 //! | `report` | [`Report`] |
+//! | `state` | answers to questions for the state |
+//! | `settings` | [`Settings`]: what the operator of the node chooses |
+//! | `refusal` | refusals of offers and subscriptions |
 //! | `promise` | promises for streams to subscribers |
 
 mod offered;
 mod promise;
+mod refusal;
 mod report;
+mod settings;
 pub(crate) mod source;
+mod state;
 mod subscribed;
 pub(crate) mod subscription;
 
@@ -32,7 +38,7 @@ use anabranch::{
     local::client::{Service as Registration, Stream},
     net::limited,
 };
-use anabranch_process::derive::Bounds;
+use anabranch_process::memory::{Account, Accounts, Memory};
 use serde::de::DeserializeOwned;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -40,12 +46,12 @@ use tokio::{
     time::{MissedTickBehavior, interval, timeout},
 };
 
-pub use self::report::Report;
-use self::source::{Clock, Source};
+use self::{refusal::Refusal, source::Source};
+pub use self::{report::Report, settings::Settings};
 use crate::wire::{
     CODE_BUSY, CODE_MALFORMED, Label, Notice, Purpose, Request, WireError, decode, encode,
     label::{ALL_LABELS, STATUS_LABEL},
-    message::{Offer, SubscriberState},
+    message::SubscriberState,
 };
 
 /// Time for the first message of a stream, and for the stream that follows from it.
@@ -54,21 +60,6 @@ const REQUEST_TIME: Duration = Duration::from_secs(30);
 const STREAMS_MAX: usize = 320;
 /// Streams of one peer at a time.
 const STREAMS_OF_PEER_MAX: usize = 32;
-/// Sources at a time.
-const SOURCES_MAX: usize = 32;
-/// Bounds on the derivations of one source. With [`STREAMS_MAX`] and [`SOURCES_MAX`], they bound the memory of a service.
-const BOUNDS: Bounds = Bounds {
-    subscribers: 128,
-    derivations: 64,
-    queue_bytes: 32 << 20,
-    operators: anabranch_process::Limits {
-        adus: 1_024,
-        bytes: 16 << 20,
-        fuel: 10_000_000,
-        memory: 32 << 20,
-    },
-};
-
 /// Reason why a stream is over.
 #[derive(Debug, thiserror::Error)]
 enum End {
@@ -92,6 +83,8 @@ struct Expected {
 
 /// A service of a processing node.
 pub struct Service {
+    settings: Settings,
+    accounts: Mutex<Accounts>,
     sources: Mutex<BTreeMap<String, Arc<Source>>>,
     expected: Mutex<BTreeMap<u64, Expected>>,
     subscribers: Mutex<BTreeMap<u64, (String, SubscriberState)>>,
@@ -121,8 +114,11 @@ impl Drop for Seat {
 
 impl Service {
     /// A service; what happens is reported to `reports`, as long as that has space.
-    pub fn new(reports: mpsc::Sender<Report>) -> Arc<Self> {
+    pub fn new(settings: Settings, reports: mpsc::Sender<Report>) -> Arc<Self> {
+        let memory = Memory::new(settings.memory);
         Arc::new(Self {
+            settings,
+            accounts: Mutex::new(Accounts::new(memory)),
             sources: Mutex::default(),
             expected: Mutex::default(),
             subscribers: Mutex::default(),
@@ -175,7 +171,8 @@ impl Service {
             source.trim();
             let is_over = source.is_over() && source.is_away();
             if is_over {
-                source.end("the source has been away for more than 30 s");
+                let grace = self.settings.grace.as_secs();
+                source.end(&format!("the source has been away for {grace} s or more"));
             }
             !is_over
         });
@@ -286,61 +283,14 @@ impl Service {
         lock(&self.sources).get(name).cloned()
     }
 
-    /// The source of an offer, new or again, with the number of the first ADU that is missing.
-    fn enter(&self, peer: NodeId, name: &str, offer: Offer) -> Result<(Arc<Source>, u64), String> {
-        let mut sources = lock(&self.sources);
-        if let Some(source) = sources.get(name) {
-            let (run, is_over) = {
-                let inner = source.inner();
-                (inner.offer.run, inner.offered.ended().is_some())
-            };
-            // The session that it had may not have been found to be over yet.
-            if source.peer == peer && run == offer.run && !is_over {
-                if offer.first > source.inner().offered.next() {
-                    return Err("ADUs are missing that the source does not have any more; offer the stream anew".to_owned());
-                }
-                let next = source.returned(offer);
-                return Ok((source.clone(), next));
-            }
-            if !(is_over || source.peer == peer && source.is_away()) {
-                return Err(format!(
-                    "'{name}' is offered already; choose another name, or end that offer first"
-                ));
-            }
-            source.end("the source has offered the stream anew");
-        } else if sources.len() >= SOURCES_MAX {
-            return Err(format!(
-                "{SOURCES_MAX} streams are offered already, the most that are taken; try again later"
-            ));
+    /// The account of a peer that may have more memory.
+    fn account(&self, peer: NodeId) -> Result<Account, Refusal> {
+        let mut accounts = lock(&self.accounts);
+        let account = accounts.of(peer);
+        if account.is_full() {
+            return Err(Refusal::without_memory(accounts.memory(), &account));
         }
-        let next = offer.first;
-        let source = Arc::new(Source::new(
-            (name.to_owned(), peer),
-            offer,
-            BOUNDS,
-            Clock::real(),
-        ));
-        sources.insert(name.to_owned(), source.clone());
-        Ok((source, next))
-    }
-
-    /// Answers a question for the state.
-    async fn status(&self, stream: &Stream) -> Result<(), End> {
-        let sources: Vec<_> = lock(&self.sources).values().cloned().collect();
-        let subscribers: Vec<_> = lock(&self.subscribers).values().cloned().collect();
-        for source in sources {
-            let (state, derivations) = source.state();
-            stream.send(encode(&Notice::Source(state))).await?;
-            for derivation in derivations {
-                stream.send(encode(&Notice::Derivation(derivation))).await?;
-            }
-            let of_source = subscribers.iter().filter(|(name, _)| *name == source.name);
-            for (_, subscriber) in of_source {
-                let notice = Notice::Subscriber(subscriber.clone());
-                stream.send(encode(&notice)).await?;
-            }
-        }
-        concluded(stream).await
+        Ok(account)
     }
 
     fn report(&self, report: Report) {
@@ -354,7 +304,7 @@ impl Service {
         peer: NodeId,
         name: &str,
         stream: &Stream,
-        (why, may_retry): (String, bool),
+        Refusal { why, may_retry }: Refusal,
     ) -> Result<(), End> {
         let notice = Notice::Refused {
             number: None,

@@ -9,17 +9,34 @@ use std::{
 };
 
 use anabranch::{base::NodeId, local::client::Stream};
+use anabranch_process::{derive::Bounds, serve::Rules};
 use tokio::{
     task::spawn_blocking,
     time::{Instant, timeout},
 };
 
 use super::{
-    End, Report, Service, concluded, request,
-    source::{Came, GRACE, Source},
+    End, Refusal, Report, Service, concluded, lock, request,
+    source::{Came, Clock, Source},
     unexpected,
 };
 use crate::wire::{Item, Notice, Purpose, Request, WireError, encode, message::Offer};
+
+/// Sources at a time, and memory for each: a source has an ADU of up to 16 MiB in work, and another one may wait in its stream.
+const SOURCES_MAX: usize = 32;
+const SOURCE_BYTES: usize = 32 << 20;
+/// Bounds on the derivations of one source.
+const BOUNDS: Bounds = Bounds {
+    subscribers: 128,
+    derivations: 64,
+    queue_bytes: 32 << 20,
+    operators: anabranch_process::Limits {
+        adus: 1_024,
+        bytes: 16 << 20,
+        fuel: 10_000_000,
+        memory: 32 << 20,
+    },
+};
 
 /// Longest time between two looks at what subscribers hold.
 const LOOK: Duration = Duration::from_millis(100);
@@ -44,6 +61,51 @@ impl Drop for Present<'_> {
 }
 
 impl Service {
+    /// The source of an offer, new or again, with the number of the first ADU that is missing.
+    fn enter(&self, peer: NodeId, name: &str, offer: Offer) -> Result<(Arc<Source>, u64), Refusal> {
+        let sources_max = SOURCES_MAX.min(self.settings.memory / SOURCE_BYTES);
+        let mut sources = lock(&self.sources);
+        if let Some(source) = sources.get(name) {
+            let (run, is_over) = {
+                let inner = source.inner();
+                (inner.offer.run, inner.offered.ended().is_some())
+            };
+            // The session that it had may not have been found to be over yet.
+            if source.peer == peer && run == offer.run && !is_over {
+                if offer.first > source.inner().offered.next() {
+                    let why = "ADUs are missing that the source does not have any more; offer the stream anew";
+                    return Err(Refusal::lasting(why.to_owned()));
+                }
+                let next = source.returned(offer);
+                return Ok((source.clone(), next));
+            }
+            if !(is_over || source.peer == peer && source.is_away()) {
+                return Err(Refusal::lasting(format!(
+                    "'{name}' is offered already; choose another name, or end that offer first"
+                )));
+            }
+            source.end("the source has offered the stream anew");
+        } else if sources.len() >= sources_max {
+            return Err(Refusal::for_now(format!(
+                "{sources_max} streams are offered already, the most that are taken; try again later"
+            )));
+        }
+        let next = offer.first;
+        let rules = Rules {
+            bounds: BOUNDS,
+            grace: self.settings.grace,
+            account: self.account(peer)?,
+        };
+        let source = Arc::new(Source::new(
+            (name.to_owned(), peer),
+            offer,
+            rules,
+            Clock::real(),
+        ));
+        sources.insert(name.to_owned(), source.clone());
+        Ok((source, next))
+    }
+
     /// Serves a source.
     pub(super) async fn offered(
         &self,
@@ -55,7 +117,7 @@ impl Service {
         offer.check()?;
         let (source, next) = match self.enter(peer, name, offer) {
             Ok(entered) => entered,
-            Err(why) => return self.refused(peer, name, control, (why, false)).await,
+            Err(refusal) => return self.refused(peer, name, control, refusal).await,
         };
         let _present = Present {
             service: self,
@@ -75,7 +137,7 @@ impl Service {
             }
             source.end("the source has sent everything");
             // It has ADUs that may be needed again until subscribers hold them.
-            let told = timeout(2 * GRACE, tell(&source, control, true)).await;
+            let told = timeout(2 * self.settings.grace, tell(&source, control, true)).await;
             told.unwrap_or(Ok(()))?;
             let why = "everything was sent".to_owned();
             control.send(encode(&Notice::Ended { why })).await?;

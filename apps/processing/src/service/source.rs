@@ -10,9 +10,8 @@ use std::{
 use anabranch::base::{Instant, NodeId};
 use anabranch_process::{
     Adu, Modules,
-    derive::Bounds,
     serve::{
-        self, Offered, SOURCE, Terms,
+        self, Offered, Rules, SOURCE, Terms,
         windows::{Failed, Part, Passage, Shares, Windows},
     },
 };
@@ -20,7 +19,7 @@ use tokio::{sync::watch, time};
 
 use crate::wire::message::{DerivationState, Offer, OperatorState, Pace, SourceState};
 
-pub(crate) use anabranch_process::serve::{GRACE, ReaderId};
+pub(crate) use anabranch_process::serve::ReaderId;
 
 /// Clock of a service.
 #[derive(Clone)]
@@ -104,11 +103,11 @@ impl Source {
     pub(crate) fn new(
         (name, peer): (String, NodeId),
         offer: Offer,
-        bounds: Bounds,
+        rules: Rules,
         clock: Clock,
     ) -> Self {
         let terms = offer.terms();
-        let offered = Offered::new(terms, bounds, Modules::default(), clock.now());
+        let offered = Offered::new(terms, rules, Modules::default(), clock.now());
         let inner = Inner {
             offer,
             offered,
@@ -233,6 +232,11 @@ impl Source {
             account.windows.shares(),
             std::mem::take(&mut account.failed),
         )
+    }
+
+    /// Time spent in operators.
+    pub(crate) fn busy(&self) -> Duration {
+        self.inner().busy
     }
 
     /// State, and that of the derivations.

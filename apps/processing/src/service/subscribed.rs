@@ -9,11 +9,14 @@ use std::{
 };
 
 use anabranch::{base::NodeId, local::client::Stream};
-use anabranch_process::{Pipeline, serve::Next};
+use anabranch_process::{
+    Pipeline,
+    serve::{self, Next},
+};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::{
-    End, REQUEST_TIME, Report, Service, lock,
+    End, REQUEST_TIME, Refusal, Report, Service, lock,
     promise::{self, Way},
     request,
     source::Source,
@@ -71,10 +74,7 @@ impl Service {
         asked.check()?;
         let (source, subscription) = match self.subscription(peer, name, &asked) {
             Ok(entered) => entered,
-            Err(why) => {
-                let is_missing = self.offered_now(name, asked.position.is_some()).is_none();
-                return self.refused(peer, name, control, (why, is_missing)).await;
-            }
+            Err(refusal) => return self.refused(peer, name, control, refusal).await,
         };
         let (stream, opened) = self.expect(peer, Purpose::Subscribe, name);
         let present = Present {
@@ -108,7 +108,10 @@ impl Service {
             stream: &adus,
         };
         let sending = async {
-            let why = present.send(&source, &adus).await?;
+            let why = tokio::select! {
+                sent = present.send(&source, &adus) => sent?,
+                why = present.fallen_behind(&source) => why,
+            };
             control.send(encode(&Notice::Ended { why })).await?;
             adus.finish()?;
             control.finish()?;
@@ -138,23 +141,26 @@ impl Service {
         peer: NodeId,
         name: &str,
         asked: &Subscribe,
-    ) -> Result<(Arc<Source>, Subscription), String> {
+    ) -> Result<(Arc<Source>, Subscription), Refusal> {
         let source = self.offered_now(name, asked.position.is_some());
-        let source = source.ok_or_else(|| format!("no stream '{name}' is offered here"))?;
+        let missing = || Refusal::for_now(format!("no stream '{name}' is offered here"));
+        let source = source.ok_or_else(missing)?;
         let node = source.peer.to_string();
         if asked.source.as_ref().is_some_and(|asked| *asked != node) {
-            return Err(format!(
+            return Err(Refusal::lasting(format!(
                 "'{name}' is offered by {node} here, and not by the source that was asked for"
-            ));
+            )));
         }
         if !source.inner().offer.allows(peer) {
-            return Err(format!(
+            return Err(Refusal::lasting(format!(
                 "the source does not let {peer} derive from '{name}'; its operator names subscribers with --for"
-            ));
+            )));
         }
-        let pipeline = parse(&asked.pipeline)?;
-        let subscription = Subscription::new(&source, (peer, asked.run), asked, &pipeline)?;
-        Ok((source, subscription))
+        let pipeline = parse(&asked.pipeline).map_err(Refusal::lasting)?;
+        let account = self.account(peer)?;
+        let reader = ((peer, asked.run), account);
+        let subscription = Subscription::new(&source, reader, asked, &pipeline);
+        Ok((source, subscription.map_err(Refusal::lasting)?))
     }
 }
 
@@ -169,10 +175,12 @@ impl Present<'_> {
     async fn send(&self, source: &Source, stream: &Stream) -> Result<String, End> {
         let mut changes = source.changes();
         let mut marked = 0;
+        // For what was sent last, which may wait in the stream.
+        let mut _sent = None;
         loop {
             changes.mark_unchanged();
             match self.subscription.next() {
-                Next::Adus(adus) => {
+                Next::Adus(adus, charge) => {
                     for derived in adus {
                         marked = derived.adu.sequence + 1;
                         let bytes = Carried::from(derived).to_bytes();
@@ -181,6 +189,7 @@ impl Present<'_> {
                         self.sent.fetch_add(1, Ordering::Relaxed);
                         self.sent_bytes.fetch_add(length, Ordering::Relaxed);
                     }
+                    _sent = Some(charge);
                 }
                 Next::Idle(Some(position)) if position.next > marked => {
                     let is_many = position.next - marked >= MARK_ADUS;
@@ -196,6 +205,25 @@ impl Present<'_> {
                 Next::Ended(why) => return Ok(why),
             }
         }
+    }
+
+    /// Waits until nothing more is derived for a reliable subscriber because it was too slow, although the stream to it has no room for what
+    /// waits; returns the reason.
+    async fn fallen_behind(&self, source: &Source) -> String {
+        let mut changes = source.changes();
+        let is_behind = |_: &u64| {
+            let status = self.subscription.status();
+            let has_ended =
+                status.is_some_and(|(status, ..)| status.has_ended && status.queued.0 == 0);
+            has_ended && source.inner().offered.ended().is_none()
+        };
+        // The sender is of the source.
+        let _ = changes.wait_for(is_behind).await;
+        if let Some((_, state)) = lock(&self.service.subscribers).get_mut(&self.number) {
+            state.queued = 0;
+            state.has_ended = true;
+        }
+        serve::TOO_SLOW.to_owned()
     }
 
     /// Does what the subscriber asks for, until it leaves.
@@ -268,6 +296,7 @@ impl Present<'_> {
                 failed,
                 why: why.clone(),
                 promised_bps: (rate > 0).then_some(rate),
+                has_ended: status.has_ended,
             };
             lock(&self.service.subscribers).insert(self.number, (self.name.to_owned(), state));
             if (status.lost, failed) != told {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anabranch_process::{
     Pipeline,
     derive::Status,
+    memory::Account,
     serve::{self, Next, Position, Request},
 };
 
@@ -34,7 +35,7 @@ impl Subscription {
     /// The reason: an operator cannot begin, a bound is reached, or ADUs that the subscriber lacks are not kept any more.
     pub(crate) fn new(
         source: &Arc<Source>,
-        reader: ReaderId,
+        (reader, account): (ReaderId, Account),
         asked: &Subscribe,
         pipeline: &Pipeline,
     ) -> Result<Self, String> {
@@ -44,6 +45,7 @@ impl Subscription {
             change: asked.change,
             position: position.map(|position| (asked.of, position.into())),
             delivery: serve::delivery(asked.is_reliable),
+            account,
         };
         let now = source.now();
         let offered = &mut source.inner().offered;

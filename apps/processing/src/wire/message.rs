@@ -10,7 +10,9 @@ use anabranch_process::{
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-pub use super::state::{DerivationState, OperatorState, SourceState, SubscriberState};
+pub use super::state::{
+    DerivationState, OperatorState, ServiceState, SourceState, SubscriberState,
+};
 use super::{JSON, WireError};
 
 /// Longest message.
@@ -312,12 +314,17 @@ pub enum Notice {
         /// Reason.
         why: String,
     },
+    /// State of the service, the first of a state.
+    Service(ServiceState),
     /// State of a source.
     Source(SourceState),
     /// State of a derivation of the source before.
     Derivation(DerivationState),
     /// State of a subscriber of the source before.
     Subscriber(SubscriberState),
+    /// A message of a later version, which is left out.
+    #[serde(other)]
+    Unknown,
 }
 
 /// A message as an ADU.

@@ -2,6 +2,23 @@
 
 use serde::{Deserialize, Serialize};
 
+/// State of a service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceState {
+    /// Memory that is used for what is kept, in bytes.
+    pub memory_used: u64,
+    /// Memory that may be used for it, in bytes.
+    pub memory_bound: u64,
+    /// Time for which sources and reliable subscribers are waited for, in milliseconds.
+    pub grace_ms: u64,
+    /// Sources.
+    pub sources: u64,
+    /// Streams of sources and subscribers.
+    pub streams: u64,
+    /// Time spent in operators of the present sources, in microseconds.
+    pub busy_us: u64,
+}
+
 /// State of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceState {
@@ -76,4 +93,7 @@ pub struct SubscriberState {
     pub why: String,
     /// Rate that is promised, in bit/s; `None`: none is.
     pub promised_bps: Option<u64>,
+    /// True if it was too slow, and nothing more is derived for it.
+    #[serde(default)]
+    pub has_ended: bool,
 }

@@ -1,8 +1,9 @@
 //! `anabranch process serve`.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
-use anabranch_processing::service::{Report, Service};
+use anabranch::base::duration;
+use anabranch_processing::service::{Report, Service, Settings};
 use serde_json::json;
 use tokio::{sync::mpsc, time::sleep};
 
@@ -10,10 +11,13 @@ use super::tell;
 use crate::{
     attach,
     exit::{Failure, Outcome, note, stopped},
+    recv::parse_size,
 };
 
 /// Pause before the node is attached to again.
 const PAUSE: Duration = Duration::from_secs(2);
+/// Times for which peers can be waited for.
+const GRACE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3_600);
 /// Reports that wait to be printed.
 const REPORTS_MAX: usize = 256;
 
@@ -23,8 +27,17 @@ Streams are readable here: both legs of a processed stream end at this node. Sou
 configuration: services = [\"process/1/offer/NAME/*\"] and [\"process/1/subscribe/NAME/*\"]; [\"process/1/status\"] shows the state. The source names \
 the subscribers that may derive from its stream, too.
 
+What is kept for peers has a bound together (--memory). A peer may have as much again as is free; a source then waits, an unreliable subscriber \
+loses its oldest ADUs, and a reliable one ends.
+
 Nothing is kept on disk. When this command starts again, sources and subscribers return, and nothing of a reliable stream is lost or repeated.")]
 pub(super) struct Arguments {
+    /// Memory for what is kept for sources and subscribers.
+    #[arg(long, value_name = "SIZE", default_value = "512 MiB", value_parser = parse_memory)]
+    memory: usize,
+    /// Time for which a source or reliable subscriber that is away is waited for.
+    #[arg(long, value_name = "TIME", default_value = "30 s", value_parser = parse_grace)]
+    grace: Duration,
     /// Print events as lines of JSON.
     #[arg(long)]
     json: bool,
@@ -32,9 +45,32 @@ pub(super) struct Arguments {
     place: attach::Place,
 }
 
+/// Parses a size with its unit, such as `512 MiB`.
+fn parse_memory(text: &str) -> Result<usize, String> {
+    let bytes = parse_size(text)?;
+    let bytes = usize::try_from(bytes).map_err(|_| format!("'{text}' is too large"))?;
+    if bytes < Settings::MEMORY_MIN {
+        let least = Settings::MEMORY_MIN >> 20;
+        return Err(format!("'{text}' is too small; give at least {least} MiB"));
+    }
+    Ok(bytes)
+}
+
+fn parse_grace(text: &str) -> Result<Duration, String> {
+    let grace = duration::parse(text).map_err(|error| error.to_string())?;
+    if !GRACE.contains(&grace) {
+        return Err(format!("'{text}' is not from 1 s to 1 h"));
+    }
+    Ok(grace)
+}
+
 pub(super) async fn run(arguments: &Arguments) -> Outcome {
     let (reports, mut reported) = mpsc::channel(REPORTS_MAX);
-    let service = Service::new(reports);
+    let settings = Settings {
+        memory: arguments.memory,
+        grace: arguments.grace,
+    };
+    let service = Service::new(settings, reports);
     let serving = async {
         let mut is_first = true;
         loop {

@@ -6,7 +6,7 @@ use anabranch_processing::{
     status::ask,
     wire::{
         Notice,
-        message::{DerivationState, SourceState, SubscriberState},
+        message::{DerivationState, ServiceState, SourceState, SubscriberState},
     },
 };
 use serde_json::json;
@@ -46,11 +46,9 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         .reach
         .once("anabranch process status", &Question)
         .await?;
-    if rows.is_empty() && !arguments.json {
-        return tell(false, &json!(null), "no stream is offered");
-    }
     for row in rows {
         let words = match &row {
+            Notice::Service(service) => of_service(service),
             Notice::Source(source) => of_source(source),
             Notice::Derivation(derivation) => of_derivation(derivation),
             Notice::Subscriber(subscriber) => of_subscriber(subscriber),
@@ -59,6 +57,21 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         tell(arguments.json, &json!(row), &words)?;
     }
     Ok(())
+}
+
+fn of_service(service: &ServiceState) -> String {
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    let sources = match service.sources {
+        0 => "no stream is offered".to_owned(),
+        1 => "1 stream is offered".to_owned(),
+        count => format!("{count} streams are offered"),
+    };
+    format!(
+        "{sources}; {} of {} MiB are used; who is away is waited for {} s",
+        mib(service.memory_used),
+        mib(service.memory_bound),
+        service.grace_ms / 1_000
+    )
 }
 
 fn of_source(source: &SourceState) -> String {
@@ -104,8 +117,14 @@ fn of_subscriber(subscriber: &SubscriberState) -> String {
         lost,
         failed,
         why,
+        has_ended,
         ..
     } = subscriber;
+    let end = if *has_ended {
+        ", was too slow and gets nothing more"
+    } else {
+        ""
+    };
     let why = if why.is_empty() {
         String::new()
     } else {
@@ -115,6 +134,6 @@ fn of_subscriber(subscriber: &SubscriberState) -> String {
         format!(", promised {}", anabranch::base::Rate::from_bps(bps))
     });
     format!(
-        "  subscriber {node}, pipeline {change}: {sent} ADUs, {sent_bytes} bytes, {queued} wait, {lost} lost, {failed} failed{why}{promise}"
+        "  subscriber {node}, pipeline {change}: {sent} ADUs, {sent_bytes} bytes, {queued} wait, {lost} lost, {failed} failed{why}{promise}{end}"
     )
 }

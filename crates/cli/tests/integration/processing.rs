@@ -21,7 +21,9 @@ struct Setting {
 }
 
 fn serve(at: &Path) -> Running {
-    let words = ["process", "serve", "--json", "--local", "2.local"];
+    let words = [
+        "process", "serve", "--json", "--local", "2.local", "--memory", "64 MiB",
+    ];
     let mut service = Running::start(command(at).args(words));
     service.event("serving");
     service
@@ -67,6 +69,13 @@ impl Setting {
         let begun = subscriber.event("begun");
         assert_eq!(begun["source"], id(1));
         (subscriber, input)
+    }
+
+    fn status(&self) -> Vec<Value> {
+        let status = self.command(&["status", "--json"]).output().unwrap();
+        let rows = String::from_utf8(status.stdout).unwrap();
+        let rows = rows.lines().map(|row| serde_json::from_str(row).unwrap());
+        rows.collect()
     }
 
     /// Runs a command that fails, and returns its exit code and its message.
@@ -137,14 +146,13 @@ fn each_subscriber_gets_what_its_pipeline_derives_and_changes_it_meanwhile() {
     assert_eq!(sequences(&mut fifth, 3), [27, 33, 39]);
     assert_eq!(sequences(&mut base, 1), [21]);
 
-    let status = setting.command(&["status", "--json"]).output().unwrap();
-    let rows = String::from_utf8(status.stdout).unwrap();
-    let rows: Vec<Value> = rows
-        .lines()
-        .map(|row| serde_json::from_str(row).unwrap())
-        .collect();
+    let rows = setting.status();
     assert_eq!(
-        (&rows[0]["is"], &rows[0]["adus"]),
+        (&rows[0]["is"], &rows[0]["sources"]),
+        (&"service".into(), &1.into())
+    );
+    assert_eq!(
+        (&rows[1]["is"], &rows[1]["adus"]),
         (&"source".into(), &40.into())
     );
     let operators: Vec<&Value> = rows
@@ -169,6 +177,55 @@ fn each_subscriber_gets_what_its_pipeline_derives_and_changes_it_meanwhile() {
     assert_eq!(sequences(&mut base, 6), [24, 27, 30, 33, 36, 39]);
     [fifth, base].into_iter().for_each(ends);
     drop(offer);
+}
+
+#[test]
+fn viewers_that_stop_reading_cost_no_other_anything() {
+    let mut setting = Setting::start(RIGHTS);
+    let (_offer, mut input) = setting.offer("frames", &["--live"]);
+    setting.service.event("offered");
+    let (mut lossy, _open) = setting.subscribe("frames", "every 1", &["--unreliable"]);
+    let (reliable, _open_too) = setting.subscribe("frames", "every 1", &[]);
+    let (mut other, _open_as_well) = setting.subscribe("frames", "", &[]);
+    for stopped in [&lossy, &reliable] {
+        signal(stopped.id(), "STOP");
+    }
+    let padding = "x".repeat(100_000);
+    let mut next = 0;
+    loop {
+        for number in next..next + 50 {
+            writeln!(input, "{{\"data\": \"m{number}{padding}\"}}").unwrap();
+        }
+        for number in next..next + 50 {
+            assert_eq!(other.event("adu")["sequence"], number);
+        }
+        next += 50;
+        // A node has half of the memory at most.
+        let rows = setting.status();
+        assert_eq!(rows[0]["memory_bound"], 64 << 20);
+        assert!(rows[0]["memory_used"].as_u64().unwrap() <= 32 << 20);
+        if rows.iter().any(|row| row["has_ended"] == true) {
+            break;
+        }
+        assert!(next < 5_000, "{rows:?}");
+    }
+    // The reliable one has all up to its end.
+    for stopped in [&lossy, &reliable] {
+        signal(stopped.id(), "CONT");
+    }
+    let mut expected = 0;
+    let mut reliable = reliable;
+    while let Some(line) = Some(reliable.line()).filter(|line| !line.is_empty()) {
+        let event: Value = serde_json::from_str(&line).unwrap();
+        if event["kind"] == "adu" {
+            assert_eq!(event["sequence"], expected);
+            expected += 1;
+        }
+    }
+    assert!((1..next).contains(&expected), "{expected} of {next}");
+    // It has lost the last ones, too, perhaps, and gets what is new.
+    write(&mut input, next..next + 50);
+    while lossy.event("adu")["sequence"].as_u64() < Some(next) {}
 }
 
 #[test]

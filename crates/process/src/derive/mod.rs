@@ -16,4 +16,5 @@ mod terms;
 
 pub use queue::{Delivery, Derived};
 pub use table::Table;
+pub(crate) use table::charge_state;
 pub use terms::{Bounds, DeriveError, Pushed, SourceId, Status, SubscriberId};

@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 
-use crate::adu::Adu;
+use crate::{
+    adu::Adu,
+    memory::{Account, Charge},
+};
 
 /// Bounds on a subscriber's queue, and what happens beyond them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +43,14 @@ pub(super) enum Added {
 /// ADUs for one subscriber.
 ///
 /// Invariant: an ADU that needs the one before it stands behind that one, or that one was taken.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Queue {
     delivery: Delivery,
-    queued: VecDeque<Derived>,
+    account: Account,
+    queued: VecDeque<(Derived, Charge)>,
     bytes: usize,
+    /// Memory that what waits is charged by.
+    held: usize,
     /// ADUs that were lost.
     pub(super) lost: u64,
     /// True if the subscriber lacks the ADU before the next.
@@ -52,14 +58,26 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(delivery: Delivery) -> Self {
+    pub(super) fn new(delivery: Delivery, account: Account) -> Self {
         Self {
             delivery,
+            account,
             queued: VecDeque::new(),
             bytes: 0,
+            held: 0,
             lost: 0,
             is_broken: true,
         }
+    }
+
+    /// The account that is charged for what waits.
+    pub(super) fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Memory that what waits is charged by.
+    pub(super) fn held(&self) -> usize {
+        self.held
     }
 
     pub(super) fn is_reliable(&self) -> bool {
@@ -82,19 +100,23 @@ impl Queue {
     /// Removes everything, which is out of date.
     pub(super) fn clear(&mut self) {
         self.queued.clear();
-        self.bytes = 0;
+        (self.bytes, self.held) = (0, 0);
         self.is_broken = true;
     }
 
-    pub(super) fn pop(&mut self) -> Option<Derived> {
+    /// The next ADU, and what its memory is charged by.
+    pub(super) fn pop(&mut self) -> Option<(Derived, Charge)> {
         let next = self.queued.pop_front()?;
-        self.bytes -= next.adu.body.len();
+        self.bytes -= next.0.adu.body.len();
+        self.held -= next.1.bytes();
         Some(next)
     }
 
-    fn has_room(&self, adu: &Adu) -> bool {
-        self.queued.len() < self.delivery.adus
-            && self.bytes.saturating_add(adu.body.len()) <= self.delivery.bytes
+    /// Room for an ADU, if there is some.
+    fn room(&self, adu: &Adu) -> Option<Charge> {
+        let has_room = self.queued.len() < self.delivery.adus
+            && self.bytes.saturating_add(adu.body.len()) <= self.delivery.bytes;
+        has_room.then(|| self.account.charge(adu.held_bytes()))?
     }
 
     pub(super) fn push(&mut self, adu: &Adu, change: u32, is_last: bool) -> Added {
@@ -102,40 +124,47 @@ impl Queue {
             self.lost += 1;
             return Added::Broken;
         }
-        if !self.has_room(adu) {
-            if self.delivery.is_reliable {
-                return Added::Full;
-            }
-            self.make_room(adu);
-        }
+        let room = match self.room(adu) {
+            None if self.delivery.is_reliable => return Added::Full,
+            None => self.make_room(adu),
+            room => room,
+        };
         let is_orphan = self.is_broken && adu.needs_previous;
-        if is_orphan || !self.has_room(adu) {
+        let Some(charge) = room.filter(|_| !is_orphan) else {
             self.lost += 1;
             self.is_broken = true;
             return Added::Broken;
-        }
+        };
         self.is_broken = false;
         self.bytes += adu.body.len();
-        self.queued.push_back(Derived {
+        self.held += charge.bytes();
+        let derived = Derived {
             adu: adu.clone(),
             change,
             is_last,
-        });
+        };
+        self.queued.push_back((derived, charge));
         Added::Queued
     }
 
-    /// Loses the oldest ADUs, and those that nobody can use without them.
-    fn make_room(&mut self, adu: &Adu) {
-        while !self.has_room(adu) && self.lose() {
-            while self
-                .queued
-                .front()
-                .is_some_and(|next| next.adu.needs_previous)
-            {
-                self.lose();
+    fn make_room(&mut self, adu: &Adu) -> Option<Charge> {
+        while self.lose_oldest() {
+            if let Some(room) = self.room(adu) {
+                return Some(room);
             }
-            self.is_broken = self.queued.is_empty();
         }
+        None
+    }
+
+    /// Loses the oldest ADU, and those that nobody can use without it; false if there is none.
+    pub(super) fn lose_oldest(&mut self) -> bool {
+        let is_lost = self.lose();
+        let is_orphan = |(next, _): &(Derived, Charge)| next.adu.needs_previous;
+        while self.queued.front().is_some_and(is_orphan) {
+            self.lose();
+        }
+        self.is_broken |= is_lost && self.queued.is_empty();
+        is_lost
     }
 
     fn lose(&mut self) -> bool {

@@ -6,7 +6,11 @@ use super::{
     queue::{Added, Delivery, Derived, Queue},
     terms::{Bounds, DeriveError, Pushed, SourceId, Status, SubscriberId},
 };
-use crate::{Failure, Modules, Pipeline, Running, StartError, adu::Adu};
+use crate::{
+    Failure, Modules, Pipeline, Running, StartError,
+    adu::Adu,
+    memory::{Account, Charge},
+};
 
 /// ADUs of a source between two requests, on account of losses, for one that needs none before. Each makes the stream
 /// larger for all subscribers, so that one who loses often is not to cause many.
@@ -16,6 +20,8 @@ const RESYNC_GAP: u32 = 8;
 struct Derivation {
     source: SourceId,
     running: Running,
+    /// For the state of its operators, to the account of its first subscriber.
+    charge: Option<Charge>,
     subscribers: BTreeSet<SubscriberId>,
     /// ADUs of the source since the last one that needed none before was asked for.
     since_resync: u32,
@@ -59,7 +65,9 @@ impl Table {
         self.derivations.len()
     }
 
-    /// Subscribes to what the pipeline derives from a source, from the source's next ADU on.
+    /// Subscribes to what the pipeline derives from a source, from the source's next ADU on. What waits for the subscriber, and the state of
+    /// the operators, is charged to the account: without memory, an unreliable subscriber loses its oldest ADUs, a reliable one ends, and
+    /// operators forget what they keep between ADUs.
     ///
     /// # Errors
     /// A bound is reached, the queue's bounds are not possible, or an operator cannot begin; nothing is then changed.
@@ -68,10 +76,11 @@ impl Table {
         source: SourceId,
         pipeline: &Pipeline,
         delivery: Delivery,
+        account: &Account,
     ) -> Result<SubscriberId, DeriveError> {
         self.check(delivery)?;
         let derivation = self.derivation(source, pipeline)?;
-        Ok(self.enter(derivation, delivery))
+        Ok(self.enter(derivation, delivery, account))
     }
 
     /// Subscribes with a pipeline at work that has processed the source's ADUs up to now elsewhere, and goes on with it. It is
@@ -84,6 +93,7 @@ impl Table {
         source: SourceId,
         running: Running,
         delivery: Delivery,
+        account: &Account,
     ) -> Result<SubscriberId, DeriveError> {
         self.check(delivery)?;
         let phases = running.phases();
@@ -96,7 +106,7 @@ impl Table {
             Some((&number, _)) => number,
             None => self.add(source, running)?,
         };
-        Ok(self.enter(number, delivery))
+        Ok(self.enter(number, delivery, account))
     }
 
     fn check(&self, delivery: Delivery) -> Result<(), DeriveError> {
@@ -110,12 +120,12 @@ impl Table {
         Ok(())
     }
 
-    fn enter(&mut self, derivation: u64, delivery: Delivery) -> SubscriberId {
+    fn enter(&mut self, derivation: u64, delivery: Delivery, account: &Account) -> SubscriberId {
         let id = SubscriberId(self.fresh());
         self.join(derivation, id);
         let subscriber = Subscriber {
             derivation: Some(derivation),
-            queue: Queue::new(delivery),
+            queue: Queue::new(delivery, account.clone()),
             changes: 0,
             failed: 0,
             failure: None,
@@ -194,7 +204,9 @@ impl Table {
             .filter(|derivation| derivation.source == source);
         for derivation in of_source {
             derivation.resync_if_due();
-            match derivation.running.process(adu.clone(), &self.modules) {
+            let processed = derivation.running.process(adu.clone(), &self.modules);
+            derivation.charge(&self.subscribers);
+            match processed {
                 Ok(processed) => {
                     pushed.work += processed.work;
                     distribute(
@@ -225,8 +237,8 @@ impl Table {
         pushed
     }
 
-    /// The next ADU for a subscriber; `None` if none waits.
-    pub fn pop(&mut self, id: SubscriberId) -> Option<Derived> {
+    /// The next ADU for a subscriber, and the charge for its memory, which is held as long as the ADU is; `None` if none waits.
+    pub fn pop(&mut self, id: SubscriberId) -> Option<(Derived, Charge)> {
         self.subscribers.get_mut(&id)?.queue.pop()
     }
 
@@ -279,6 +291,7 @@ impl Table {
         let derivation = Derivation {
             source,
             running,
+            charge: None,
             subscribers: BTreeSet::new(),
             since_resync: 0,
             is_resync_wanted: false,
@@ -332,6 +345,29 @@ fn find(
     found.map(|(&number, _)| number)
 }
 
+/// Charges an account for the state of operators. If that may not be, they forget what they keep between ADUs; the state of WebAssembly
+/// modules, which is bounded otherwise, is charged anyway.
+pub(crate) fn charge_state(running: &mut Running, charge: &mut Option<Charge>, account: &Account) {
+    let is_right =
+        |charge: &Charge, bytes| charge.bytes() == bytes && charge.account().is_same(account);
+    let bytes = running.held_bytes();
+    if bytes == 0
+        || charge
+            .as_ref()
+            .is_some_and(|charge| is_right(charge, bytes))
+    {
+        *charge = charge.take().filter(|_| bytes > 0);
+        return;
+    }
+    *charge = None;
+    *charge = account.charge(bytes);
+    if charge.is_none() {
+        running.resync();
+        let left = running.held_bytes();
+        *charge = (left > 0).then(|| account.charge_anyway(left));
+    }
+}
+
 /// Queues ADUs for each subscriber of a derivation.
 fn distribute(
     derivation: &mut Derivation,
@@ -340,10 +376,14 @@ fn distribute(
     ended: &mut Vec<SubscriberId>,
 ) {
     for id in &derivation.subscribers {
-        let subscriber = subscribers
-            .get_mut(id)
-            .expect("subscribers of a derivation exist");
         for (index, adu) in adus.iter().enumerate() {
+            if ended.contains(id) {
+                break;
+            }
+            free(subscribers, *id, adu.held_bytes(), ended);
+            let subscriber = subscribers
+                .get_mut(id)
+                .expect("subscribers of a derivation exist");
             let is_last = index + 1 == adus.len();
             match subscriber.queue.push(adu, subscriber.changes, is_last) {
                 Added::Queued => {}
@@ -357,7 +397,43 @@ fn distribute(
     }
 }
 
+/// Makes memory free for a subscriber where others with its account hold more than it would: of the largest queue, the oldest ADUs are lost, or
+/// if it is reliable, it ends.
+fn free(
+    subscribers: &mut BTreeMap<SubscriberId, Subscriber>,
+    id: SubscriberId,
+    bytes: usize,
+    ended: &mut Vec<SubscriberId>,
+) {
+    let own = &subscribers[&id].queue;
+    let (account, own) = (own.account().clone(), own.held().saturating_add(bytes));
+    while !account.has_room(bytes) {
+        let of_account = subscribers
+            .iter_mut()
+            .filter(|(_, one)| one.queue.account().is_same(&account));
+        let largest = of_account.max_by_key(|(_, one)| one.queue.held());
+        let Some((&largest, one)) = largest.filter(|(_, one)| one.queue.held() > own) else {
+            return;
+        };
+        if one.queue.is_reliable() {
+            one.queue.clear();
+            ended.push(largest);
+        } else {
+            one.queue.lose_oldest();
+        }
+    }
+}
+
 impl Derivation {
+    /// Charges the first subscriber for the operators' state. If that may not be, what they keep between ADUs is forgotten.
+    fn charge(&mut self, subscribers: &BTreeMap<SubscriberId, Subscriber>) {
+        let first = self.subscribers.first().and_then(|id| subscribers.get(id));
+        let Some(account) = first.map(|subscriber| subscriber.queue.account()) else {
+            return;
+        };
+        charge_state(&mut self.running, &mut self.charge, account);
+    }
+
     fn resync(&mut self) {
         self.running.resync();
         self.since_resync = 0;

@@ -106,6 +106,10 @@ impl Operator for Encoder {
     fn resync(&mut self) {
         self.before = None;
     }
+
+    fn held_bytes(&self) -> usize {
+        self.before.as_ref().map_or(0, Bytes::len)
+    }
 }
 
 /// Error of a decoder.

@@ -26,10 +26,10 @@ mod tests;
 mod verdicts;
 pub mod windows;
 
-pub use offered::{GRACE, Gap, Offered, ReaderId, SOURCE, Terms};
+pub use offered::{GRACE, Gap, Offered, ReaderId, Rules, SOURCE, Terms};
 pub use progress::Progress;
 pub use retained::{OutOfRange, Retained};
-pub use subscription::{Next, Request, Subscription, delivery};
+pub use subscription::{Next, Request, Subscription, TOO_SLOW, delivery};
 pub use verdicts::Verdicts;
 
 /// Place of a subscriber in the stream of a source.

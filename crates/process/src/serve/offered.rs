@@ -10,9 +10,10 @@ use anabranch_base::{Instant, NodeId};
 use crate::{
     Adu, Modules,
     derive::{Bounds, Pushed, SourceId, Table},
+    memory::{Account, Charge},
 };
 
-/// Time for which sources and reliable subscribers are waited for that are away.
+/// Time for which sources and reliable subscribers are waited for that are away, unless another is chosen.
 pub const GRACE: Duration = Duration::from_secs(30);
 /// Time without progress after which the source does not wait for a reliable subscriber any more.
 const STALL_TIME: Duration = Duration::from_secs(60);
@@ -36,8 +37,30 @@ pub struct Terms {
     pub is_live: bool,
     /// Number of the first ADU that the source still has.
     pub first: u64,
-    /// Reliable subscribers to wait for, up to [`GRACE`], before ADUs are forgotten.
+    /// Reliable subscribers to wait for, up to the time of [`Rules::grace`], before ADUs are forgotten.
     pub readers: u32,
+}
+
+/// Rules of a processing node for a stream.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Bounds on its derivations.
+    pub bounds: Bounds,
+    /// Time for which the source and reliable subscribers are waited for that are away.
+    pub grace: Duration,
+    /// Account for the ADUs that are kept.
+    pub account: Account,
+}
+
+impl Default for Rules {
+    /// With memory without a bound.
+    fn default() -> Self {
+        Self {
+            bounds: Bounds::default(),
+            grace: GRACE,
+            account: Account::default(),
+        }
+    }
 }
 
 /// Error of a reliable source that leaves ADUs out.
@@ -69,7 +92,9 @@ pub struct Offered {
     next: u64,
     ended: Option<String>,
     pub(super) subscribers: u32,
-    kept: VecDeque<Adu>,
+    grace: Duration,
+    account: Account,
+    kept: VecDeque<(Adu, Charge)>,
     kept_bytes: usize,
     readers: BTreeMap<ReaderId, Reader>,
     /// Readers to wait for, and since when.
@@ -84,14 +109,16 @@ pub struct Offered {
 
 impl Offered {
     /// A stream that is offered now.
-    pub fn new(terms: Terms, bounds: Bounds, modules: Modules, now: Instant) -> Self {
+    pub fn new(terms: Terms, rules: Rules, modules: Modules, now: Instant) -> Self {
         Self {
             next: terms.first,
             awaited: (terms.readers > 0).then_some((terms.readers, now)),
             terms,
-            table: Table::new(bounds, modules),
+            table: Table::new(rules.bounds, modules),
             ended: None,
             subscribers: 0,
+            grace: rules.grace,
+            account: rules.account,
             kept: VecDeque::new(),
             kept_bytes: 0,
             readers: BTreeMap::new(),
@@ -164,7 +191,9 @@ impl Offered {
         self.work += pushed.work;
         if self.terms.is_reliable {
             self.kept_bytes += adu.body.len();
-            self.kept.push_back(adu);
+            // It is there. The source waits, or the oldest are forgotten, while this is too much.
+            let charge = self.account.charge_anyway(adu.held_bytes());
+            self.kept.push_back((adu, charge));
         }
         self.trim(now);
         Ok(pushed)
@@ -172,9 +201,11 @@ impl Offered {
 
     /// Forgets ADUs that nobody needs any more, and readers that have been away for too long.
     pub fn trim(&mut self, now: Instant) {
-        let is_over = |since: Instant| now.since(since) >= GRACE;
-        let is_full = self.is_full();
-        let is_stalled = |reader: &Reader| is_full && now.since(reader.moved) >= STALL_TIME;
+        let is_over = |since: Instant| now.since(since) >= self.grace;
+        let (is_full, next) = (self.is_full(), self.next);
+        let is_stalled = |reader: &Reader| {
+            is_full && reader.held < next && now.since(reader.moved) >= STALL_TIME
+        };
         self.readers
             .retain(|_, reader| !reader.away.is_some_and(is_over) && !is_stalled(reader));
         let present = self.readers.len() as u32;
@@ -186,7 +217,7 @@ impl Offered {
             Some(_) => 0,
             None => held.unwrap_or(self.next),
         };
-        while let Some(first) = self.kept.front() {
+        while let Some((first, _)) = self.kept.front() {
             if first.sequence >= needed && !(self.terms.is_live && self.is_full()) {
                 break;
             }
@@ -222,7 +253,9 @@ impl Offered {
 
     /// True if nobody can expect anything of the source any more.
     pub fn is_over(&self, now: Instant) -> bool {
-        self.away.is_some_and(|since| now.since(since) >= GRACE) || self.ended.is_some()
+        self.away
+            .is_some_and(|since| now.since(since) >= self.grace)
+            || self.ended.is_some()
     }
 
     /// No ADU follows.
@@ -263,7 +296,7 @@ impl Offered {
     }
 
     fn is_full(&self) -> bool {
-        self.kept.len() >= KEPT_ADUS || self.kept_bytes >= KEPT_BYTES
+        self.kept.len() >= KEPT_ADUS || self.kept_bytes >= KEPT_BYTES || self.account.is_full()
     }
 
     /// True if the source may send another ADU.
@@ -273,15 +306,15 @@ impl Offered {
 
     /// Number of the first ADU that is kept, and of readers, those that are awaited included.
     pub fn acknowledged(&self) -> (u64, u32) {
-        let first = self.kept.front().map_or(self.next, |adu| adu.sequence);
+        let first = self.kept.front().map_or(self.next, |(adu, _)| adu.sequence);
         let awaited = self.awaited.map_or(0, |(count, _)| count);
         (first, awaited.max(self.readers.len() as u32))
     }
 
     /// An ADU that is kept.
     pub(super) fn kept(&self, sequence: u64) -> Option<&Adu> {
-        let first = self.kept.front()?.sequence;
+        let first = self.kept.front()?.0.sequence;
         let at = usize::try_from(sequence.checked_sub(first)?).ok()?;
-        self.kept.get(at)
+        self.kept.get(at).map(|(adu, _)| adu)
     }
 }

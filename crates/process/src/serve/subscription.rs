@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{
     Adu, Limits, Pipeline, Running,
-    derive::{Delivery, Derived, Status, SubscriberId},
+    derive::{Delivery, Derived, Status, SubscriberId, charge_state},
+    memory::{Account, Charge},
 };
 
 /// Request of a subscriber.
@@ -24,7 +25,12 @@ pub struct Request {
     pub position: Option<(Option<u64>, Position)>,
     /// Bounds of its queue; reliable: no derived ADU is lost or repeated.
     pub delivery: Delivery,
+    /// Account for what is derived for it.
+    pub account: Account,
 }
+
+/// Reason for the end of a reliable subscription whose queue became full.
+pub const TOO_SLOW: &str = "it took less than the source sent, and its queue or the memory of the service is full; ask for less, or for a stream that may lose ADUs";
 
 /// Bounds of a subscriber's queue at a processing node.
 pub fn delivery(is_reliable: bool) -> Delivery {
@@ -42,10 +48,10 @@ pub fn delivery(is_reliable: bool) -> Delivery {
 }
 
 /// Result of asking for something to send.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 pub enum Next {
-    /// Derived ADUs, with the subscriber's numbers of its pipelines.
-    Adus(Vec<Derived>),
+    /// Derived ADUs, with the subscriber's numbers of its pipelines, and the charge for their memory, which is held as long as they are.
+    Adus(Vec<Derived>, Charge),
     /// Nothing now; everything before the position was returned.
     Idle(Option<Position>),
     /// Nothing ever again, for this reason.
@@ -58,6 +64,8 @@ enum Place {
     /// Behind the source's newest ADU.
     Behind {
         running: Box<Running>,
+        /// For the state of the operators.
+        charge: Option<Charge>,
         next: u64,
     },
     /// A subscriber of the table.
@@ -71,6 +79,7 @@ pub struct Subscription {
     /// `None`: nothing is kept for it.
     reader: Option<ReaderId>,
     delivery: Delivery,
+    account: Account,
     begin: Position,
     place: Place,
     /// Numbers of the subscriber's pipelines, by those of the table.
@@ -95,6 +104,7 @@ impl Subscription {
             change,
             position,
             delivery,
+            account,
         } = request;
         let is_kept = offered.terms().is_reliable && delivery.is_reliable;
         let position = position.filter(|_| is_kept);
@@ -123,10 +133,15 @@ impl Subscription {
                 running.set_phases(position.phases.as_deref().unwrap_or(&after));
                 let phases = running.phases();
                 let running = Box::new(running);
-                (Place::Behind { running, next }, phases)
+                let place = Place::Behind {
+                    running,
+                    charge: None,
+                    next,
+                };
+                (place, phases)
             }
             None => {
-                let entered = offered.table.subscribe(SOURCE, pipeline, delivery);
+                let entered = (offered.table).subscribe(SOURCE, pipeline, delivery, &account);
                 let id = entered.map_err(|error| error.to_string())?;
                 let running = offered.table.running(id);
                 (
@@ -142,6 +157,7 @@ impl Subscription {
         Ok(Self {
             reader: is_kept.then_some(reader),
             delivery,
+            account,
             begin: Position {
                 next,
                 phases: Some(phases),
@@ -226,24 +242,40 @@ impl Subscription {
     pub fn next(&mut self, offered: &mut Offered) -> Next {
         loop {
             match mem::replace(&mut self.place, Place::Over) {
-                Place::Behind { mut running, next } => {
+                Place::Behind {
+                    mut running,
+                    mut charge,
+                    next,
+                } => {
                     if let Some(adu) = offered.kept(next) {
                         let processed = running.process(adu.clone(), &offered.table.modules);
+                        charge_state(&mut running, &mut charge, &self.account);
                         let change = self.numbers.get(&0).copied().unwrap_or_default();
                         let next = next + 1;
-                        self.place = Place::Behind { running, next };
+                        self.place = Place::Behind {
+                            running,
+                            charge,
+                            next,
+                        };
                         // A failure is one again: the ADU is left out.
                         let adus = processed.map(|processed| processed.adus);
                         let adus = adus.unwrap_or_default();
                         if !adus.is_empty() {
-                            return Next::Adus(numbered(adus, change));
+                            let bytes = adus.iter().map(Adu::held_bytes).sum();
+                            // They are there, and no others are derived before they are taken.
+                            let charge = self.account.charge_anyway(bytes);
+                            return Next::Adus(numbered(adus, change), charge);
                         }
                     } else if next > offered.next() {
                         // A service that started again gets ADUs that the subscriber had.
-                        self.place = Place::Behind { running, next };
+                        self.place = Place::Behind {
+                            running,
+                            charge,
+                            next,
+                        };
                         return Next::Idle(None);
                     } else {
-                        match live(offered, *running, next, self.delivery) {
+                        match live(offered, *running, next, (self.delivery, &self.account)) {
                             Ok(id) => self.place = Place::Live(id),
                             Err(why) => {
                                 offered.subscribers -= 1;
@@ -262,19 +294,19 @@ impl Subscription {
     }
 
     fn live(&mut self, id: SubscriberId, offered: &mut Offered) -> Next {
-        if let Some(derived) = offered.table.pop(id) {
+        if let Some((derived, charge)) = offered.table.pop(id) {
             // Earlier pipelines do not come again.
             self.numbers = self.numbers.split_off(&derived.change);
             let change = self.numbers.get(&derived.change).copied();
-            return Next::Adus(vec![Derived {
+            let derived = Derived {
                 change: change.unwrap_or_default(),
                 ..derived
-            }]);
+            };
+            return Next::Adus(vec![derived], charge);
         }
         let status = offered.table.status(id);
         if status.is_none_or(|status| status.has_ended) {
-            let slow = "it took less than the source sent, and its queue is full; ask for less, or for a stream that may lose ADUs";
-            return Next::Ended(offered.ended().unwrap_or(slow).to_owned());
+            return Next::Ended(offered.ended().unwrap_or(TOO_SLOW).to_owned());
         }
         let running = offered.table.running(id).filter(|_| self.reader.is_some());
         Next::Idle(running.map(|running| Position {
@@ -289,7 +321,7 @@ fn live(
     offered: &mut Offered,
     running: Running,
     next: u64,
-    delivery: Delivery,
+    (delivery, account): (Delivery, &Account),
 ) -> Result<SubscriberId, String> {
     if next < offered.next() {
         let slow = "it took less than the source sent, and ADUs that it lacks are not kept any more; subscribe anew, without them";
@@ -298,7 +330,7 @@ fn live(
     if let Some(why) = offered.ended() {
         return Err(why.to_owned());
     }
-    let resumed = offered.table.resume(SOURCE, running, delivery);
+    let resumed = (offered.table).resume(SOURCE, running, delivery, account);
     resumed.map_err(|error| error.to_string())
 }
 

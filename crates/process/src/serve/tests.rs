@@ -9,7 +9,8 @@ use bytes::Bytes;
 use super::*;
 use crate::{
     Fields, Limits, Modules, Pipeline,
-    derive::{Bounds, Delivery, Derived},
+    derive::{Delivery, Derived},
+    memory::{Account, Memory},
 };
 
 const ADUS: u64 = 120;
@@ -49,7 +50,7 @@ fn node(retained: &mut Retained, readers: u32, now: Instant) -> Offered {
         readers,
     };
     retained.resume(first).unwrap();
-    Offered::new(terms, Bounds::default(), Modules::default(), now)
+    Offered::new(terms, Rules::default(), Modules::default(), now)
 }
 
 fn subscribe(
@@ -64,6 +65,7 @@ fn subscribe(
         change: 0,
         position: position.map(|position| (progress.run(), position)),
         delivery: RELIABLE,
+        account: Account::default(),
     };
     let subscription = Subscription::new(offered, request, pipeline, now).unwrap();
     progress.begun(1, subscription.begin().clone());
@@ -111,7 +113,7 @@ fn nodes_that_die_at_any_time_lose_and_repeat_nothing() {
                     offered.push(adu, now).unwrap();
                 }
                 7..10 => match subscription.next(&mut offered) {
-                    Next::Adus(adus) => under_way.extend(adus),
+                    Next::Adus(adus, _) => under_way.extend(adus),
                     Next::Idle(Some(position)) if under_way.is_empty() => {
                         progress.marked(position);
                         if progress.held() == Some(ADUS) {
@@ -170,4 +172,112 @@ fn a_source_keeps_what_is_not_acknowledged_and_refuses_what_is_gone() {
     lossy.push(Fields::default(), body(0), None);
     lossy.sent(1);
     assert_eq!(lossy.first(), 1);
+}
+
+fn adu_of(sequence: u64, bytes: usize) -> crate::Adu {
+    crate::Adu::new(sequence, vec![0; bytes])
+}
+
+fn reliable(is_live: bool) -> Terms {
+    Terms {
+        run: 1,
+        is_reliable: true,
+        is_live,
+        first: 0,
+        readers: 0,
+    }
+}
+
+fn request(key: u8) -> Request {
+    Request {
+        reader: (NodeId::from_public_key([key; 32]), 1),
+        change: 0,
+        position: None,
+        delivery: RELIABLE,
+        account: Account::default(),
+    }
+}
+
+#[test]
+fn a_source_waits_while_its_account_is_full() {
+    let memory = Memory::new(4 << 20);
+    let now = Instant::EPOCH;
+    let rules = || Rules {
+        account: memory.account(),
+        ..Rules::default()
+    };
+    let mut offered = Offered::new(reliable(false), rules(), Modules::default(), now);
+    let pipeline = Pipeline::default();
+    let reader = Subscription::new(&mut offered, request(1), &pipeline, now).unwrap();
+    let mut next = 0;
+    while offered.has_room() {
+        offered.push(adu_of(next, 1 << 20), now).unwrap();
+        next += 1;
+    }
+    // Half of the memory, and no more than the ADU that exceeds it.
+    assert_eq!(next, 2);
+    assert!(memory.used() < (2 << 20) + 1_000);
+    let mut other = Offered::new(reliable(true), rules(), Modules::default(), now);
+    let behind = Subscription::new(&mut other, request(2), &pipeline, now).unwrap();
+    for sequence in 0..10 {
+        // One that is live does not wait: the oldest are forgotten.
+        assert!(other.has_room());
+        other.push(adu_of(sequence, 1 << 19), now).unwrap();
+        assert!(memory.used() < 4 << 20);
+    }
+    assert!(other.acknowledged().0 > 5);
+    drop(behind);
+    reader.held(&mut offered, 1, now);
+    assert!(offered.has_room());
+    drop((offered, other));
+    assert_eq!(memory.used(), 0);
+}
+
+#[test]
+fn who_has_everything_is_not_given_up_for_one_that_stalls() {
+    let mut now = Instant::EPOCH;
+    let pipeline = Pipeline::default();
+    let mut offered = Offered::new(reliable(false), Rules::default(), Modules::default(), now);
+    let _stalled = Subscription::new(&mut offered, request(1), &pipeline, now).unwrap();
+    let quick = Subscription::new(&mut offered, request(2), &pipeline, now).unwrap();
+    let mut next = 0;
+    while offered.has_room() {
+        offered.push(adu_of(next, 1 << 20), now).unwrap();
+        next += 1;
+    }
+    quick.held(&mut offered, next, now);
+    now += Duration::from_secs(61);
+    offered.trim(now);
+    // The one that stalled is given up, and the other is still waited for.
+    assert_eq!(offered.acknowledged(), (next, 1));
+    offered.push(adu_of(next, 100), now).unwrap();
+    quick.leave(&mut offered, false, now);
+    offered.trim(now);
+    assert_eq!(offered.acknowledged(), (next, 1));
+}
+
+#[test]
+fn who_is_away_is_waited_for_as_long_as_the_rules_say() {
+    let mut now = Instant::EPOCH;
+    let rules = Rules {
+        grace: Duration::from_secs(300),
+        ..Rules::default()
+    };
+    let mut offered = Offered::new(reliable(false), rules, Modules::default(), now);
+    let reader = Subscription::new(&mut offered, request(1), &Pipeline::default(), now).unwrap();
+    offered.push(adu_of(0, 100), now).unwrap();
+    reader.leave(&mut offered, false, now);
+    offered.leave(0, now);
+    now += Duration::from_secs(299);
+    offered.trim(now);
+    assert_eq!(
+        (offered.acknowledged(), offered.is_over(now)),
+        ((0, 1), false)
+    );
+    now += Duration::from_secs(1);
+    offered.trim(now);
+    assert_eq!(
+        (offered.acknowledged(), offered.is_over(now)),
+        ((1, 0), true)
+    );
 }

@@ -21,7 +21,7 @@ use anabranch::{
 use anabranch_processing::{
     offer::{self, Source},
     process::{Fields, Pipeline},
-    service::Service,
+    service::{self, Service},
     subscribe::{self, Received, Subscriber},
     wire::message::{Demand, Pace},
 };
@@ -147,7 +147,7 @@ async fn show(arguments: &Arguments, folder: &FilePath) -> Outcome {
         let rate = rate.unwrap_or_default();
         narrator.say(format!("hub → desk: {:<6} {rate} at first", path.name()))?;
     }
-    let service = Service::new(mpsc::channel(1).0);
+    let service = Service::new(service::Settings::default(), mpsc::channel(1).0);
     let registration = service.register(hub.client()).await;
     let registration = registration.map_err(attach::failure)?;
     let source = Source::new(offer::Settings {

@@ -9,8 +9,8 @@ use std::{
 use anabranch_base::{Instant, NodeId, SessionId, StreamId};
 use anabranch_process::{
     Modules,
-    derive::Bounds,
-    serve::{self, Next, Offered, Subscription, Terms},
+    memory::Account,
+    serve::{self, Next, Offered, Rules, Subscription, Terms},
 };
 use anabranch_processing::wire::{
     Carried, Item, Label, Notice, Purpose, Request, decode, encode,
@@ -107,7 +107,7 @@ impl Hub {
     /// Offers a stream of this node itself.
     pub(super) fn offer_own(&mut self, name: &str, node: NodeId, terms: Terms, now: Instant) {
         let entry = Entry {
-            offered: Offered::new(terms, Bounds::default(), Modules::default(), now),
+            offered: Offered::new(terms, Rules::default(), Modules::default(), now),
             source: node,
             control: None,
             adus: None,
@@ -285,6 +285,7 @@ impl Hub {
             change: asked.change,
             position: position.map(|position| (asked.of, position.into())),
             delivery: serve::delivery(asked.is_reliable),
+            account: Account::default(),
         };
         let now = context.now();
         let subscription = Subscription::new(&mut entry.offered, request, &pipeline, now);
@@ -416,7 +417,7 @@ impl Subscriber {
                 }
             }
             match self.subscription.next(offered) {
-                Next::Adus(adus) => {
+                Next::Adus(adus, _) => {
                     for derived in adus {
                         self.marked = derived.adu.sequence + 1;
                         self.waiting.push_back(Carried::from(derived).to_bytes());

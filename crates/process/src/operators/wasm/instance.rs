@@ -3,7 +3,7 @@
 use std::fmt;
 
 use anabranch_base::text::printable;
-use wasmi::{Module, Store, StoreLimits, StoreLimitsBuilder, TrapCode, TypedFunc};
+use wasmi::{Memory, Module, Store, StoreLimits, StoreLimitsBuilder, TrapCode, TypedFunc};
 
 use super::{REASON_CHARS, interface};
 use crate::{
@@ -29,6 +29,7 @@ pub(super) struct World {
 pub(super) struct Instance {
     store: Store<World>,
     process: TypedFunc<(), i32>,
+    memory: Option<Memory>,
     limits: Limits,
 }
 
@@ -71,9 +72,11 @@ impl Instance {
             begin.call(&mut store, ()).map_err(explain)?;
         }
         store.data_mut().output.take();
+        let memory = instance.get_memory(&store, "memory");
         Ok(Self {
             store,
             process,
+            memory,
             limits,
         })
     }
@@ -102,6 +105,11 @@ impl Operator for Instance {
                 "the module returned {code}, its own sign of an error"
             ))),
         }
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.memory
+            .map_or(0, |memory| memory.data_size(&self.store))
     }
 }
 
