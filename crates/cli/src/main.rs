@@ -43,7 +43,7 @@ mod node;
 mod notify;
 mod objective;
 mod overlay;
-#[cfg(any(feature = "console", feature = "visualise"))]
+#[cfg(any(feature = "clinic", feature = "console", feature = "visualise"))]
 mod page;
 mod pair;
 mod panics;

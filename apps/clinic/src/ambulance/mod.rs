@@ -32,7 +32,7 @@ use self::{ekg::Ekg, stills::Stills, video::Video, vitals::Vitals};
 use crate::{
     error::ClinicError,
     wfdb::files::Missing,
-    wire::{Notice, Purpose, Request, decode, encode},
+    wire::{Contents, Notice, Purpose, Request, decode, encode},
 };
 
 /// Time that a hospital may take for its first answer, and to keep the last that came.
@@ -53,6 +53,8 @@ pub struct Settings {
     pub film: Option<Film>,
     /// Folder whose files are sent.
     pub stills: Option<PathBuf>,
+    /// Origin of the contents, which the hospital's page shows.
+    pub contents: Contents,
 }
 
 /// Something that an ambulance reports.
@@ -123,6 +125,7 @@ impl Desk {
 pub struct Ambulance {
     secret: Secret,
     run: u64,
+    contents: Contents,
     desk: Desk,
     ekg: Option<Arc<Ekg>>,
     vitals: Option<Arc<Vitals>>,
@@ -160,6 +163,7 @@ impl Ambulance {
         Ok(Self {
             secret: settings.secret,
             run: settings.run,
+            contents: settings.contents,
             desk,
             ekg,
             vitals,
@@ -179,6 +183,7 @@ impl Ambulance {
         let hello = Request::Hello {
             secret: encode_base32(&self.secret.0),
             run: self.run,
+            contents: self.contents,
         };
         send::<S>(&case, &hello).await?;
         let welcome = timeout(WELCOME_TIME, receive::<S>(&case)).await;

@@ -3,4 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 mod case;
+#[cfg(feature = "page")]
+mod page;
 mod setting;

@@ -3,7 +3,10 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anabranch::{AllowList, Host, HostConfig, Ticket, base::Rate, base::duration, keys};
-use anabranch_clinic::ambulance::{Ambulance, Film, Report, Settings};
+use anabranch_clinic::{
+    ambulance::{Ambulance, Film, Report, Settings},
+    wire::{Contents, Origin},
+};
 use serde_json::json;
 use tokio::{
     sync::mpsc,
@@ -92,6 +95,21 @@ impl Arguments {
         })
     }
 
+    /// A file is of another time, a camera is not, and lavfi makes its pictures.
+    fn contents(&self) -> Contents {
+        let video = match self.video.as_deref() {
+            None => Origin::Unstated,
+            Some(video) if video.starts_with("lavfi:") => Origin::Generated,
+            Some(video) if video.starts_with("/dev/") => Origin::Real,
+            Some(_) => Origin::Replayed,
+        };
+        let ekg = match self.ekg {
+            None => Origin::Unstated,
+            Some(_) => Origin::Replayed,
+        };
+        Contents { ekg, video }
+    }
+
     fn film(&self) -> Option<Film> {
         let video = self.video.as_deref()?;
         let input = |words: &[&str]| -> Vec<String> {
@@ -136,6 +154,7 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         is_looping: arguments.is_looping,
         film: arguments.film(),
         stills: arguments.stills.clone(),
+        contents: arguments.contents(),
     };
     let (sender, mut reports) = mpsc::channel(REPORTS_MAX);
     let ambulance = Ambulance::begin(settings, sender).map_err(failure)?;
