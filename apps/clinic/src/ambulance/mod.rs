@@ -51,6 +51,8 @@ pub struct Settings {
     pub is_looping: bool,
     /// The video.
     pub film: Option<Film>,
+    /// Parts of pictures that were lost are sent again within their lifetime; pictures after them wait meanwhile.
+    pub is_video_repaired: bool,
     /// Folder whose files are sent.
     pub stills: Option<PathBuf>,
     /// Origin of the contents, which the hospital's page shows.
@@ -150,7 +152,7 @@ impl Ambulance {
             .transpose()?;
         let video = settings
             .film
-            .map(|film| Video::play(film, &desk))
+            .map(|film| Video::play(film, settings.is_video_repaired, &desk))
             .transpose()?;
         let ekg = settings.ekg.as_deref();
         let ekg = ekg

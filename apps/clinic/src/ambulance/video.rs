@@ -24,6 +24,7 @@ const WAITING_MAX: usize = 32;
 #[derive(Debug)]
 pub(super) struct Video {
     pictures: broadcast::Sender<Picture>,
+    is_repaired: bool,
     /// True once there was a session: it begins with the first picture.
     has_begun: watch::Sender<bool>,
     has_ended: watch::Sender<bool>,
@@ -32,14 +33,19 @@ pub(super) struct Video {
 }
 
 impl Video {
-    /// A video that plays from the first session on.
-    pub(super) fn play(film: Film, desk: &Desk) -> Result<Arc<Self>, ClinicError> {
+    /// A video that plays from the first session on; lost parts of pictures are sent again, if it is repaired.
+    pub(super) fn play(
+        film: Film,
+        is_repaired: bool,
+        desk: &Desk,
+    ) -> Result<Arc<Self>, ClinicError> {
         if let Film::File { path, .. } = &film {
             // A file that is not there is reported at once.
             std::fs::File::open(path).map_err(|why| ClinicError::file(path, why))?;
         }
         let video = Arc::new(Self {
             pictures: broadcast::Sender::new(WAITING_MAX),
+            is_repaired,
             has_begun: watch::Sender::new(false),
             has_ended: watch::Sender::new(false),
             skipped: AtomicU64::new(0),
@@ -100,7 +106,9 @@ impl Video {
         let mut pictures = self.pictures.subscribe();
         let mut has_ended = self.has_ended.subscribe();
         let spec = anabranch::StreamSpec {
-            drop: Some(DropOrder::Oldest),
+            reliable: self.is_repaired,
+            // The drop order is one of unreliable streams.
+            drop: (!self.is_repaired).then_some(DropOrder::Oldest),
             ..spec(Purpose::Video)
         };
         let opened = session.open_stream(spec).await;

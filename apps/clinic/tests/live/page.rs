@@ -136,6 +136,7 @@ async fn a_page_that_does_not_read_costs_the_others_nothing() {
     let (ambulance, _reports) = begin(ambulance::Settings {
         ekg: Some(ekg),
         film: Some(film),
+        is_video_repaired: true,
         contents: Contents {
             ekg: Origin::Generated,
             video: Origin::Generated,

@@ -94,6 +94,7 @@ pub(crate) fn nothing(ticket: &Ticket) -> ambulance::Settings {
         ekg: None,
         is_looping: false,
         film: None,
+        is_video_repaired: false,
         stills: None,
         contents: Contents::default(),
     }

@@ -1,8 +1,16 @@
 //! `anabranch clinic ambulance`.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use anabranch::{AllowList, Host, HostConfig, Ticket, base::Rate, base::duration, keys};
+use anabranch::{
+    AllowList, Host, HostConfig, Policy, Ticket,
+    base::{Rate, duration},
+    keys, objectives,
+};
 use anabranch_clinic::{
     ambulance::{Ambulance, Film, Report, Settings},
     wire::{Contents, Origin},
@@ -55,9 +63,19 @@ pub(super) struct Arguments {
     /// Rate at which a camera is encoded.
     #[arg(long, value_name = "RATE", default_value = "1 Mbit/s")]
     rate: Rate,
+    /// Send parts of pictures that were lost again, within 800 ms of the capture; pictures after them wait meanwhile.
+    #[arg(long, requires = "video")]
+    repair: bool,
     /// Folder whose files are sent: those that are in it, and those that come.
     #[arg(long, value_name = "DIR")]
     stills: Option<PathBuf>,
+    /// Scheduling policy: which path takes what [default: default; with --objectives: assign].
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<Policy>,
+    /// File of objectives that the policies assign and random_walk follow, or names of the library, such as
+    /// 'keep_whole("clinic/1/video", "group")'.
+    #[arg(long, value_name = "FILE")]
+    objectives: Option<PathBuf>,
     /// Time for which a hospital that cannot be reached is called again.
     #[arg(long, value_name = "DURATION", default_value = "1 h", value_parser = parse_duration)]
     retry: Duration,
@@ -145,7 +163,13 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
     getrandom::fill(&mut run).map_err(Failure::other)?;
     let bind = locals::binds(&arguments.bind, &ticket.remotes()).await;
     let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
-    let host = recv::host(&bind, 0, HostConfig::new(key, AllowList::default()))?;
+    let mut config = HostConfig::new(key, AllowList::default());
+    plan(
+        &mut config,
+        arguments.policy,
+        arguments.objectives.as_deref(),
+    )?;
+    let host = recv::host(&bind, 0, config)?;
     ticket.prepare(&host);
     let settings = Settings {
         run: u64::from_ne_bytes(run),
@@ -153,6 +177,7 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         ekg: arguments.ekg.clone(),
         is_looping: arguments.is_looping,
         film: arguments.film(),
+        is_video_repaired: arguments.repair,
         stills: arguments.stills.clone(),
         contents: arguments.contents(),
     };
@@ -187,6 +212,24 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
     }
     let words = missing.join(", ");
     Err(Failure::left_out(format!("not all was sent: {words}")))
+}
+
+/// Sets policy and objectives of all sessions.
+///
+/// # Errors
+/// The objectives cannot be read, or have errors.
+pub(crate) fn plan(
+    config: &mut HostConfig,
+    policy: Option<Policy>,
+    file: Option<&Path>,
+) -> Outcome {
+    config.engine.objectives = file.map(objectives::read_text).transpose()?;
+    config.engine.policy = match (policy, file) {
+        (Some(policy), _) => policy,
+        (None, Some(_)) => Policy::Assign,
+        (None, None) => Policy::default(),
+    };
+    Ok(())
 }
 
 /// The part of the case that does not arrive, or not to its end.
