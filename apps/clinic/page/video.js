@@ -65,18 +65,21 @@ class Player {
   #waiting = [];
   /** Pictures by the time at which the player shows them. */
   #dates = [];
+  #over = new AbortController();
 
   constructor(element, shown, failed) {
     Object.assign(this, { element, shown, failed, name: "MSE" });
-    element.addEventListener("error", () => failed(element.error?.message || "the player failed"));
+    const { signal } = this.#over;
+    element.addEventListener("error", () => failed(element.error?.message || "the player failed"), { signal });
     const look = () => {
+      if (signal.aborted) return;
       let date = null;
       while (this.#dates.length > 0 && this.#dates[0].time <= element.currentTime + 1e-3) date = this.#dates.shift().dated;
       if (date) shown(date);
       element.requestVideoFrameCallback(look);
     };
     if (element.requestVideoFrameCallback) element.requestVideoFrameCallback(look);
-    else element.addEventListener("timeupdate", () => { while (this.#dates.length > 0 && this.#dates[0].time <= element.currentTime) shown(this.#dates.shift().dated); });
+    else element.addEventListener("timeupdate", () => { while (this.#dates.length > 0 && this.#dates[0].time <= element.currentTime) shown(this.#dates.shift().dated); }, { signal });
   }
 
   static async takes(codec) {
@@ -84,7 +87,6 @@ class Player {
   }
 
   begin(codec, key) {
-    this.end();
     this.#muxer = new Muxer(key.body);
     this.#source = new MediaSource();
     this.element.hidden = false;
@@ -125,6 +127,7 @@ class Player {
   }
 
   end() {
+    this.#over.abort();
     if (this.#source) URL.revokeObjectURL(this.element.src);
     [this.#muxer, this.#source, this.#buffer, this.#waiting, this.#dates] = [null, null, null, [], []];
   }

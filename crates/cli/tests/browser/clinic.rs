@@ -99,7 +99,8 @@ fn has_ffmpeg() -> bool {
 }
 
 fn text_of(id: &str) -> String {
-    format!("document.getElementById('{id}').innerText")
+    // The page may not be there yet.
+    format!("(document.getElementById('{id}')?.innerText ?? '')")
 }
 
 /// Points of a canvas, or of what a player shows, that differ from its corner.
