@@ -7,15 +7,18 @@
 //! | `ekg` | the record played, and its stream |
 //! | `vitals` | numbers of each second, and their stream |
 //! | `film` | pictures of a byte stream or of an ffmpeg process |
+//! | `encoder`, `y4m` | an encoder that follows the rate of the paths, and the raw pictures that it gets |
 //! | `video` | the stream of the video |
 //! | `stills` | the watched folder, and its stream |
 
 mod buffer;
 mod ekg;
+mod encoder;
 mod film;
 mod stills;
 mod video;
 mod vitals;
+mod y4m;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -27,8 +30,8 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-pub use self::film::Film;
 use self::{ekg::Ekg, stills::Stills, video::Video, vitals::Vitals};
+pub use self::{encoder::Source, film::Film};
 use crate::{
     error::ClinicError,
     wfdb::files::Missing,
@@ -94,6 +97,11 @@ pub enum Report {
         purpose: Purpose,
         /// Reason.
         why: String,
+    },
+    /// The video is encoded at another rate, or begins to be.
+    Rate {
+        /// The rate, in bit/s.
+        rate_bps: u64,
     },
     /// The video has ended.
     Film {

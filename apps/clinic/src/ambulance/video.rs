@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use anabranch::{AduSession, AduStream, DropOrder, Failure as _, net::Field, net::Outgoing};
+use anabranch::{
+    AduSession, AduStream, DropOrder, Failure as _, StreamEvent,
+    net::{Field, Outgoing},
+};
 use tokio::{
     sync::{broadcast, watch},
     task::AbortHandle,
@@ -19,6 +22,8 @@ use crate::{
 
 /// Pictures that wait for a session.
 const WAITING_MAX: usize = 32;
+/// Part of the rate of the stream at which its pictures are encoded, which leaves space for headers and for what is sent again.
+const PART: f64 = 0.75;
 
 /// A video that is played.
 #[derive(Debug)]
@@ -28,6 +33,8 @@ pub(super) struct Video {
     /// True once there was a session: it begins with the first picture.
     has_begun: watch::Sender<bool>,
     has_ended: watch::Sender<bool>,
+    /// Rate that an encoder follows, in bit/s.
+    rate: watch::Sender<u64>,
     skipped: AtomicU64,
     playing: std::sync::OnceLock<AbortHandle>,
 }
@@ -48,6 +55,10 @@ impl Video {
             is_repaired,
             has_begun: watch::Sender::new(false),
             has_ended: watch::Sender::new(false),
+            rate: watch::Sender::new(match &film {
+                Film::Encoded(source) => source.first_bps(),
+                _ => 0,
+            }),
             skipped: AtomicU64::new(0),
             playing: std::sync::OnceLock::new(),
         });
@@ -83,7 +94,8 @@ impl Video {
                 self.skip(1);
             }
         };
-        let played = film.play(give).await;
+        let changed = |rate_bps| desk.report(Report::Rate { rate_bps });
+        let played = film.play(self.rate.subscribe(), changed, give).await;
         if let Err(error) = played {
             desk.report(Report::Failed {
                 purpose: Purpose::Video,
@@ -101,6 +113,17 @@ impl Video {
         self.skipped.fetch_add(pictures, Ordering::Relaxed);
     }
 
+    /// Follows the rate that the stream may send; does not return.
+    async fn follow<S: AduSession>(&self, stream: &S::Stream) -> std::convert::Infallible {
+        while let Ok(event) = stream.next_event().await {
+            if let StreamEvent::Throttle { rate } = event {
+                self.rate.send_replace((rate.as_bps() as f64 * PART) as u64);
+            }
+        }
+        // The session is over, which the sending notices.
+        std::future::pending().await
+    }
+
     /// Sends pictures in a session, until the video has ended.
     pub(super) async fn send<S: AduSession>(&self, session: &S) -> Result<(), ClinicError> {
         let mut pictures = self.pictures.subscribe();
@@ -115,10 +138,12 @@ impl Video {
         let stream = opened.map_err(|error| ClinicError::of(&error))?;
         self.has_begun.send_replace(true);
         let mut has_begun = false;
+        let mut following = std::pin::pin!(self.follow::<S>(&stream));
         loop {
             let next = tokio::select! {
                 biased;
                 next = pictures.recv() => next,
+                never = &mut following => match never {},
                 _ = has_ended.wait_for(|has_ended| *has_ended) => break,
             };
             match next {

@@ -5,4 +5,5 @@
 mod case;
 #[cfg(feature = "page")]
 mod page;
+mod rate;
 mod setting;

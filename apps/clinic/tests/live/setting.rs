@@ -74,6 +74,14 @@ impl Car {
         Self(host(seed, loopback(), AllowList::default()))
     }
 
+    /// One whose channels send at a rate, whatever the paths carry.
+    pub(crate) fn at_rate(seed: u8, rate: &str) -> Self {
+        let key = SecretKey::from_seed([seed; 32]);
+        let mut config = HostConfig::new(key, AllowList::default()).bind([loopback()]);
+        config.engine.channel.controller = format!("fixed:{rate}").parse().unwrap();
+        Self(Host::start(config).unwrap())
+    }
+
     pub(crate) async fn call(&self, ticket: &Ticket) -> Session {
         self.0
             .connect(ticket.node, &ticket.addresses)

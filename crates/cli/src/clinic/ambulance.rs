@@ -12,7 +12,7 @@ use anabranch::{
     keys, objectives,
 };
 use anabranch_clinic::{
-    ambulance::{Ambulance, Film, Report, Settings},
+    ambulance::{Ambulance, Film, Report, Settings, Source as Camera},
     wire::{Contents, Origin},
 };
 use serde_json::json;
@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 #[command(after_help = "\
 The record is played as if it were measured now. When the session breaks, the hospital is called again, and gets what it lacks of the last 30 s of the record. \
 Video: a file *.h264 (byte stream, without B pictures) is played at --fps; any other file is played by ffmpeg as it is; a camera such as /dev/video0, and \
-lavfi:SOURCE, are encoded by ffmpeg at --rate. A part that fails leaves the others alone; the exit code is 7 then.
+lavfi:SOURCE, are encoded by ffmpeg at the rate that the paths have for it, between --rate-min and --rate. A part that fails leaves the others alone; the exit code is 7 then.
 
 No fitness for diagnosis is claimed.")]
 pub(super) struct Arguments {
@@ -60,9 +60,12 @@ pub(super) struct Arguments {
     /// Pictures per second of a file *.h264.
     #[arg(long, value_name = "N", default_value_t = 25.0, value_parser = parse_fps)]
     fps: f64,
-    /// Rate at which a camera is encoded.
-    #[arg(long, value_name = "RATE", default_value = "1 Mbit/s")]
+    /// Highest rate at which a camera is encoded.
+    #[arg(long, value_name = "RATE", default_value = "2 Mbit/s")]
     rate: Rate,
+    /// Lowest rate at which a camera is encoded.
+    #[arg(long, value_name = "RATE", default_value = "200 kbit/s")]
+    rate_min: Rate,
     /// Send parts of pictures that were lost again, within 800 ms of the capture; pictures after them wait meanwhile.
     #[arg(long, requires = "video")]
     repair: bool,
@@ -133,18 +136,24 @@ impl Arguments {
         let input = |words: &[&str]| -> Vec<String> {
             words.iter().map(|word| (*word).to_owned()).collect()
         };
-        let encoded = Some(self.rate.as_bps());
+        let encoded = |words: &[&str]| {
+            Film::Encoded(Camera {
+                program: "ffmpeg".to_owned(),
+                input: input(words),
+                rates_bps: self.rate_min.as_bps().min(self.rate.as_bps())..=self.rate.as_bps(),
+            })
+        };
         Some(if let Some(source) = video.strip_prefix("lavfi:") {
-            Film::ffmpeg(&input(&["-f", "lavfi", "-i", source]), encoded)
+            encoded(&["-f", "lavfi", "-i", source])
         } else if video.starts_with("/dev/") {
-            Film::ffmpeg(&input(&["-f", "v4l2", "-i", video]), encoded)
+            encoded(&["-f", "v4l2", "-i", video])
         } else if video.ends_with(".h264") || video.ends_with(".264") {
             Film::File {
                 path: video.into(),
                 rate: self.fps,
             }
         } else {
-            Film::ffmpeg(&input(&["-i", video]), None)
+            Film::ffmpeg(&input(&["-i", video]))
         })
     }
 }
@@ -307,6 +316,10 @@ fn show(arguments: &Arguments, report: &Report) -> Outcome {
                 None => format!("{name} is at the hospital."),
                 Some(why) => format!("{name} was not kept: {why}."),
             },
+        ),
+        Report::Rate { rate_bps } => (
+            json!({"kind": "rate", "rate_bps": rate_bps}),
+            format!("The video is encoded at {}.", Rate::from_bps(*rate_bps)),
         ),
         Report::Film { pictures, skipped } => (
             json!({"kind": "film", "pictures": pictures, "skipped": skipped}),

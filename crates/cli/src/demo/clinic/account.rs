@@ -2,6 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
+use anabranch::base::Rate;
 use anabranch_clinic::{
     hospital::{
         Pictures,
@@ -120,6 +121,16 @@ pub(super) fn lines(report: &Value) -> Vec<String> {
             "video     {} pictures came, {} of them within 800 ms, {} did not; {} are of use to a decoder",
             video["received"], video["in_time"], video["missing"], video["usable"]
         ));
+        let rates = report["encoders_bps"].as_array().into_iter().flatten();
+        let rates: Vec<u64> = rates.filter_map(Value::as_u64).collect();
+        if let Some((lowest, highest)) = rates.iter().min().zip(rates.iter().max()) {
+            lines.push(format!(
+                "          encoded at {} to {}, by {} encoders one after the other",
+                Rate::from_bps(*lowest),
+                Rate::from_bps(*highest),
+                rates.len()
+            ));
+        }
         for cut in video["cuts"].as_array().into_iter().flatten() {
             lines.push(format!(
                 "          longest pause of the video within 5 s after {} was cut: {} ms",

@@ -16,7 +16,7 @@ use anabranch::{
     AllowList, Host, HostConfig, Policy, SecretKey, base::Seed, net::emulate::Emulator,
 };
 use anabranch_clinic::{
-    ambulance::{self, Ambulance, Film},
+    ambulance::{self, Ambulance, Film, Source},
     hospital::{self, Hospital, Pictures, page::Page},
     wire::{Contents, Origin},
 };
@@ -99,8 +99,8 @@ const TRACE: &str = "hsdpa-bus.csv";
 /// Path that is cut for good, and when, as a share of the time; path that is away for a while, and when.
 const CUT: (usize, f64) = (0, 0.3);
 const AWAY: (usize, f64, f64) = (4, 0.5, 0.75);
-/// Rate at which the video is encoded, in bit/s.
-const VIDEO_BPS: u64 = 800_000;
+/// Lowest and highest rate at which the video is encoded, in bit/s.
+const VIDEO_BPS: (u64, u64) = (200_000, 2_000_000);
 /// Time from which a picture is sent as a file, as a share of the time.
 const STILLS_AT: [f64; 2] = [0.1, 0.6];
 /// Reports that wait.
@@ -191,7 +191,7 @@ async fn show(arguments: &Arguments, folder: &Path) -> Outcome {
         is_video_repaired: !arguments.no_repair,
     };
     let has_video = settings.film.is_some();
-    let (sender, sent) = mpsc::channel(REPORTS_MAX);
+    let (sender, told) = mpsc::channel(REPORTS_MAX);
     let ambulance = Ambulance::begin(settings, sender).map_err(Failure::other)?;
     let car = host(2, AllowList::default(), |config| {
         plan(config, arguments.policy, arguments.objectives.as_deref())
@@ -215,6 +215,7 @@ async fn show(arguments: &Arguments, folder: &Path) -> Outcome {
     car.shutdown().await;
     let (case, counts, files) = reported(reports)?;
     let cuts = [(PATHS[CUT.0].0, at(CUT.1)), (PATHS[AWAY.0].0, at(AWAY.1))];
+    let (skipped, rates) = sent(told);
     let report = json!({
         "seed": arguments.seed,
         "seconds": arguments.seconds,
@@ -222,7 +223,8 @@ async fn show(arguments: &Arguments, folder: &Path) -> Outcome {
         "policy": arguments.policy.map(|policy| policy.to_string()),
         "objectives": arguments.objectives,
         "is_repaired": !arguments.no_repair,
-        "video": has_video.then(|| watched.report(counts, skipped(sent), &cuts)),
+        "video": has_video.then(|| watched.report(counts, skipped, &cuts)),
+        "encoders_bps": rates,
         "files": files,
         "paths": forward(rows(emulator.paths()), &emulator),
     });
@@ -268,18 +270,19 @@ fn reported(
     Ok((case, counts, files))
 }
 
-/// Pictures that no session took, from what the ambulance reported.
-fn skipped(mut reports: mpsc::Receiver<ambulance::Report>) -> u64 {
-    let mut skipped = 0;
+/// Pictures that no session took, and the rates of the encoders, from what the ambulance reported.
+fn sent(mut reports: mpsc::Receiver<ambulance::Report>) -> (u64, Vec<u64>) {
+    let (mut skipped, mut rates) = (0, Vec::new());
     while let Ok(report) = reports.try_recv() {
-        if let ambulance::Report::Film {
-            skipped: pictures, ..
-        } = report
-        {
-            skipped = pictures;
+        match report {
+            ambulance::Report::Film {
+                skipped: pictures, ..
+            } => skipped = pictures,
+            ambulance::Report::Rate { rate_bps } => rates.push(rate_bps),
+            _ => {}
         }
     }
-    skipped
+    (skipped, rates)
 }
 
 /// Cuts the paths at their times, with a line every five seconds; returns only on failure.
@@ -337,7 +340,11 @@ async fn film(arguments: &Arguments, folder: &Path) -> Result<Option<Film>, Fail
     let seconds = arguments.seconds.to_string();
     let input = ["-stream_loop", "-1", "-t", &seconds, "-i"].map(str::to_owned);
     let input = [&input[..], &[film.display().to_string()]].concat();
-    Ok(Some(Film::ffmpeg(&input, Some(VIDEO_BPS))))
+    Ok(Some(Film::Encoded(Source {
+        program: "ffmpeg".to_owned(),
+        input,
+        rates_bps: VIDEO_BPS.0..=VIDEO_BPS.1,
+    })))
 }
 
 /// Puts pictures of the film into the folder that is watched, at their times; returns only on failure.
