@@ -123,10 +123,10 @@ export class Leads {
     pen.beginPath();
     for (let x = 0; x < column; x += 1) {
       const [begin, end] = [Math.floor(x * window / column), Math.floor((x + 1) * window / column)];
-      let low = Infinity, high = -Infinity, first = null, last = null, isGap = false;
+      let low = Infinity, high = -Infinity, first = null, last = null, isGap = false, isBlank = false;
       for (let place = begin; place < end; place += 1) {
         const frame = lap + place < next ? lap + place : lap + place - window;
-        if (frame < 0 || frame < next - window + erased || frame < this.#from) { isDown = false; continue; }
+        if (frame < 0 || frame < next - window + erased || frame < this.#from) { isBlank = true; continue; }
         const kept = frame % this.#kept, sample = this.#samples[kept * shown + lead];
         if (this.#frames[kept] !== frame || sample === INVALID) { isGap = true; continue; }
         if (perMv === null) continue;
@@ -134,7 +134,10 @@ export class Leads {
         [low, high, first, last] = [Math.min(low, y), Math.max(high, y), first ?? y, y];
       }
       if (isGap) { gaps.push(x); isDown = false; continue; }
-      if (first === null) continue;
+      if (first === null) {
+        if (isBlank) isDown = false;
+        continue;
+      }
       if (isDown) pen.lineTo(left + x, first); else pen.moveTo(left + x, first);
       if (low !== high) { pen.lineTo(left + x, low); pen.lineTo(left + x, high); pen.lineTo(left + x, last); }
       isDown = true;

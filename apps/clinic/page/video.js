@@ -143,9 +143,10 @@ function joined(pieces) {
 export class Video {
   /** Date of the picture that is shown; null: none. */
   dated = null;
-  /** Pictures that were shown, and those that were of no use. */
+  /** Pictures that were shown, those that were of no use after a loss, and those that this browser left out. */
   shown = 0;
   unusable = 0;
+  leftOut = 0;
   trouble = null;
   #canvas;
   #element;
@@ -154,6 +155,8 @@ export class Video {
   #case = 0;
   #last = null;
   #isWaiting = true;
+  /** True if it waits because of the browser, which failed or was too slow. */
+  #isOwnFault = false;
   /** Pictures that wait while it is found out what the browser can do; null: it is known. */
   #pending = null;
   #pauses = [];
@@ -166,8 +169,10 @@ export class Video {
   get words() {
     if (this.trouble) return this.trouble;
     if (this.#output === null) return "";
-    const pause = this.pause, wait = this.#isWaiting && this.#last !== null ? " Waits for the next key picture after a loss." : "";
-    return `${this.shown} pictures shown by ${this.#output.name}, ${this.unusable} of no use after a loss; longest pause of the last minute ${pause.toFixed(0)} ms.${wait}`;
+    const pause = this.pause, isWaiting = this.#isWaiting && this.#last !== null;
+    const wait = isWaiting ? ` Waits for the next key picture after ${this.#isOwnFault ? "pictures that were left out" : "a loss"}.` : "";
+    const leftOut = this.leftOut > 0 ? `, ${this.leftOut} left out by this browser, which was too slow or failed` : "";
+    return `${this.shown} pictures shown by ${this.#output.name}, ${this.unusable} of no use after a loss${leftOut}; longest pause of the last minute ${pause.toFixed(0)} ms.${wait}`;
   }
 
   /** Longest time between two pictures that were shown, in the last minute, in ms. */
@@ -183,8 +188,12 @@ export class Video {
     const follows = this.#last !== null && picture.number === this.#last + 1;
     this.#last = picture.number;
     if (!follows && !picture.isKey) this.#isWaiting = true;
-    if (picture.isKey) this.#isWaiting = false;
-    if (this.#isWaiting) { this.unusable += 1; return; }
+    if (picture.isKey) [this.#isWaiting, this.#isOwnFault] = [false, false];
+    if (this.#isWaiting) {
+      if (this.#isOwnFault) this.leftOut += 1;
+      else this.unusable += 1;
+      return;
+    }
     if (this.#pending) {
       this.#pending.push(picture);
       if (this.#pending.length > WAITING_MAX) this.#pending.shift();
@@ -199,8 +208,8 @@ export class Video {
 
   #give(picture) {
     if (this.#output && !this.trouble && this.#output.give(picture)) return;
-    this.unusable += 1;
-    this.#isWaiting = true;
+    this.leftOut += 1;
+    [this.#isWaiting, this.#isOwnFault] = [true, true];
   }
 
   async #choose(codec, key) {
@@ -232,12 +241,12 @@ export class Video {
   #failed(words) {
     console.warn(`video: ${words}`);
     this.#output?.end();
-    [this.#codec, this.#output, this.#isWaiting] = [null, null, true];
+    [this.#codec, this.#output, this.#isWaiting, this.#isOwnFault] = [null, null, true, true];
   }
 
   #reset(number) {
     this.#output?.end();
     [this.#case, this.#codec, this.#output, this.#last, this.#isWaiting, this.dated, this.#shownAt, this.#pauses] = [number, null, null, null, true, null, null, []];
-    [this.shown, this.unusable, this.trouble] = [0, 0, null];
+    [this.shown, this.unusable, this.leftOut, this.#isOwnFault, this.trouble] = [0, 0, 0, false, null];
   }
 }
