@@ -157,6 +157,9 @@ async fn converse(
         node,
         folder: folder.clone(),
     });
+    let sent = control.send(encode(&Notice::Welcome)).await;
+    sent.map_err(|error| ClinicError::Over(error.to_string()))?;
+    // From here on, the end of the session ends the view.
     let number = shared.live.begin(node, run, contents);
     let case = Arc::new(Case {
         folder,
@@ -164,8 +167,6 @@ async fn converse(
         shared: shared.clone(),
         clock: Mutex::default(),
     });
-    let sent = control.send(encode(&Notice::Welcome)).await;
-    sent.map_err(|error| ClinicError::Over(error.to_string()))?;
     // Tasks end with the set: nothing writes when the turn is given on.
     let mut streams = JoinSet::new();
     let ended = tokio::select! {

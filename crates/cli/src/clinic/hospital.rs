@@ -35,8 +35,8 @@ pub(super) struct Arguments {
     /// it is free].
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<SocketAddr>,
-    /// Show the newest case in a browser, at this address of this machine; with port 0, at a free one [default: 127.0.0.1:8472].
-    #[arg(long, value_name = "IP:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:8472", value_parser = page::address)]
+    /// Show the newest case in a browser, at this address of this machine; with port 0, at a free one; without an address, at 127.0.0.1:8472.
+    #[arg(long, value_name = "IP:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:8472", conflicts_with = "quiet", value_parser = page::address)]
     http: Option<SocketAddr>,
     /// Key file [default: ~/.config/anabranch/key, created if missing].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
@@ -88,16 +88,11 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         let words = format!(
             "Open this link in a browser, within ten minutes; it is good once:\n\n    {link}\n"
         );
-        match arguments.quiet {
-            true => {}
-            false => tell(arguments.json, &event, &words)?,
-        }
+        tell(arguments.json, &event, &words)?;
     }
     let links = async {
         match &served {
-            Some(served) if !arguments.json && !arguments.quiet => {
-                page::more_links(|| served.link()).await
-            }
+            Some(served) if !arguments.json => page::more_links(|| served.link()).await,
             _ => std::future::pending().await,
         }
     };
