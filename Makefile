@@ -211,6 +211,13 @@ demo-records: demo-build ## records of three components with promises, watched o
 demo-visualise: demo-build ## a molecule shown over three emulated paths, atoms and bonds in view promised (about 50 s, no root); PSF=file DCD=file
 	$(CARGO) run --release --locked -q $(DEMO) -- demo-visualise $(if $(PSF),--topology '$(PSF)' --trajectory '$(DCD)')
 
+# A record for `make demo-clinic`: the header of a WFDB record, such as s0010_re.hea of PTB. Without it, one is generated.
+EKG ?= $(wildcard ../shared/data/media/s0010_re.hea)
+
+.PHONY: demo-clinic
+demo-clinic: demo-build ## an ambulance over six emulated cellular paths, one is cut, one returns (about 60 s, no root); EKG=file, HTTP=127.0.0.1:0 for the page
+	$(CARGO) run --release --locked -q $(DEMO) -- demo-clinic $(if $(EKG),--ekg '$(EKG)') $(if $(HTTP),--http '$(HTTP)' --before 15)
+
 .PHONY: demo-tunnel
 demo-tunnel: demo-build ## downloads and small messages through a tunnel over three emulated paths, one is cut (about 15 s, root)
 	$(CARGO) run --release --locked -q $(DEMO) -- demo-tunnel

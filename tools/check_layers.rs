@@ -128,7 +128,7 @@ const LAYERS: &[Layer] = &[
     guest("records", &["node", "recordset"]),
     guest("visualise", &["node", "hose", "console"]),
     guest("processing", &["node", "process"]),
-    guest("clinic", &["node"]),
+    guest("clinic", &["node", "console"]),
     guest("python", &["node", "stats", "hose"]),
     // It uses the control socket of a node, with messages of its own.
     guest("console", &[]),

@@ -43,7 +43,7 @@ mod node;
 mod notify;
 mod objective;
 mod overlay;
-#[cfg(any(feature = "console", feature = "visualise"))]
+#[cfg(any(feature = "clinic", feature = "console", feature = "visualise"))]
 mod page;
 mod pair;
 mod panics;
@@ -217,6 +217,9 @@ enum Command {
     /// Demonstrate SmartPointer on this machine: a molecule that moves, shown over three emulated paths.
     #[cfg(all(feature = "demo", feature = "visualise"))]
     DemoVisualise(Box<demo::visualise::Arguments>),
+    /// Demonstrate telemedicine on this machine: an ambulance and a hospital over six emulated cellular paths, one of which is cut.
+    #[cfg(all(feature = "demo", feature = "clinic"))]
+    DemoClinic(Box<demo::clinic::Arguments>),
     /// Check, format and evaluate files of objectives.
     Hose(hose::Arguments),
     /// Run the experiments of the lab (anabranch-lab).
@@ -325,6 +328,8 @@ async fn run(command: Command) -> Outcome {
         Command::DemoVideo(arguments) => demo::video::run(arguments).await,
         #[cfg(all(feature = "demo", feature = "visualise"))]
         Command::DemoVisualise(arguments) => demo::visualise::run(*arguments).await,
+        #[cfg(all(feature = "demo", feature = "clinic"))]
+        Command::DemoClinic(arguments) => demo::clinic::run(*arguments).await,
         Command::Hose(arguments) => hose::run(&arguments).await,
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Completions { shell } => {

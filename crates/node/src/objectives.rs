@@ -99,7 +99,15 @@ impl Objectives {
     }
 }
 
-/// Reads a file; names of objectives of the library stand for themselves, unless there is such a file.
+/// Reads and checks a file of objectives; names of the library, such as `low_latency(voice, 150)`, stand for themselves, unless there is
+/// such a file.
+///
+/// # Errors
+/// It cannot be read, or has errors.
+pub fn read_text(path: &Path) -> Result<Arc<str>, ObjectivesFileError> {
+    read(path, &mut Vocabulary::default())
+}
+
 fn read(path: &Path, vocabulary: &mut Vocabulary) -> Result<Arc<str>, ObjectivesFileError> {
     let names = path.to_str().filter(|names| library::is_named(names));
     let text = match names.filter(|_| !path.exists()) {

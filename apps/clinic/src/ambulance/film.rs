@@ -6,10 +6,12 @@ use anabranch::base::text::{REASON_CHARS, printable};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
     process::{Child, Command},
+    sync::watch,
     time::{Instant, sleep_until},
 };
 
 use crate::{
+    ambulance::encoder::Source,
     annexb::{AccessUnit, Reader},
     error::ClinicError,
 };
@@ -36,37 +38,17 @@ pub enum Film {
         /// Its arguments.
         arguments: Vec<String>,
     },
+    /// Pictures that are encoded at the rate that the paths have for them.
+    Encoded(Source),
 }
 
 impl Film {
-    /// The process ffmpeg that plays `input` in time: a file as it is, or encoded without B pictures.
-    pub fn ffmpeg(input: &[String], encoded: Option<u64>) -> Self {
+    /// The process ffmpeg that plays `input` in time, as it is.
+    pub fn ffmpeg(input: &[String]) -> Self {
         let mut arguments = words(&["-nostdin", "-loglevel", "error", "-re"]);
         arguments.extend_from_slice(input);
         arguments.push("-an".to_owned());
-        match encoded {
-            None => arguments.extend(words(&["-c:v", "copy", "-bsf:v", "h264_mp4toannexb"])),
-            Some(rate_bps) => {
-                arguments.extend(words(&[
-                    "-c:v",
-                    "libx264",
-                    "-preset",
-                    "veryfast",
-                    "-tune",
-                    "zerolatency",
-                ]));
-                arguments.extend(words(&[
-                    "-pix_fmt", "yuv420p", "-bf", "0", "-g", "50", "-b:v",
-                ]));
-                arguments.push(rate_bps.to_string());
-                arguments.extend(words(&[
-                    "-maxrate",
-                    &rate_bps.to_string(),
-                    "-bufsize",
-                    &(rate_bps / 2).to_string(),
-                ]));
-            }
-        }
+        arguments.extend(words(&["-c:v", "copy", "-bsf:v", "h264_mp4toannexb"]));
         arguments.extend(words(&["-f", "h264", "-"]));
         Self::Process {
             program: "ffmpeg".to_owned(),
@@ -74,10 +56,19 @@ impl Film {
         }
     }
 
-    /// Plays it to its end: gives each picture at its time.
-    pub(super) async fn play(&self, mut give: impl FnMut(AccessUnit)) -> Result<(), ClinicError> {
+    /// Plays it to its end: gives each picture at its time. An encoder follows `rate`, and calls `changed` with each that it takes.
+    pub(super) async fn play(
+        &self,
+        rate: watch::Receiver<u64>,
+        changed: impl Fn(u64),
+        mut give: impl FnMut(AccessUnit),
+    ) -> Result<(), ClinicError> {
         match self {
-            Self::File { path, rate } => {
+            Self::Encoded(source) => source.play(rate, changed, give).await,
+            Self::File {
+                path,
+                rate: per_second,
+            } => {
                 let failed = |why| ClinicError::file(path, why);
                 let file = tokio::fs::File::open(path).await.map_err(failed)?;
                 let begin = Instant::now();
@@ -85,7 +76,7 @@ impl Film {
                 let mut input = Input::new(file);
                 while let Some(units) = input.next().await.map_err(failed)? {
                     for unit in units? {
-                        let due = f64::from(number) / rate;
+                        let due = f64::from(number) / per_second;
                         sleep_until(begin + Duration::from_secs_f64(due)).await;
                         give(unit);
                         number += 1;
@@ -126,12 +117,12 @@ impl Film {
     }
 }
 
-fn words(list: &[&str]) -> Vec<String> {
+pub(super) fn words(list: &[&str]) -> Vec<String> {
     list.iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// The end of a process: its own failure is the reason, if it has one.
-async fn ended(
+pub(super) async fn ended(
     program: &str,
     mut process: Child,
     wrong: Option<ClinicError>,
@@ -165,7 +156,7 @@ async fn ended(
 }
 
 /// The last line that a process writes.
-async fn last_words(mut input: impl AsyncRead + Unpin) -> String {
+pub(super) async fn last_words(mut input: impl AsyncRead + Unpin) -> String {
     let mut kept = Vec::new();
     let mut piece = vec![0; 4_096];
     while let Ok(read @ 1..) = input.read(&mut piece).await {
@@ -179,19 +170,19 @@ async fn last_words(mut input: impl AsyncRead + Unpin) -> String {
 }
 
 /// Access units of an input, until its end.
-struct Input<R> {
+pub(super) struct Input<R> {
     input: R,
     reader: Option<Reader>,
 }
 
 impl<R: AsyncRead + Unpin> Input<R> {
-    fn new(input: R) -> Self {
+    pub(super) fn new(input: R) -> Self {
         let reader = Some(Reader::default());
         Self { input, reader }
     }
 
     /// The next units; `None` after the last.
-    async fn next(
+    pub(super) async fn next(
         &mut self,
     ) -> std::io::Result<Option<Result<Vec<AccessUnit>, crate::annexb::AnnexBError>>> {
         let Some(reader) = &mut self.reader else {

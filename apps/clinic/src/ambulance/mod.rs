@@ -7,15 +7,18 @@
 //! | `ekg` | the record played, and its stream |
 //! | `vitals` | numbers of each second, and their stream |
 //! | `film` | pictures of a byte stream or of an ffmpeg process |
+//! | `encoder`, `y4m` | an encoder that follows the rate of the paths, and the raw pictures that it gets |
 //! | `video` | the stream of the video |
 //! | `stills` | the watched folder, and its stream |
 
 mod buffer;
 mod ekg;
+mod encoder;
 mod film;
 mod stills;
 mod video;
 mod vitals;
+mod y4m;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -27,12 +30,12 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-pub use self::film::Film;
 use self::{ekg::Ekg, stills::Stills, video::Video, vitals::Vitals};
+pub use self::{encoder::Source, film::Film};
 use crate::{
     error::ClinicError,
     wfdb::files::Missing,
-    wire::{Notice, Purpose, Request, decode, encode},
+    wire::{Contents, Notice, Purpose, Request, decode, encode},
 };
 
 /// Time that a hospital may take for its first answer, and to keep the last that came.
@@ -51,8 +54,12 @@ pub struct Settings {
     pub is_looping: bool,
     /// The video.
     pub film: Option<Film>,
+    /// Parts of pictures that were lost are sent again within their lifetime; pictures after them wait meanwhile.
+    pub is_video_repaired: bool,
     /// Folder whose files are sent.
     pub stills: Option<PathBuf>,
+    /// Origin of the contents, which the hospital's page shows.
+    pub contents: Contents,
 }
 
 /// Something that an ambulance reports.
@@ -91,6 +98,11 @@ pub enum Report {
         /// Reason.
         why: String,
     },
+    /// The video is encoded at another rate, or begins to be.
+    Rate {
+        /// The rate, in bit/s.
+        rate_bps: u64,
+    },
     /// The video has ended.
     Film {
         /// Pictures that were made.
@@ -123,6 +135,7 @@ impl Desk {
 pub struct Ambulance {
     secret: Secret,
     run: u64,
+    contents: Contents,
     desk: Desk,
     ekg: Option<Arc<Ekg>>,
     vitals: Option<Arc<Vitals>>,
@@ -147,7 +160,7 @@ impl Ambulance {
             .transpose()?;
         let video = settings
             .film
-            .map(|film| Video::play(film, &desk))
+            .map(|film| Video::play(film, settings.is_video_repaired, &desk))
             .transpose()?;
         let ekg = settings.ekg.as_deref();
         let ekg = ekg
@@ -160,6 +173,7 @@ impl Ambulance {
         Ok(Self {
             secret: settings.secret,
             run: settings.run,
+            contents: settings.contents,
             desk,
             ekg,
             vitals,
@@ -179,6 +193,7 @@ impl Ambulance {
         let hello = Request::Hello {
             secret: encode_base32(&self.secret.0),
             run: self.run,
+            contents: self.contents,
         };
         send::<S>(&case, &hello).await?;
         let welcome = timeout(WELCOME_TIME, receive::<S>(&case)).await;

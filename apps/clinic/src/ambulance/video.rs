@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use anabranch::{AduSession, AduStream, DropOrder, Failure as _, net::Field, net::Outgoing};
+use anabranch::{
+    AduSession, AduStream, DropOrder, Failure as _, StreamEvent,
+    net::{Field, Outgoing},
+};
 use tokio::{
     sync::{broadcast, watch},
     task::AbortHandle,
@@ -19,29 +22,43 @@ use crate::{
 
 /// Pictures that wait for a session.
 const WAITING_MAX: usize = 32;
+/// Part of the rate of the stream at which its pictures are encoded, which leaves space for headers and for what is sent again.
+const PART: f64 = 0.75;
 
 /// A video that is played.
 #[derive(Debug)]
 pub(super) struct Video {
     pictures: broadcast::Sender<Picture>,
+    is_repaired: bool,
     /// True once there was a session: it begins with the first picture.
     has_begun: watch::Sender<bool>,
     has_ended: watch::Sender<bool>,
+    /// Rate that an encoder follows, in bit/s.
+    rate: watch::Sender<u64>,
     skipped: AtomicU64,
     playing: std::sync::OnceLock<AbortHandle>,
 }
 
 impl Video {
-    /// A video that plays from the first session on.
-    pub(super) fn play(film: Film, desk: &Desk) -> Result<Arc<Self>, ClinicError> {
+    /// A video that plays from the first session on; lost parts of pictures are sent again, if it is repaired.
+    pub(super) fn play(
+        film: Film,
+        is_repaired: bool,
+        desk: &Desk,
+    ) -> Result<Arc<Self>, ClinicError> {
         if let Film::File { path, .. } = &film {
             // A file that is not there is reported at once.
             std::fs::File::open(path).map_err(|why| ClinicError::file(path, why))?;
         }
         let video = Arc::new(Self {
             pictures: broadcast::Sender::new(WAITING_MAX),
+            is_repaired,
             has_begun: watch::Sender::new(false),
             has_ended: watch::Sender::new(false),
+            rate: watch::Sender::new(match &film {
+                Film::Encoded(source) => source.first_bps(),
+                _ => 0,
+            }),
             skipped: AtomicU64::new(0),
             playing: std::sync::OnceLock::new(),
         });
@@ -77,7 +94,8 @@ impl Video {
                 self.skip(1);
             }
         };
-        let played = film.play(give).await;
+        let changed = |rate_bps| desk.report(Report::Rate { rate_bps });
+        let played = film.play(self.rate.subscribe(), changed, give).await;
         if let Err(error) = played {
             desk.report(Report::Failed {
                 purpose: Purpose::Video,
@@ -95,22 +113,37 @@ impl Video {
         self.skipped.fetch_add(pictures, Ordering::Relaxed);
     }
 
+    /// Follows the rate that the stream may send; does not return.
+    async fn follow<S: AduSession>(&self, stream: &S::Stream) -> std::convert::Infallible {
+        while let Ok(event) = stream.next_event().await {
+            if let StreamEvent::Throttle { rate } = event {
+                self.rate.send_replace((rate.as_bps() as f64 * PART) as u64);
+            }
+        }
+        // The session is over, which the sending notices.
+        std::future::pending().await
+    }
+
     /// Sends pictures in a session, until the video has ended.
     pub(super) async fn send<S: AduSession>(&self, session: &S) -> Result<(), ClinicError> {
         let mut pictures = self.pictures.subscribe();
         let mut has_ended = self.has_ended.subscribe();
         let spec = anabranch::StreamSpec {
-            drop: Some(DropOrder::Oldest),
+            reliable: self.is_repaired,
+            // The drop order is one of unreliable streams.
+            drop: (!self.is_repaired).then_some(DropOrder::Oldest),
             ..spec(Purpose::Video)
         };
         let opened = session.open_stream(spec).await;
         let stream = opened.map_err(|error| ClinicError::of(&error))?;
         self.has_begun.send_replace(true);
         let mut has_begun = false;
+        let mut following = std::pin::pin!(self.follow::<S>(&stream));
         loop {
             let next = tokio::select! {
                 biased;
                 next = pictures.recv() => next,
+                never = &mut following => match never {},
                 _ = has_ended.wait_for(|has_ended| *has_ended) => break,
             };
             match next {

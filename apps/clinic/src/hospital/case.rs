@@ -21,21 +21,29 @@ use tokio::{
     time::{MissedTickBehavior, interval, timeout},
 };
 
-use super::{Report, Shared, ekg, stills, video, vitals};
+use super::{
+    Report, Shared, ekg,
+    live::{self, Dated, Live},
+    stills, video, vitals,
+};
 use crate::{
     error::ClinicError,
-    wire::{CODE_MALFORMED, Notice, Purpose, Request, decode, encode},
+    wire::{CODE_MALFORMED, Contents, Notice, Purpose, Request, decode, encode},
 };
 
 /// Time for the greeting.
 const HELLO_TIME: Duration = Duration::from_secs(5);
 /// Time between two questions about the clock.
 const CLOCK_TIME: Duration = Duration::from_secs(1);
+/// Time between two looks at the paths, for viewers.
+const PATHS_TIME: Duration = Duration::from_millis(500);
 
-/// Folder, clock and reports, shared by the streams of a session.
+/// Folder, clock, view and reports, shared by the streams of a session.
 #[derive(Debug)]
 pub(super) struct Case {
     pub(super) folder: PathBuf,
+    /// Number of the case in the view.
+    pub(super) number: u32,
     shared: Arc<Shared>,
     clock: Mutex<PeerClock>,
 }
@@ -47,6 +55,7 @@ impl Case {
 
     pub(super) fn failed(&self, purpose: Purpose, error: &ClinicError) {
         let why = printable(&error.to_string(), REASON_CHARS);
+        self.live().failed(self.number, purpose, &why);
         self.report(Report::Failed { purpose, why });
     }
 
@@ -58,13 +67,29 @@ impl Case {
     pub(super) fn age(&self, captured_us: u64) -> Option<Age> {
         self.clock().age(self.shared.now_us(), captured_us)
     }
+
+    /// Time of what the ambulance captured at this time, by the hospital's clock.
+    pub(super) fn dated(&self, captured_us: u64) -> Dated {
+        let now_us = self.shared.now_us();
+        live::dated(now_us, self.clock().age(now_us, captured_us))
+    }
+
+    /// The view of the newest case.
+    pub(super) fn live(&self) -> &Live {
+        &self.shared.live
+    }
+
+    /// Time of the hospital.
+    pub(super) fn now_us(&self) -> u64 {
+        self.shared.now_us()
+    }
 }
 
 /// Serves a session until it is over.
 pub(super) async fn serve(session: Session, shared: Arc<Shared>) {
     let node = session.peer();
     let greeted = timeout(HELLO_TIME, greeting(&session, &shared)).await;
-    let (control, run) = match greeted {
+    let (control, run, contents) = match greeted {
         Ok(Ok(greeted)) => greeted,
         Ok(Err(end)) => {
             let why = printable(&end, REASON_CHARS);
@@ -76,7 +101,7 @@ pub(super) async fn serve(session: Session, shared: Arc<Shared>) {
         }
         Err(_) => return session.close(1, "no greeting"),
     };
-    let served = converse(&session, &control, run, &shared).await;
+    let served = converse(&session, &control, (run, contents), &shared).await;
     let why = match served {
         Ok(()) => "the ambulance has sent everything".to_owned(),
         Err(error) => printable(&error.to_string(), REASON_CHARS),
@@ -85,14 +110,18 @@ pub(super) async fn serve(session: Session, shared: Arc<Shared>) {
     shared.report(Report::Left { node, why });
 }
 
-/// Waits for the greeting; returns the stream and the run of the case.
-async fn greeting(session: &Session, shared: &Shared) -> Result<(Stream, u64), String> {
+/// Waits for the greeting; returns the stream, the run of the case, and the origin of its contents.
+async fn greeting(session: &Session, shared: &Shared) -> Result<(Stream, u64, Contents), String> {
     let is_case = |spec: &anabranch::StreamSpec| spec.label == Purpose::Case.label();
     let control = session.accept_stream_where(is_case).await;
     let control = control.map_err(|error| error.to_string())?;
     let hello = control.recv().await.map_err(|error| error.to_string())?;
     let hello = hello.ok_or("it greeted with nothing")?;
-    let Request::Hello { secret, run } = decode(&hello.data).map_err(|error| error.to_string())?
+    let Request::Hello {
+        secret,
+        run,
+        contents,
+    } = decode(&hello.data).map_err(|error| error.to_string())?
     else {
         return Err("it did not greet".to_owned());
     };
@@ -110,13 +139,13 @@ async fn greeting(session: &Session, shared: &Shared) -> Result<(Stream, u64), S
         return Err(why);
     }
     session.end_probation().map_err(|error| error.to_string())?;
-    Ok((control, run))
+    Ok((control, run, contents))
 }
 
 async fn converse(
     session: &Session,
     control: &Stream,
-    run: u64,
+    (run, contents): (u64, Contents),
     shared: &Arc<Shared>,
 ) -> Result<(), ClinicError> {
     let node: NodeId = session.peer();
@@ -128,18 +157,22 @@ async fn converse(
         node,
         folder: folder.clone(),
     });
+    let sent = control.send(encode(&Notice::Welcome)).await;
+    sent.map_err(|error| ClinicError::Over(error.to_string()))?;
+    // From here on, the end of the session ends the view.
+    let number = shared.live.begin(node, run, contents);
     let case = Arc::new(Case {
         folder,
+        number,
         shared: shared.clone(),
         clock: Mutex::default(),
     });
-    let sent = control.send(encode(&Notice::Welcome)).await;
-    sent.map_err(|error| ClinicError::Over(error.to_string()))?;
     // Tasks end with the set: nothing writes when the turn is given on.
     let mut streams = JoinSet::new();
     let ended = tokio::select! {
         ended = clock(control, &case) => ended,
         ended = accept(session, &case, &mut streams) => ended,
+        never = look(session, &case) => match never {},
         () = place.taken() => Err(ClinicError::Over("the ambulance has begun another session".to_owned())),
     };
     if ended.is_ok() {
@@ -150,6 +183,11 @@ async fn converse(
         .await;
     }
     streams.shutdown().await;
+    let why = match &ended {
+        Ok(()) => "the ambulance has sent everything".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    shared.live.end(number, &why);
     ended
 }
 
@@ -174,6 +212,16 @@ async fn accept(
             }
             _ => refuse(&stream),
         }
+    }
+}
+
+/// Looks at the paths of the session, for viewers; does not return.
+async fn look(session: &Session, case: &Case) -> std::convert::Infallible {
+    let mut ticks = interval(PATHS_TIME);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        case.live().paths(case.number, &session.channels());
     }
 }
 

@@ -51,6 +51,9 @@ pub(super) async fn receive<T: AduStream>(stream: &T, case: &Case) -> Result<(),
     };
     let begun = record.writer.frames();
     notify(stream, &Notice::Begun { next: begun }).await?;
+    let missing = record.writer.holes().frames();
+    case.live()
+        .leads(case.number, record.writer.header(), begun, missing);
     case.report(Report::Ekg {
         leads: record
             .writer
@@ -66,6 +69,7 @@ pub(super) async fn receive<T: AduStream>(stream: &T, case: &Case) -> Result<(),
     if received.is_ok() {
         synced?;
         let frames = record.writer.frames();
+        case.live().ended(case.number);
         notify(stream, &Notice::Ended { frames }).await?;
         case.report(Report::Ended {
             frames,
@@ -170,11 +174,14 @@ impl Record {
             return Err(WireError("frames with other leads".to_owned()).into());
         }
         self.is_near(samples.first)?;
+        let dated = case.dated(samples.captured_us);
+        case.live().samples(case.number, samples, leads, dated);
         let mut has_failed = false;
         loop {
             match self.writer.append(samples.first, &samples.samples) {
                 Ok(hole) => {
                     if let Some(hole) = hole {
+                        case.live().hole(case.number, hole);
                         case.report(Report::Hole(hole));
                     }
                     return Ok(());
@@ -209,6 +216,7 @@ impl Record {
     fn end(&mut self, frames: u64, case: &Case) -> Result<(), ClinicError> {
         self.is_near(frames)?;
         if let Some(hole) = self.writer.extend(frames)? {
+            case.live().hole(case.number, hole);
             case.report(Report::Hole(hole));
         }
         Ok(())

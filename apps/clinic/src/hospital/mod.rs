@@ -14,10 +14,15 @@
 //! | `case` | one session: greeting, clock, streams |
 //! | `door` | the node to which the ticket is bound, and the case that is open |
 //! | `ekg`, `vitals`, `video`, `stills` | what comes on each stream |
+//! | [`live`] | the newest case for viewers, while it comes |
+//! | `page` | the page in which a browser shows it (feature `page`) |
 
 mod case;
 mod door;
 mod ekg;
+pub mod live;
+#[cfg(feature = "page")]
+pub mod page;
 mod stills;
 mod video;
 mod vitals;
@@ -34,7 +39,7 @@ use anabranch::{
 };
 use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 
-use self::door::Door;
+use self::{door::Door, live::Live};
 use crate::{error::ClinicError, wfdb::Hole, wire::Purpose};
 
 /// Most sessions at a time, those without a ticket included.
@@ -118,19 +123,19 @@ pub struct Hospital {
     shared: Arc<Shared>,
 }
 
-/// Secret, store, door and reports, shared by all sessions.
+/// Secret, store, door, view and reports, shared by all sessions.
 #[derive(Debug)]
 struct Shared {
     secret: blake3::Hash,
     store: PathBuf,
     door: Door,
-    begun: Instant,
+    live: Arc<Live>,
     reports: mpsc::Sender<Report>,
 }
 
 impl Shared {
     fn now_us(&self) -> u64 {
-        self.begun.elapsed().as_micros() as u64
+        self.live.now_us()
     }
 
     fn report(&self, report: Report) {
@@ -164,10 +169,15 @@ impl Hospital {
                 secret: blake3::hash(&secret),
                 store,
                 door,
-                begun: Instant::now(),
+                live: Arc::new(Live::new(Instant::now())),
                 reports,
             }),
         })
+    }
+
+    /// The newest case for viewers.
+    pub fn live(&self) -> Arc<Live> {
+        self.shared.live.clone()
     }
 
     /// Default port: the same for the same key and store, so that a ticket also leads to a hospital that was started again. In the range

@@ -11,6 +11,7 @@ use tokio::{
 use super::{
     Report,
     case::{Case, next, notify},
+    live::Still,
 };
 use crate::{
     error::ClinicError,
@@ -23,6 +24,7 @@ use crate::{
 /// A file that comes.
 struct Coming {
     still: u32,
+    name: String,
     bytes: u64,
     draft: PathBuf,
     path: PathBuf,
@@ -49,10 +51,19 @@ pub(super) async fn receive<T: AduStream>(stream: &T, case: &Case) -> Result<(),
                 coming = Some(Coming::begin(case, still, &name, bytes).await?);
             }
             (Request::Whole { still, hash }, Some(whole)) if whole.still == still => {
-                let (path, bytes) = (whole.path.clone(), whole.bytes);
+                let (path, bytes, name) = (whole.path.clone(), whole.bytes, whole.name.clone());
                 let why = whole.end(&hash).await;
                 match &why {
-                    None => case.report(Report::Still { path, bytes }),
+                    None => {
+                        let still = Still {
+                            number: still,
+                            name,
+                            bytes,
+                            at_us: case.now_us(),
+                        };
+                        case.live().kept(case.number, still, path.clone());
+                        case.report(Report::Still { path, bytes });
+                    }
                     Some(why) => case.report(Report::Failed {
                         purpose: Purpose::Stills,
                         why: why.clone(),
@@ -83,6 +94,7 @@ impl Coming {
         };
         Ok(Self {
             still,
+            name: name.to_owned(),
             bytes,
             draft,
             path,

@@ -6,6 +6,7 @@ use tokio::{fs::OpenOptions, io::AsyncWriteExt as _};
 use super::{
     Report,
     case::{Case, next},
+    live::Vital,
 };
 use crate::{
     error::ClinicError,
@@ -29,7 +30,7 @@ pub(super) async fn receive<T: AduStream>(stream: &T, case: &Case) -> Result<(),
     let mut last = None;
     while let Some(adu) = next(stream).await? {
         match decode(&adu.data)? {
-            Request::Vitals { .. } => {}
+            Request::Vitals { origin } => case.live().origin(case.number, &origin),
             Request::Vital {
                 number,
                 at_us,
@@ -46,6 +47,14 @@ pub(super) async fn receive<T: AduStream>(stream: &T, case: &Case) -> Result<(),
                 );
                 file.write_all(line.as_bytes()).await.map_err(failed)?;
                 file.flush().await.map_err(failed)?;
+                case.live().vital(
+                    case.number,
+                    Vital {
+                        number,
+                        heart_rate,
+                        dated: case.dated(at_us),
+                    },
+                );
                 case.report(Report::Vital { number, heart_rate });
             }
             Request::Vital { .. } => {}

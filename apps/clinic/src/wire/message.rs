@@ -2,6 +2,32 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Origin of a content.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// Measured or filmed now.
+    Real,
+    /// Real data of another time.
+    Replayed,
+    /// Made by a program.
+    Generated,
+    /// Another word, or none.
+    #[default]
+    #[serde(other)]
+    Unstated,
+}
+
+/// Origin of the contents of a case, as the ambulance states it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Contents {
+    /// The record of signals.
+    pub ekg: Origin,
+    /// The video.
+    pub video: Origin,
+}
+
 /// Message of an ambulance. Times are microseconds of its own clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
@@ -13,6 +39,9 @@ pub enum Request {
         secret: String,
         /// A number for the case, chosen at random; the same after an interruption.
         run: u64,
+        /// Origin of the contents.
+        #[serde(default)]
+        contents: Contents,
     },
     /// Answer to a question about the clock.
     Clock {

@@ -6,7 +6,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod` | [`Purpose`] of streams, limits, messages as ADUs |
-//! | `message` | [`Request`] of an ambulance, [`Notice`] of a hospital |
+//! | `message` | [`Request`] of an ambulance, [`Notice`] of a hospital, [`Origin`] of contents |
 //! | `data` | [`Data`]: samples, pictures, pieces of files |
 
 mod data;
@@ -20,7 +20,7 @@ use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use data::{Data, PIECE_BYTES_MAX, Picture, Piece, SAMPLES_BYTES_MAX, Samples};
-pub use message::{Notice, Request};
+pub use message::{Contents, Notice, Origin, Request};
 
 /// Longest message in JSON.
 pub const MESSAGE_BYTES_MAX: usize = 512 << 10;

@@ -27,13 +27,22 @@ fn messages_have_the_form_of_the_document() {
     let hello = Request::Hello {
         secret: "abc".to_owned(),
         run: u64::MAX,
+        contents: Contents {
+            ekg: Origin::Replayed,
+            video: Origin::Unstated,
+        },
     };
     let adu = encode(&hello);
     assert_eq!(
         &adu[1..],
-        br#"{"do":"hello","secret":"abc","run":18446744073709551615}"#
+        br#"{"do":"hello","secret":"abc","run":18446744073709551615,"contents":{"ekg":"replayed","video":"unstated"}}"#
     );
     assert_eq!(decode(&adu), Ok(hello));
+    let other = br#"{"do":"hello","secret":"","run":0,"contents":{"video":"dreamt"}}"#;
+    let Ok(Request::Hello { contents, .. }) = decode(&[&[0], &other[..]].concat()) else {
+        panic!("words that are not known are no error");
+    };
+    assert_eq!(contents, Contents::default());
     assert_eq!(
         decode(b"\0{\"is\":\"welcome\",\"more\":1}"),
         Ok(Notice::Welcome)

@@ -11,6 +11,7 @@ use anabranch_clinic::{
     ambulance::{self, Ambulance, Film},
     hospital::{self, Hospital},
     wfdb::{Format, INVALID, Packer, files::Reader},
+    wire::Contents,
 };
 use tokio::{sync::mpsc, task::JoinHandle};
 
@@ -29,6 +30,8 @@ pub(crate) struct Running {
     serving: JoinHandle<()>,
     pub(crate) ticket: Ticket,
     pub(crate) reports: mpsc::Receiver<hospital::Report>,
+    #[cfg(feature = "page")]
+    pub(crate) live: std::sync::Arc<hospital::live::Live>,
 }
 
 impl Running {
@@ -38,6 +41,8 @@ impl Running {
         let hospital = Hospital::open(store, &key, sender).unwrap();
         let host = host(1, address, AllowList::everyone());
         let ticket = hospital.ticket(&host);
+        #[cfg(feature = "page")]
+        let live = hospital.live();
         let serving = tokio::spawn({
             let host = host.clone();
             async move { hospital.serve(&host).await }
@@ -47,6 +52,8 @@ impl Running {
             serving,
             ticket,
             reports,
+            #[cfg(feature = "page")]
+            live,
         }
     }
 
@@ -65,6 +72,14 @@ pub(crate) struct Car(Host);
 impl Car {
     pub(crate) fn new(seed: u8) -> Self {
         Self(host(seed, loopback(), AllowList::default()))
+    }
+
+    /// One whose channels send at a rate, whatever the paths carry.
+    pub(crate) fn at_rate(seed: u8, rate: &str) -> Self {
+        let key = SecretKey::from_seed([seed; 32]);
+        let mut config = HostConfig::new(key, AllowList::default()).bind([loopback()]);
+        config.engine.channel.controller = format!("fixed:{rate}").parse().unwrap();
+        Self(Host::start(config).unwrap())
     }
 
     pub(crate) async fn call(&self, ticket: &Ticket) -> Session {
@@ -87,7 +102,9 @@ pub(crate) fn nothing(ticket: &Ticket) -> ambulance::Settings {
         ekg: None,
         is_looping: false,
         film: None,
+        is_video_repaired: false,
         stills: None,
+        contents: Contents::default(),
     }
 }
 
@@ -143,6 +160,16 @@ pub(crate) fn kept(store: &Path) -> (Vec<i16>, Vec<String>) {
 
 /// A byte stream of so many pictures, every tenth of which is a key picture.
 pub(crate) fn film(folder: &Path, pictures: usize) -> (Film, Vec<u8>) {
+    film_of(folder, pictures, 1_000, 25.0)
+}
+
+/// A byte stream of pictures with at least so many bytes, at a rate.
+pub(crate) fn film_of(
+    folder: &Path,
+    pictures: usize,
+    picture_bytes: usize,
+    rate: f64,
+) -> (Film, Vec<u8>) {
     let sets: &[u8] = &[0, 0, 0, 1, 0x67, 66, 0, 30, 0x80, 7, 0, 0, 0, 1, 0x68, 0xc0];
     let mut bytes = Vec::new();
     for picture in 0..pictures {
@@ -150,9 +177,9 @@ pub(crate) fn film(folder: &Path, pictures: usize) -> (Film, Vec<u8>) {
             0 => bytes.extend_from_slice(&[sets, &[0, 0, 0, 1, 0x65, 0x88, 0x80]].concat()),
             _ => bytes.extend_from_slice(&[0, 0, 0, 1, 0x41, 0x98, 0x80]),
         }
-        bytes.extend(vec![picture as u8 | 1; 1_000]);
+        bytes.extend(vec![picture as u8 | 1; picture_bytes]);
     }
     let path = folder.join("film.h264");
     fs::write(&path, &bytes).unwrap();
-    (Film::File { path, rate: 25.0 }, bytes)
+    (Film::File { path, rate }, bytes)
 }

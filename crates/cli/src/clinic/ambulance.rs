@@ -1,9 +1,20 @@
 //! `anabranch clinic ambulance`.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use anabranch::{AllowList, Host, HostConfig, Ticket, base::Rate, base::duration, keys};
-use anabranch_clinic::ambulance::{Ambulance, Film, Report, Settings};
+use anabranch::{
+    AllowList, Host, HostConfig, Policy, Ticket,
+    base::{Rate, duration},
+    keys, objectives,
+};
+use anabranch_clinic::{
+    ambulance::{Ambulance, Film, Report, Settings, Source as Camera},
+    wire::{Contents, Origin},
+};
 use serde_json::json;
 use tokio::{
     sync::mpsc,
@@ -27,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 #[command(after_help = "\
 The record is played as if it were measured now. When the session breaks, the hospital is called again, and gets what it lacks of the last 30 s of the record. \
 Video: a file *.h264 (byte stream, without B pictures) is played at --fps; any other file is played by ffmpeg as it is; a camera such as /dev/video0, and \
-lavfi:SOURCE, are encoded by ffmpeg at --rate. A part that fails leaves the others alone; the exit code is 7 then.
+lavfi:SOURCE, are encoded by ffmpeg at the rate that the paths have for it, between --rate-min and --rate. A part that fails leaves the others alone; the exit code is 7 then.
 
 No fitness for diagnosis is claimed.")]
 pub(super) struct Arguments {
@@ -49,12 +60,25 @@ pub(super) struct Arguments {
     /// Pictures per second of a file *.h264.
     #[arg(long, value_name = "N", default_value_t = 25.0, value_parser = parse_fps)]
     fps: f64,
-    /// Rate at which a camera is encoded.
-    #[arg(long, value_name = "RATE", default_value = "1 Mbit/s")]
+    /// Highest rate at which a camera is encoded.
+    #[arg(long, value_name = "RATE", default_value = "2 Mbit/s")]
     rate: Rate,
+    /// Lowest rate at which a camera is encoded.
+    #[arg(long, value_name = "RATE", default_value = "200 kbit/s")]
+    rate_min: Rate,
+    /// Send parts of pictures that were lost again, within 800 ms of the capture; pictures after them wait meanwhile.
+    #[arg(long, requires = "video")]
+    repair: bool,
     /// Folder whose files are sent: those that are in it, and those that come.
     #[arg(long, value_name = "DIR")]
     stills: Option<PathBuf>,
+    /// Scheduling policy: which path takes what [default: default; with --objectives: assign].
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<Policy>,
+    /// File of objectives that the policies assign and random_walk follow, or names of the library, such as
+    /// 'keep_whole("clinic/1/video", "group")'.
+    #[arg(long, value_name = "FILE")]
+    objectives: Option<PathBuf>,
     /// Time for which a hospital that cannot be reached is called again.
     #[arg(long, value_name = "DURATION", default_value = "1 h", value_parser = parse_duration)]
     retry: Duration,
@@ -92,23 +116,44 @@ impl Arguments {
         })
     }
 
+    /// A file is of another time, a camera is not, and lavfi makes its pictures.
+    fn contents(&self) -> Contents {
+        let video = match self.video.as_deref() {
+            None => Origin::Unstated,
+            Some(video) if video.starts_with("lavfi:") => Origin::Generated,
+            Some(video) if video.starts_with("/dev/") => Origin::Real,
+            Some(_) => Origin::Replayed,
+        };
+        let ekg = match self.ekg {
+            None => Origin::Unstated,
+            Some(_) => Origin::Replayed,
+        };
+        Contents { ekg, video }
+    }
+
     fn film(&self) -> Option<Film> {
         let video = self.video.as_deref()?;
         let input = |words: &[&str]| -> Vec<String> {
             words.iter().map(|word| (*word).to_owned()).collect()
         };
-        let encoded = Some(self.rate.as_bps());
+        let encoded = |words: &[&str]| {
+            Film::Encoded(Camera {
+                program: "ffmpeg".to_owned(),
+                input: input(words),
+                rates_bps: self.rate_min.as_bps().min(self.rate.as_bps())..=self.rate.as_bps(),
+            })
+        };
         Some(if let Some(source) = video.strip_prefix("lavfi:") {
-            Film::ffmpeg(&input(&["-f", "lavfi", "-i", source]), encoded)
+            encoded(&["-f", "lavfi", "-i", source])
         } else if video.starts_with("/dev/") {
-            Film::ffmpeg(&input(&["-f", "v4l2", "-i", video]), encoded)
+            encoded(&["-f", "v4l2", "-i", video])
         } else if video.ends_with(".h264") || video.ends_with(".264") {
             Film::File {
                 path: video.into(),
                 rate: self.fps,
             }
         } else {
-            Film::ffmpeg(&input(&["-i", video]), None)
+            Film::ffmpeg(&input(&["-i", video]))
         })
     }
 }
@@ -127,7 +172,13 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
     getrandom::fill(&mut run).map_err(Failure::other)?;
     let bind = locals::binds(&arguments.bind, &ticket.remotes()).await;
     let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
-    let host = recv::host(&bind, 0, HostConfig::new(key, AllowList::default()))?;
+    let mut config = HostConfig::new(key, AllowList::default());
+    plan(
+        &mut config,
+        arguments.policy,
+        arguments.objectives.as_deref(),
+    )?;
+    let host = recv::host(&bind, 0, config)?;
     ticket.prepare(&host);
     let settings = Settings {
         run: u64::from_ne_bytes(run),
@@ -135,7 +186,9 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         ekg: arguments.ekg.clone(),
         is_looping: arguments.is_looping,
         film: arguments.film(),
+        is_video_repaired: arguments.repair,
         stills: arguments.stills.clone(),
+        contents: arguments.contents(),
     };
     let (sender, mut reports) = mpsc::channel(REPORTS_MAX);
     let ambulance = Ambulance::begin(settings, sender).map_err(failure)?;
@@ -168,6 +221,24 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
     }
     let words = missing.join(", ");
     Err(Failure::left_out(format!("not all was sent: {words}")))
+}
+
+/// Sets policy and objectives of all sessions.
+///
+/// # Errors
+/// The objectives cannot be read, or have errors.
+pub(crate) fn plan(
+    config: &mut HostConfig,
+    policy: Option<Policy>,
+    file: Option<&Path>,
+) -> Outcome {
+    config.engine.objectives = file.map(objectives::read_text).transpose()?;
+    config.engine.policy = match (policy, file) {
+        (Some(policy), _) => policy,
+        (None, Some(_)) => Policy::Assign,
+        (None, None) => Policy::default(),
+    };
+    Ok(())
 }
 
 /// The part of the case that does not arrive, or not to its end.
@@ -245,6 +316,10 @@ fn show(arguments: &Arguments, report: &Report) -> Outcome {
                 None => format!("{name} is at the hospital."),
                 Some(why) => format!("{name} was not kept: {why}."),
             },
+        ),
+        Report::Rate { rate_bps } => (
+            json!({"kind": "rate", "rate_bps": rate_bps}),
+            format!("The video is encoded at {}.", Rate::from_bps(*rate_bps)),
         ),
         Report::Film { pictures, skipped } => (
             json!({"kind": "film", "pictures": pictures, "skipped": skipped}),

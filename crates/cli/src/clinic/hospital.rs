@@ -3,15 +3,15 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use anabranch::{AllowList, HostConfig, StartError, keys};
-use anabranch_clinic::hospital::{Hospital, Report};
+use anabranch_clinic::hospital::{Hospital, Report, page::Page};
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::{failure, tell};
 use crate::{
-    exit::{Outcome, note, print_line, stopped},
+    exit::{Failure, Outcome, note, print_line, stopped},
     keygen::key_path,
-    recv,
+    page, recv,
 };
 
 /// Reports that wait to be printed.
@@ -22,6 +22,10 @@ const REPORTS_MAX: usize = 1_024;
 The ticket is bound to the first ambulance that uses it; another one needs a hospital with another --store. It stays the same as long as the key and the \
 store do, so that the ambulance finds a hospital that was started again, and the record goes on.
 
+\
+With --http, a link to the page is printed, which is good once, within ten minutes; Enter prints another one. Up to eight pages can be open. One \
+that does not read loses samples and pictures, which it counts, and holds up nobody. From another machine: ssh -L 8472:127.0.0.1:8472 HOST.
+
 No fitness for diagnosis is claimed.")]
 pub(super) struct Arguments {
     /// Folder of the cases; made if it is missing.
@@ -31,6 +35,9 @@ pub(super) struct Arguments {
     /// it is free].
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<SocketAddr>,
+    /// Show the newest case in a browser, at this address of this machine; with port 0, at a free one; without an address, at 127.0.0.1:8472.
+    #[arg(long, value_name = "IP:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:8472", conflicts_with = "quiet", value_parser = page::address)]
+    http: Option<SocketAddr>,
     /// Key file [default: ~/.config/anabranch/key, created if missing].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
     key: Option<PathBuf>,
@@ -51,6 +58,10 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         recv::host(&arguments.listen, port, config)
     };
     // The previous port, so that a ticket is still good after a restart; any other if that one is in use.
+    let served = arguments
+        .http
+        .map(|http| Page::start(http, hospital.live()));
+    let served = served.transpose().map_err(page::failed)?;
     let host = match open(hospital.port()) {
         Err(StartError::Bind(error)) if arguments.listen.is_empty() => {
             tracing::info!(%error, "the previous port is not available; using another");
@@ -71,6 +82,20 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
             ),
         )?,
     }
+    if let Some(served) = &served {
+        let link = served.link().map_err(Failure::other)?;
+        let event = json!({"kind": "listening", "at": served.address(), "link": link});
+        let words = format!(
+            "Open this link in a browser, within ten minutes; it is good once:\n\n    {link}\n"
+        );
+        tell(arguments.json, &event, &words)?;
+    }
+    let links = async {
+        match &served {
+            Some(served) if !arguments.json => page::more_links(|| served.link()).await,
+            _ => std::future::pending().await,
+        }
+    };
     let showing = async {
         while let Some(report) = reports.recv().await {
             show(arguments, &report)?;
@@ -80,6 +105,7 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
     let outcome = tokio::select! {
         () = hospital.serve(&host) => Ok(()),
         shown = showing => shown,
+        failed = links => failed,
         stopped = stopped() => stopped,
     };
     host.shutdown().await;

@@ -5,7 +5,7 @@
 //! | `hospital` | `clinic hospital`: prints a ticket, and keeps what comes |
 //! | `ambulance` | `clinic ambulance`: plays a case, and sends it |
 
-mod ambulance;
+pub(crate) mod ambulance;
 mod hospital;
 
 use anabranch_clinic::ClinicError;

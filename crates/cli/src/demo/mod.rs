@@ -1,5 +1,7 @@
-//! `anabranch demo`, `demo-gateway`, `demo-overlay`, `demo-process`, `demo-records`, `demo-tunnel`, `demo-video` and `demo-visualise`: demonstrations on one machine.
+//! `anabranch demo`, `demo-clinic`, `demo-gateway`, `demo-overlay`, `demo-process`, `demo-records`, `demo-tunnel`, `demo-video` and `demo-visualise`: demonstrations on one machine.
 
+#[cfg(feature = "clinic")]
+pub(crate) mod clinic;
 mod data;
 pub(crate) mod gateway;
 mod links;

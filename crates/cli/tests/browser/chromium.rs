@@ -145,6 +145,12 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", &size);
     }
 
+    /// Runs a script in every page before its own.
+    pub(crate) fn before_pages(&mut self, script: &str) {
+        let source = json!({ "source": script });
+        self.call("Page.addScriptToEvaluateOnNewDocument", &source);
+    }
+
     /// The value of an expression in the page.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let asked =

@@ -1,5 +1,5 @@
 //! The console in a browser, and its metrics in Prometheus: every view of a node that sends over three paths, one of which is cut;
-//! stored video while it plays; a molecule that is turned.
+//! stored video while it plays; a molecule that is turned; a case of telemedicine.
 //! Skipped where the programs are not installed.
 //!
 //! With CONSOLE_PICTURES, the folder for pictures of every view, light and dark: those of `docs/console.md`.
@@ -8,6 +8,8 @@
 
 mod bad_input;
 mod chromium;
+#[cfg(feature = "clinic")]
+mod clinic;
 #[path = "../harness/mod.rs"]
 mod harness;
 #[cfg(feature = "visualise")]

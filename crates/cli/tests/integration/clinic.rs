@@ -132,6 +132,29 @@ fn what_cannot_be_sent_is_one_line() {
     let (code, message) = fails(&[&ticket, "--ekg", "none.hea"]);
     assert_eq!(code, 6);
     assert!(message.contains("none.hea"), "{message}");
+    let (code, message) = fails(&[&ticket, "--ekg", "r.hea", "--objectives", "none.hose"]);
+    assert_eq!(code, 6);
+    assert!(
+        message.contains("cannot read objectives none.hose"),
+        "{message}"
+    );
+    let page = command(at)
+        .args([
+            "clinic",
+            "hospital",
+            "--store",
+            "other",
+            "--http",
+            "0.0.0.0:0",
+        ])
+        .output()
+        .unwrap();
+    let message = String::from_utf8(page.stderr).unwrap();
+    assert_eq!((page.status.code(), message.lines().count()), (Some(2), 1));
+    assert!(
+        message.contains("addresses of this machine only"),
+        "{message}"
+    );
 }
 
 /// A video that is none fails in one line; a file beside it arrives, and the exit code tells that something is missing.

@@ -1,0 +1,131 @@
+// The page: leads, heart rate, video, files and paths of the newest case, each with its age.
+
+import { Clock } from "./clock.js";
+import { enter, follow } from "./feed.js";
+import { Leads } from "./leads.js";
+import { put, showPaths, showStills } from "./tables.js";
+import { Video } from "./video.js";
+import { Limits } from "./vitals.js";
+
+const root = document.documentElement, at = (name) => document.getElementById(name);
+/** Ages from which on something is stale, in ms: its period, and a second. */
+const STALE_MS = { ekg: 1000, vital: 2000, video: 1000 };
+/** Time between two pictures of the page, two questions about the clock, and two attempts to reach the hospital, in ms. */
+const DRAW_MS = 80, CLOCK_MS = 1000, AGAIN_MS = 1000;
+/** Time without a state after which the hospital counts as lost. */
+const LOST_MS = 1000;
+const ORIGINS = { real: "real", replayed: "replayed", generated: "generated", unstated: "origin not stated" };
+
+const clock = new Clock(), leads = new Leads(at("leads")), video = new Video(at("picture"), at("player"));
+let state = null, stateAt = -Infinity, failure = null, colours = null;
+const limits = new Limits(() => show());
+
+function theme(name) {
+  root.dataset.theme = name;
+  try { localStorage.setItem("theme", name); } catch { /* a private window */ }
+  const style = getComputedStyle(root);
+  colours = Object.fromEntries(["paper", "fine", "coarse", "trace", "gap"].map((one) => [one, style.getPropertyValue(`--${one}`).trim()]));
+  leads.repaint();
+}
+let kept = null;
+try { kept = localStorage.getItem("theme"); } catch { /* a private window */ }
+theme(kept ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
+at("theme").addEventListener("click", () => theme(root.dataset.theme === "dark" ? "light" : "dark"));
+
+/** A time in words. */
+function words(ms) { return ms < 10_000 ? `${ms.toFixed(0)} ms` : ms < 120_000 ? `${(ms / 1000).toFixed(0)} s` : `${(ms / 60_000).toFixed(0)} min`; }
+function ageOf(dated) { return dated ? clock.age(dated) : null; }
+
+/** The age of a part beside its name; returns it in ms, or null. */
+function mark(name, dated, isOver) {
+  const age = ageOf(dated), isLost = performance.now() - stateAt > LOST_MS, label = at(`${name}-age`);
+  const isStale = age === null || isLost || age.age > STALE_MS[name];
+  const error = age && (age.error === null ? ", clock not known yet" : ` ± ${Math.ceil(age.error)} ms`);
+  const text = age === null ? "nothing yet" : `${words(age.age)}${error} old`;
+  put(label, age === null ? text : isOver ? `ended, ${text}` : isStale ? `STALE, ${text}` : text);
+  label.className = `state ${age === null || isOver ? "warn" : isStale ? "bad" : "good"}`;
+  label.closest("section").classList.toggle("is-stale", isStale && age !== null);
+  return age?.age ?? null;
+}
+
+function caseWords() {
+  if (state === null) return "Connecting …";
+  if (state.case === 0) return "No ambulance has been here yet.";
+  const lasts = words((state.now_us - state.since_us) / 1000), seen = state.viewers === 1 ? "" : `, ${state.viewers} viewers`;
+  return `Case ${state.case} of ambulance ${state.node.slice(0, 12)}…, for ${lasts}: ${state.is_open ? "connected" : `not connected (${state.why ?? "no session"})`}${seen}`;
+}
+
+function ekgWords() {
+  const { ekg, dropped } = state;
+  if (!ekg) return "No record is sent.";
+  const unread = dropped.samples > 0 ? ` This page did not read ${dropped.samples} pieces in time; they are shaded here, and in the record.` : "";
+  return `${ekg.leads.length} leads, ${ekg.frequency} Hz; ${ekg.next} frames, ${ekg.missing} of them never came.${unread} ${leads.leftOut ?? ""}`;
+}
+
+function videoWords() {
+  const { received, missing, in_time: inTime, not_shown: large } = state.video, unread = state.dropped.pictures;
+  const counts = received > 0 ? `${received} pictures came, ${inTime} of them within 800 ms, ${missing} did not. ` : "";
+  return `${counts}${video.words}${large > 0 ? ` ${large} were too large to be shown.` : ""}${unread > 0 ? ` This page did not read ${unread} in time.` : ""}`;
+}
+
+function origin(name, text) { put(at(`${name}-origin`), text); }
+
+function show() {
+  const isLost = performance.now() - stateAt > LOST_MS;
+  at("failure").hidden = failure === null;
+  put(at("failure"), failure ?? "");
+  put(at("case"), caseWords());
+  const isOver = state?.ekg?.has_ended === true;
+  const ages = { ekg: mark("ekg", state?.ekg?.dated, isOver), vital: mark("vital", state?.vital?.dated, isOver) };
+  mark("video", video.dated, false);
+  const rate = state?.vital?.heart_rate;
+  put(at("heart-rate"), typeof rate === "number" ? rate.toFixed(0) : "–");
+  if (state !== null && state.case > 0) {
+    put(at("ekg-note"), ekgWords());
+    put(at("video-note"), videoWords());
+    origin("ekg", state.ekg ? ORIGINS[state.contents.ekg] : "");
+    origin("vital", state.vitals_origin ?? "");
+    origin("video", state.video.received > 0 ? ORIGINS[state.contents.video] : "");
+    const failed = state.failed ? [`${state.failed.stream}: ${state.failed.why}`] : [];
+    const alarms = [...limits.alarms(state, ages, isLost), ...failed], list = at("alarms");
+    list.hidden = alarms.length === 0;
+    while (list.children.length > alarms.length) list.lastElementChild.remove();
+    alarms.forEach((text, index) => put(list.children[index] ?? list.appendChild(document.createElement("li")), text));
+  }
+  leads.draw(colours);
+}
+setInterval(show, DRAW_MS);
+
+function received(next) {
+  [state, stateAt, failure] = [next, performance.now(), null];
+  if (state.ekg) leads.set(state.case, state.ekg);
+  showPaths(at("paths"), state);
+  showStills(at("stills"), at("stills-note"), state, (still) => words((state.now_us - still.at_us) / 1000));
+}
+
+/** Samples move the record's date on between two states. */
+function samples(data) {
+  if (state?.case !== data.case || !state.ekg) return;
+  leads.take(data);
+  state.ekg.dated = data.dated;
+}
+
+async function clocks() {
+  for (;;) {
+    try { await clock.ask(); } catch { /* the feed has the words for it */ }
+    await new Promise((resolve) => setTimeout(resolve, CLOCK_MS));
+  }
+}
+
+try { await enter(); } catch (error) { failure = error.message; }
+clocks();
+for (;;) {
+  try {
+    await follow({ state: received, samples, picture: (picture) => video.take(picture) });
+    failure = "The hospital no longer answers. Does it still run?";
+  } catch (error) {
+    failure = error.isRefused ? (failure ?? error.message) : "The hospital no longer answers. Does it still run?";
+    if (error.isRefused) break;
+  }
+  await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+}

@@ -1,0 +1,345 @@
+//! Live view of the newest case: its state, and samples and pictures as they come, for any number of viewers.
+//!
+//! Samples and pictures are kept in a ring each, which all viewers share. A viewer that does not read finds the oldest ones gone, which is
+//! counted, and holds up neither the case nor other viewers.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod` | [`Live`]: what sessions give, and viewers get |
+//! | `state` | [`State`] of the case |
+//! | `viewer` | [`Viewer`], which reads |
+
+mod state;
+#[cfg(test)]
+mod tests;
+mod viewer;
+
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use anabranch::{
+    base::{
+        NodeId,
+        text::{REASON_CHARS, printable},
+    },
+    net::session::ChannelReport,
+    peer_clock::Age,
+};
+use bytes::Bytes;
+use tokio::{sync::broadcast, time::Instant};
+
+pub use self::{
+    state::{Dated, Ekg, Failed, Lead, PathState, State, Still, Vital},
+    viewer::Viewer,
+};
+use super::Pictures;
+use crate::{
+    wfdb::{Header, Hole},
+    wire::{Contents, Picture, Purpose, Samples},
+};
+
+/// Viewers at a time.
+pub const VIEWERS_MAX: usize = 8;
+/// ADUs of samples that wait for a viewer: those of ten seconds.
+const SAMPLES_MAX: usize = 256;
+/// Bytes of samples in an ADU that is shown; a longer one is counted only.
+const SAMPLES_BYTES_MAX: usize = 64 << 10;
+/// Pictures that wait for a viewer: those of one or two seconds.
+const PICTURES_MAX: usize = 48;
+/// Bytes of a picture that is shown; a larger one is counted only.
+const PICTURE_BYTES_MAX: usize = 1 << 20;
+/// Pictures since the last at which a decoder can begin that a new viewer gets, and their bytes.
+const GROUP_MAX: (usize, usize) = (300, 8 << 20);
+
+/// Samples or a picture.
+#[derive(Clone, Debug)]
+pub enum Item {
+    /// Frames of the record.
+    Samples {
+        /// Number of the case.
+        case: u32,
+        /// Number of the first frame.
+        first: u64,
+        /// Leads of a frame.
+        leads: usize,
+        /// Time of the last frame.
+        dated: Dated,
+        /// Samples, frame by frame.
+        samples: Arc<[i16]>,
+    },
+    /// A picture of the video.
+    Picture {
+        /// Number of the case.
+        case: u32,
+        /// Number of the picture.
+        number: u64,
+        /// A decoder can begin here.
+        is_key: bool,
+        /// Time of its capture.
+        dated: Dated,
+        /// The access unit.
+        bytes: Bytes,
+    },
+}
+
+/// The newest case, as viewers see it.
+#[derive(Debug)]
+pub struct Live {
+    begun: Instant,
+    inner: Mutex<Inner>,
+    samples: broadcast::Sender<Item>,
+    pictures: broadcast::Sender<Item>,
+    viewers: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    state: State,
+    /// Node and run of the case.
+    key: Option<(NodeId, u64)>,
+    /// Pictures from the last on at which a decoder can begin, and their bytes; empty if they are too many.
+    group: VecDeque<Item>,
+    group_bytes: usize,
+    /// Places of the files that are listed.
+    stills: VecDeque<PathBuf>,
+}
+
+impl Live {
+    /// A view without a case; `begun` is the zero of the hospital's clock.
+    pub(super) fn new(begun: Instant) -> Self {
+        Self {
+            begun,
+            inner: Mutex::default(),
+            samples: broadcast::Sender::new(SAMPLES_MAX),
+            pictures: broadcast::Sender::new(PICTURES_MAX),
+            viewers: AtomicUsize::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Time of the hospital, in microseconds since its start.
+    pub fn now_us(&self) -> u64 {
+        self.begun.elapsed().as_micros() as u64
+    }
+
+    /// The state now.
+    pub fn state(&self) -> State {
+        let mut state = self.lock().state.clone();
+        state.now_us = self.now_us();
+        state.viewers = self.viewers.load(Ordering::Relaxed);
+        state
+    }
+
+    /// Place of a file of the case, by its number in the list.
+    pub fn still(&self, number: u32) -> Option<PathBuf> {
+        let inner = self.lock();
+        let at = inner
+            .state
+            .stills
+            .iter()
+            .position(|still| still.number == number)?;
+        inner.stills.get(at).cloned()
+    }
+
+    /// One more viewer, which gets samples and pictures from now on, with the pictures that a decoder needs for the next one; `None`: there
+    /// are [`VIEWERS_MAX`].
+    pub fn view(self: &Arc<Self>) -> Option<Viewer> {
+        let increased =
+            self.viewers
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |viewers| {
+                    (viewers < VIEWERS_MAX).then_some(viewers + 1)
+                });
+        increased.ok()?;
+        // Pictures are given under the same lock, so that none is missed, and none comes twice.
+        let inner = self.lock();
+        Some(Viewer::new(
+            self.clone(),
+            self.samples.subscribe(),
+            self.pictures.subscribe(),
+            inner.group.clone(),
+        ))
+    }
+
+    /// A session of a case begins; returns the number of the case, by which its data is given.
+    pub(super) fn begin(&self, node: NodeId, run: u64, contents: Contents) -> u32 {
+        let mut inner = self.lock();
+        if inner.key != Some((node, run)) {
+            let case = inner.state.case + 1;
+            *inner = Inner {
+                state: State::begun(case, node, self.now_us()),
+                key: Some((node, run)),
+                ..Inner::default()
+            };
+        }
+        inner.state.is_open = true;
+        inner.state.why = None;
+        inner.state.contents = contents;
+        inner.state.case
+    }
+
+    /// Changes the state of a case, if it is the newest.
+    fn change(&self, case: u32, change: impl FnOnce(&mut Inner)) {
+        let mut inner = self.lock();
+        if inner.state.case == case {
+            change(&mut inner);
+        }
+    }
+
+    /// The session of the case is over.
+    pub(super) fn end(&self, case: u32, why: &str) {
+        self.change(case, |inner| {
+            inner.state.is_open = false;
+            inner.state.why = Some(printable(why, REASON_CHARS));
+            inner.state.paths.clear();
+        });
+    }
+
+    /// Paths of the session now.
+    pub(super) fn paths(&self, case: u32, channels: &[ChannelReport]) {
+        let paths = channels.iter().map(PathState::of).collect();
+        self.change(case, |inner| inner.state.paths = paths);
+    }
+
+    /// Leads of the record, and the first frame that is lacking.
+    pub(super) fn leads(&self, case: u32, header: &Header, next: u64, missing: u64) {
+        let ekg = Ekg::of(header, next, missing);
+        self.change(case, |inner| inner.state.ekg = Some(ekg));
+    }
+
+    pub(super) fn samples(&self, case: u32, samples: &Samples, leads: usize, dated: Dated) {
+        self.change(case, |inner| {
+            let Some(ekg) = &mut inner.state.ekg else {
+                return;
+            };
+            ekg.next = samples.first + (samples.samples.len() / leads.max(1)) as u64;
+            ekg.dated = Some(dated);
+            if samples.samples.len() * 2 > SAMPLES_BYTES_MAX {
+                ekg.not_shown += 1;
+                return;
+            }
+            // Without receivers, nobody looks.
+            let _ = self.samples.send(Item::Samples {
+                case,
+                first: samples.first,
+                leads,
+                dated,
+                samples: samples.samples.as_slice().into(),
+            });
+        });
+    }
+
+    pub(super) fn hole(&self, case: u32, hole: Hole) {
+        self.change(case, |inner| {
+            if let Some(ekg) = &mut inner.state.ekg {
+                ekg.missing += hole.frames;
+            }
+        });
+    }
+
+    /// The record is whole.
+    pub(super) fn ended(&self, case: u32) {
+        self.change(case, |inner| {
+            if let Some(ekg) = &mut inner.state.ekg {
+                ekg.has_ended = true;
+            }
+        });
+    }
+
+    pub(super) fn vital(&self, case: u32, vital: Vital) {
+        self.change(case, |inner| inner.state.vital = Some(vital));
+    }
+
+    pub(super) fn origin(&self, case: u32, origin: &str) {
+        let origin = printable(origin, REASON_CHARS);
+        self.change(case, |inner| inner.state.vitals_origin = Some(origin));
+    }
+
+    /// A picture, and the counts of its session with it.
+    pub(super) fn picture(&self, case: u32, picture: &Picture, dated: Dated, counts: Pictures) {
+        self.change(case, |inner| {
+            inner.state.video.counts(counts);
+            inner.state.video.dated = Some(dated);
+            let bytes = picture.bytes.len();
+            if bytes > PICTURE_BYTES_MAX {
+                inner.state.video.not_shown += 1;
+                return;
+            }
+            let item = Item::Picture {
+                case,
+                number: picture.number,
+                is_key: picture.is_key,
+                dated,
+                bytes: picture.bytes.clone(),
+            };
+            inner.join(&item, bytes);
+            let _ = self.pictures.send(item);
+        });
+    }
+
+    /// A file is kept.
+    pub(super) fn kept(&self, case: u32, still: Still, path: PathBuf) {
+        self.change(case, |inner| {
+            if inner.state.stills.len() >= state::STILLS_MAX {
+                inner.state.stills.pop_front();
+                inner.stills.pop_front();
+            }
+            inner.state.stills.push_back(still);
+            inner.stills.push_back(path);
+            inner.state.stills_kept += 1;
+        });
+    }
+
+    pub(super) fn failed(&self, case: u32, purpose: Purpose, why: &str) {
+        let failed = Failed {
+            stream: purpose.to_string(),
+            why: printable(why, REASON_CHARS),
+            at_us: self.now_us(),
+        };
+        self.change(case, |inner| inner.state.failed = Some(failed));
+    }
+}
+
+impl Inner {
+    /// Adds a picture to those that a new viewer gets, if it follows them.
+    fn join(&mut self, item: &Item, bytes: usize) {
+        let Item::Picture { number, is_key, .. } = item else {
+            return;
+        };
+        let follows = match self.group.back() {
+            Some(Item::Picture { number: last, .. }) => *number == last + 1,
+            _ => false,
+        };
+        let is_space = self.group.len() < GROUP_MAX.0 && self.group_bytes + bytes <= GROUP_MAX.1;
+        if *is_key || !follows || !is_space {
+            self.group.clear();
+            self.group_bytes = 0;
+        }
+        if *is_key || follows && is_space {
+            self.group.push_back(item.clone());
+            self.group_bytes += bytes;
+        }
+    }
+}
+
+/// Time of something that the ambulance dated, by the hospital's clock.
+pub(super) fn dated(now_us: u64, age: Option<Age>) -> Dated {
+    match age {
+        Some(Age { age, error }) => Dated {
+            at_us: now_us.saturating_sub(age.as_micros() as u64),
+            error_us: u32::try_from(error.as_micros()).ok(),
+        },
+        None => Dated {
+            at_us: now_us,
+            error_us: None,
+        },
+    }
+}

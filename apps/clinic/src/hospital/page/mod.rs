@@ -1,0 +1,187 @@
+//! Page in which a browser shows the newest case of a hospital.
+//!
+//! | address | answer |
+//! |---|---|
+//! | `/` | the page; it holds no data |
+//! | `POST /api/enter` | exchanges the one-time token of a link for a cookie, which the others need |
+//! | `GET /api/feed` | records of states, samples and pictures, as long as the page reads |
+//! | `GET /api/clock` | the hospital's clock: `{"now_us": …}` |
+//! | `GET /api/state` | the state, in JSON |
+//! | `GET /api/stills/N` | file N of the case, if it is a picture |
+
+mod files;
+mod record;
+mod stills;
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use anabranch_console::{
+    StartError,
+    site::{
+        self, Body, Bytes, Method, Request, Response, Site, StatusCode, Visitors, answer, refused,
+        streamed,
+    },
+};
+use serde_json::json;
+use tokio::{
+    task::JoinHandle,
+    time::{Interval, MissedTickBehavior, interval},
+};
+
+use super::live::{Live, VIEWERS_MAX, Viewer};
+
+/// Time between two states.
+const STATE_PERIOD: Duration = Duration::from_millis(250);
+/// Policy of the page: its own scripts, styles and pictures only, and video that a script of it has made.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src blob:; connect-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const JSON: &str = "application/json";
+const BYTES: &str = "application/octet-stream";
+
+/// A page of a hospital; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Page {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    serving: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    live: Arc<Live>,
+    visitors: Visitors,
+}
+
+impl Page {
+    /// Serves the page at an address of this machine from now on. Within a runtime.
+    ///
+    /// # Errors
+    /// The address is not of this machine alone, or cannot be listened on.
+    pub fn start(listen: SocketAddr, live: Arc<Live>) -> Result<Self, StartError> {
+        let (listener, address) = site::listen_at(listen)?;
+        let visitors = Visitors::new(
+            address,
+            "anabranch-clinic",
+            "press Enter where `anabranch clinic hospital` runs for another one",
+        );
+        let shared = Arc::new(Shared { live, visitors });
+        Ok(Self {
+            address,
+            serving: tokio::spawn(site::run(listener, shared.clone())),
+            shared,
+        })
+    }
+
+    /// Address at which it is served.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A link that opens the page once, within ten minutes.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn link(&self) -> std::io::Result<String> {
+        self.shared.visitors.link()
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl Site for Shared {
+    async fn answer(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let is_read = method == Method::GET || method == Method::HEAD;
+        if path == "/api/enter" && method == Method::POST {
+            return self.visitors.enter(request).await;
+        }
+        if path.starts_with("/api/")
+            && let Some(refusal) = self.visitors.refusal(request.headers())
+        {
+            return refusal;
+        }
+        if !is_read {
+            return refused(StatusCode::METHOD_NOT_ALLOWED, "this is read only");
+        }
+        match path.as_str() {
+            "/api/feed" if method == Method::GET => self.feed(),
+            "/api/clock" => {
+                let clock = json!({ "now_us": self.live.now_us() });
+                answer(StatusCode::OK, JSON, clock.to_string())
+            }
+            "/api/state" => answer(StatusCode::OK, JSON, state(&self.live, [0, 0])),
+            _ => match path.strip_prefix("/api/stills/") {
+                Some(number) => self.still(number).await,
+                None => file(&path),
+            },
+        }
+    }
+}
+
+/// The state, with what a page did not read in time.
+fn state(live: &Live, dropped: [u64; 2]) -> String {
+    let mut state = json!(live.state());
+    let [samples, pictures] = dropped;
+    state["dropped"] = json!({ "samples": samples, "pictures": pictures });
+    state.to_string()
+}
+
+fn file(path: &str) -> Response<Body> {
+    let Some((mime, text)) = files::file(path) else {
+        return refused(StatusCode::NOT_FOUND, "there is nothing at this address");
+    };
+    let mut response = answer(StatusCode::OK, mime, text);
+    if let Ok(policy) = POLICY.parse() {
+        response
+            .headers_mut()
+            .insert("content-security-policy", policy);
+    }
+    response
+}
+
+impl Shared {
+    async fn still(&self, number: &str) -> Response<Body> {
+        let place = number
+            .parse()
+            .ok()
+            .and_then(|number| self.live.still(number));
+        match place {
+            Some(path) => stills::answer(&path).await,
+            None => refused(StatusCode::NOT_FOUND, "the case has no such file any more"),
+        }
+    }
+
+    fn feed(&self) -> Response<Body> {
+        let Some(viewer) = self.live.view() else {
+            let words = format!("{VIEWERS_MAX} pages are open already; close one");
+            return refused(StatusCode::SERVICE_UNAVAILABLE, &words);
+        };
+        let mut states = interval(STATE_PERIOD);
+        states.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let reading = Reading { viewer, states };
+        streamed(BYTES, reading, async |mut reading: Reading| {
+            Some((reading.next().await, reading))
+        })
+    }
+}
+
+/// A page that reads.
+struct Reading {
+    viewer: Viewer,
+    states: Interval,
+}
+
+impl Reading {
+    /// The next record.
+    async fn next(&mut self) -> Bytes {
+        tokio::select! {
+            biased;
+            _ = self.states.tick() => record::state(&state(self.viewer.live(), self.viewer.dropped())),
+            item = self.viewer.next() => record::item(&item),
+        }
+    }
+}

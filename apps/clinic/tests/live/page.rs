@@ -1,0 +1,165 @@
+//! The page while a case comes: a viewer that reads all of it, beside one that does not read.
+
+use std::{net::SocketAddr, time::Duration};
+
+use anabranch_clinic::{
+    ambulance,
+    hospital::page::Page,
+    wire::{Contents, Origin},
+};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::TcpSocket,
+    net::TcpStream,
+    time::timeout,
+};
+
+use crate::setting::{Car, FREQUENCY, Running, begin, film_of, kept, loopback, nothing, record};
+
+/// Longest time of a test, for a busy machine.
+const LONG: Duration = Duration::from_secs(120);
+
+/// Head of the answer to a request, and the connection with its body.
+async fn ask(at: SocketAddr, request: &str) -> (String, BufReader<TcpStream>) {
+    let socket = TcpSocket::new_v4().unwrap();
+    // A page that does not read has little space.
+    socket.set_recv_buffer_size(4_096).unwrap();
+    let mut connection = BufReader::new(socket.connect(at).await.unwrap());
+    let request = request.replacen("\r\n", &format!("\r\nHost: {at}\r\n"), 1);
+    connection.write_all(request.as_bytes()).await.unwrap();
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(connection.read_line(&mut head).await.unwrap() > 0, "{head}");
+    }
+    (head, connection)
+}
+
+/// The cookie for a new link.
+async fn cookie(page: &Page) -> String {
+    let link = page.link().unwrap();
+    let token = link.split_once("token=").unwrap().1;
+    let body = format!("{{\"token\":\"{token}\"}}");
+    let request = format!(
+        "POST /api/enter HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let (head, _) = ask(page.address(), &request).await;
+    let cookie = head
+        .lines()
+        .find_map(|line| line.strip_prefix("set-cookie: "));
+    cookie.unwrap().split(';').next().unwrap().to_owned()
+}
+
+/// A body in chunks (RFC 9112 §7.1), as it comes.
+struct Body {
+    connection: BufReader<TcpStream>,
+    held: Vec<u8>,
+}
+
+impl Body {
+    async fn feed(page: &Page) -> Self {
+        let request = format!(
+            "GET /api/feed HTTP/1.1\r\nCookie: {}\r\n\r\n",
+            cookie(page).await
+        );
+        let (head, connection) = ask(page.address(), &request).await;
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        let held = Vec::new();
+        Self { connection, held }
+    }
+
+    async fn take(&mut self, bytes: usize) -> Vec<u8> {
+        while self.held.len() < bytes {
+            let mut size = String::new();
+            self.connection.read_line(&mut size).await.unwrap();
+            let size = usize::from_str_radix(size.trim(), 16).unwrap();
+            let mut chunk = vec![0; size + 2];
+            self.connection.read_exact(&mut chunk).await.unwrap();
+            self.held.extend_from_slice(&chunk[..size]);
+        }
+        self.held.drain(..bytes).collect()
+    }
+
+    async fn record(&mut self) -> Vec<u8> {
+        let bytes = self.take(4).await;
+        let bytes = u32::from_le_bytes(bytes.try_into().unwrap());
+        self.take(bytes as usize).await
+    }
+
+    /// Reads until the case is over and nothing waits any more; returns samples, pictures, and the last state.
+    async fn until_over(mut self) -> (Vec<i16>, u64, Value) {
+        let (mut samples, mut pictures, mut is_over) = (Vec::new(), 0, false);
+        loop {
+            let record = self.record().await;
+            if record[0] == 0 {
+                let state: Value = serde_json::from_slice(&record[1..]).unwrap();
+                let is_last = state["case"] == 1 && state["is_open"] == false;
+                if is_last && is_over {
+                    return (samples, pictures, state);
+                }
+                is_over = is_last;
+                continue;
+            }
+            is_over = false;
+            match record[0] {
+                1 => {
+                    let body = record[32..].chunks(2);
+                    samples.extend(body.map(|two| i16::from_le_bytes(two.try_into().unwrap())));
+                }
+                _ => pictures += 1,
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_does_not_read_costs_the_others_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let (ekg, samples) = record(folder.path(), 3 * FREQUENCY);
+    // More than the connection of a page that does not read takes.
+    let (film, _) = film_of(folder.path(), 120, 40_000, 50.0);
+    let hospital = Running::start(&store, loopback());
+    let page = Page::start(loopback(), hospital.live.clone()).unwrap();
+    let (head, _) = ask(page.address(), "GET /api/feed HTTP/1.1\r\n\r\n").await;
+    assert!(head.starts_with("HTTP/1.1 401"), "{head}");
+    let (head, _) = ask(page.address(), "GET / HTTP/1.1\r\n\r\n").await;
+    assert!(
+        head.contains("content-security-policy: default-src 'none'"),
+        "{head}"
+    );
+    assert!(head.contains("media-src blob:"), "{head}");
+    // Its answer has begun, and is not read while the case comes.
+    let silent = Body::feed(&page).await;
+    let reading = tokio::spawn(Body::feed(&page).await.until_over());
+    let (ambulance, _reports) = begin(ambulance::Settings {
+        ekg: Some(ekg),
+        film: Some(film),
+        is_video_repaired: true,
+        contents: Contents {
+            ekg: Origin::Generated,
+            video: Origin::Generated,
+        },
+        ..nothing(&hospital.ticket)
+    });
+    let session = Car::new(2).call(&hospital.ticket).await;
+    timeout(LONG, ambulance.run(&session))
+        .await
+        .unwrap()
+        .unwrap();
+    let (seen, pictures, state) = timeout(LONG, reading).await.unwrap().unwrap();
+    assert_eq!(seen, samples, "what is shown is what is kept");
+    assert_eq!(kept(&store).0, samples);
+    assert_eq!(state["viewers"], 2);
+    assert_eq!(state["dropped"]["samples"], 0);
+    assert_eq!(state["contents"]["video"], "generated");
+    assert_eq!(state["ekg"]["has_ended"], true);
+    assert!(state["vital"]["dated"]["error_us"].is_u64(), "{state}");
+    let dropped = |state: &Value| state["dropped"]["pictures"].as_u64().unwrap();
+    assert_eq!(state["video"]["received"], pictures + dropped(&state));
+    // What the other did not read is counted.
+    let (_, pictures, state) = timeout(LONG, silent.until_over()).await.unwrap();
+    assert_eq!(state["video"]["received"], pictures + dropped(&state));
+    hospital.stop().await;
+}

@@ -1,0 +1,291 @@
+//! A hospital's page: an ambulance whose record and video come, end, and are shown as such; with and without WebCodecs.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    chromium::Browser,
+    harness::{Running, command, private_folder},
+};
+
+const FREQUENCY: usize = 250;
+
+/// A record of three leads whose last has invalid samples now and then; beats of the others are pulses, 75 a minute.
+fn record(folder: &Path, seconds: usize) {
+    let beat = FREQUENCY * 60 / 75;
+    let frames = (0..seconds * FREQUENCY).flat_map(|frame| {
+        let pulse = if frame % beat < 10 { 800_i16 } else { 0 };
+        let broken = if frame % 100 < 20 { i16::MIN } else { pulse };
+        [pulse, pulse + 50, broken]
+    });
+    let bytes: Vec<u8> = frames.flat_map(i16::to_le_bytes).collect();
+    fs::write(folder.join("r.dat"), bytes).unwrap();
+    let lead = |name| format!("r.dat 16 1000(0)/mV 16 0 0 0 0 {name}\n");
+    let leads = ["i", "ii", "v1"].map(lead).concat();
+    let frames = seconds * FREQUENCY;
+    fs::write(
+        folder.join("r.hea"),
+        format!("r 3 {FREQUENCY} {frames}\n{leads}"),
+    )
+    .unwrap();
+}
+
+/// A hospital with its page; returns the link of the page, and writes the ticket to a file.
+fn hospital(folder: &Path) -> (Running, String) {
+    let words = [
+        "clinic",
+        "hospital",
+        "--store",
+        "store",
+        "--key",
+        "hospital.key",
+    ];
+    let more = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--json"];
+    let mut hospital = Running::start(command(folder).args(words).args(more));
+    let ticket = hospital.event("serving")["ticket"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    fs::write(folder.join("ticket"), ticket).unwrap();
+    let link = hospital.event("listening")["link"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    (hospital, link)
+}
+
+fn ambulance(folder: &Path) -> Running {
+    let words = [
+        "clinic",
+        "ambulance",
+        "--ticket-file",
+        "ticket",
+        "--key",
+        "ambulance.key",
+    ];
+    let more = [
+        "--bind",
+        "127.0.0.1:0",
+        "--ekg",
+        "r.hea",
+        "--stills",
+        "stills",
+        "--json",
+    ];
+    let video = [
+        "--video",
+        "lavfi:testsrc2=size=320x180:rate=25",
+        "--rate",
+        "500 kbit/s",
+    ];
+    Running::start(command(folder).args(words).args(more).args(video))
+}
+
+fn has_ffmpeg() -> bool {
+    let mut look = Command::new("ffmpeg");
+    let found = look
+        .arg("-version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    if found.is_err() {
+        eprintln!("skipped: there is no ffmpeg");
+    }
+    found.is_ok()
+}
+
+fn text_of(id: &str) -> String {
+    // The page may not be there yet.
+    format!("(document.getElementById('{id}')?.innerText ?? '')")
+}
+
+/// Points of a canvas, or of what a player shows, that differ from its corner.
+fn drawn(id: &str) -> String {
+    format!(
+        "(() => {{ const shown = document.getElementById('{id}'), sheet = document.createElement('canvas'); \
+         [sheet.width, sheet.height] = [200, 120]; const pen = sheet.getContext('2d'); pen.drawImage(shown, 0, 0, 200, 120); \
+         const all = pen.getImageData(0, 0, 200, 120).data; let other = 0; \
+         for (let at = 0; at < all.length; at += 4) if (all[at] !== all[0] || all[at + 1] !== all[1]) other += 1; return other; }})()"
+    )
+}
+
+#[test]
+fn a_person_sees_the_case_and_that_it_is_silent() {
+    let Some(mut browser) = Browser::start().filter(|_| has_ffmpeg()) else {
+        return;
+    };
+    let folder = private_folder();
+    let at = folder.path();
+    record(at, 600);
+    fs::create_dir(at.join("stills")).unwrap();
+    let pixel = [
+        "-nostdin",
+        "-loglevel",
+        "error",
+        "-f",
+        "lavfi",
+        "-i",
+        "testsrc2=size=320x240",
+        "-frames:v",
+        "1",
+    ];
+    let mut make = Command::new("ffmpeg");
+    let made = make.args(pixel).arg(at.join("stills/wound.png")).status();
+    assert!(made.unwrap().success());
+    fs::write(at.join("stills/note.txt"), "no picture").unwrap();
+    let (hospital, link) = hospital(at);
+    browser.size(1280, 900);
+    browser.open(&link);
+    browser.wait_for("No ambulance has been here yet.");
+    let first = ambulance(at);
+    browser.wait_for("connected");
+    // Ages have their errors, and nothing is stale.
+    for id in ["ekg-age", "video-age", "vital-age"] {
+        browser.wait(&format!(
+            "/^[0-9]+ ms . [0-9]+ ms old$/.test({})",
+            text_of(id)
+        ));
+    }
+    browser.wait(&format!("{} > 1000", drawn("picture")));
+    browser.wait(&format!("{} > 300", drawn("leads")));
+    browser.wait(&format!(
+        "{}.includes('shown by WebCodecs')",
+        text_of("video-note")
+    ));
+    browser.wait(&format!(
+        "{}.includes('3 leads, 250 Hz')",
+        text_of("ekg-note")
+    ));
+    assert_eq!(browser.value(&text_of("ekg-origin")), "replayed");
+    assert_eq!(browser.value(&text_of("video-origin")), "generated");
+    browser.wait(&format!(
+        "Math.abs(Number({}) - 75) <= 2",
+        text_of("heart-rate")
+    ));
+    browser.wait("/(active)/.test(document.querySelector('#paths').innerText)");
+    browser.wait("document.querySelector('#stills img')?.naturalWidth === 320");
+    browser.wait("document.querySelector('#stills').innerText.includes('no picture')");
+    // A limit that the rate is beyond is an alarm, at once.
+    assert_eq!(
+        browser.value("document.getElementById('alarms').hidden"),
+        true
+    );
+    let limit = |value: u32| {
+        format!(
+            "(() => {{ const field = document.getElementById('high'); field.value = '{value}'; field.dispatchEvent(new Event('input')); }})()"
+        )
+    };
+    browser.value(&limit(60));
+    browser.wait(&format!(
+        "/Heart rate 7[0-9], above 60/.test({})",
+        text_of("alarms")
+    ));
+    browser.value(&limit(120));
+    browser.wait("document.getElementById('alarms').hidden");
+    if let Some(pictures) = std::env::var_os("CONSOLE_PICTURES") {
+        browser.picture(&PathBuf::from(pictures).join("clinic-light.png"));
+    }
+    browser.size(360, 740);
+    browser.wait("document.documentElement.scrollWidth <= 360");
+    browser.size(1280, 900);
+
+    // The ambulance is gone, without a word: what is on the page is old, and silence is an alarm.
+    drop(first);
+    for id in ["ekg-age", "video-age"] {
+        browser.wait(&format!("{}.startsWith('STALE, ')", text_of(id)));
+    }
+    browser.wait(&format!(
+        "/Silence: no ECG for [0-9]+ s/.test({})",
+        text_of("alarms")
+    ));
+    drop(hospital);
+    browser.wait_for("The hospital no longer answers");
+    let is_expected = |text: &&String| {
+        text.contains("net::ERR") || text.contains("GL Driver Message") || text.contains("415")
+    };
+    let problems: Vec<_> = browser
+        .problems
+        .iter()
+        .filter(|text| !is_expected(text))
+        .collect();
+    assert!(problems.is_empty(), "{problems:?}");
+}
+
+#[test]
+fn a_browser_without_webcodecs_plays_fragments_or_reports_that_it_cannot() {
+    let Some(mut browser) = Browser::start().filter(|_| has_ffmpeg()) else {
+        return;
+    };
+    let folder = private_folder();
+    let at = folder.path();
+    record(at, 600);
+    fs::create_dir(at.join("stills")).unwrap();
+    let (_hospital, link) = hospital(at);
+    let _ambulance = ambulance(at);
+    browser.before_pages("delete globalThis.VideoDecoder;");
+    browser.size(1280, 900);
+    browser.open(&link);
+    browser.wait(&format!(
+        "/[1-9][0-9]+ pictures shown by MSE/.test({})",
+        text_of("video-note")
+    ));
+    browser.wait(&format!("{} > 1000", drawn("player")));
+    browser.wait(&format!(
+        "/^[0-9]+ ms . [0-9]+ ms old$/.test({})",
+        text_of("video-age")
+    ));
+    assert!(browser.problems.is_empty(), "{:?}", browser.problems);
+    // Without either, there is a clear word.
+    browser.before_pages("delete globalThis.MediaSource;");
+    browser.value("location.reload()");
+    browser.wait_for("This browser cannot decode the video (H.264, avc1.");
+}
+
+/// Pictures of the demonstration at 20, 40 and 60 s: those of `docs/clinic.md`. Only where they are wanted.
+#[cfg(feature = "demo")]
+#[test]
+fn pictures_of_the_demonstration() {
+    let Some(pictures) = std::env::var_os("CONSOLE_PICTURES").map(PathBuf::from) else {
+        return;
+    };
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let folder = private_folder();
+    let at = folder.path();
+    let mut demo = command(at);
+    demo.args([
+        "demo-clinic",
+        "--json",
+        "--http",
+        "127.0.0.1:0",
+        "--before",
+        "5",
+    ]);
+    if let Some(record) = std::env::var_os("CLINIC_EKG") {
+        demo.arg("--ekg").arg(record);
+    }
+    let mut demo = Running::start(&mut demo);
+    let link = demo.event("listening")["link"].as_str().unwrap().to_owned();
+    browser.size(1280, 900);
+    browser.open(&link);
+    browser.wait_for("connected");
+    let begin = Instant::now();
+    for (seconds, theme) in [(20, "light"), (40, "dark"), (59, "light")] {
+        let now = "document.documentElement.dataset.theme";
+        browser.value(&format!(
+            "if ({now} !== '{theme}') document.getElementById('theme').click()"
+        ));
+        std::thread::sleep(
+            (begin + Duration::from_secs(seconds)).saturating_duration_since(Instant::now()),
+        );
+        browser
+            .picture(&pictures.join(format!("clinic-demo-{}.png", seconds.next_multiple_of(20))));
+    }
+    let report: serde_json::Value = serde_json::from_str(&demo.line()).unwrap();
+    fs::write(pictures.join("clinic-demo.json"), report.to_string()).unwrap();
+}
