@@ -95,8 +95,10 @@ impl Standing {
             bytes: stream.backlog_bytes,
             is_planned: is_planned(stream.id),
         }));
-        // Bytes that wait and are in no ADU of the cycle might have taken a slot that is spare.
-        let mut unseen: u64 = self.streams.iter().map(|left| left.bytes).sum();
+        // Bytes that wait and are in no ADU of the cycle might have taken a slot that is spare. An application that is held back is
+        // shown with more than any has.
+        let bytes = self.streams.iter().map(|left| left.bytes);
+        let mut unseen = bytes.fold(0, u64::saturating_add);
         for (adu, slot) in cycle.adus.iter().zip(schedule) {
             unseen = unseen.saturating_sub(u64::from(adu.bytes));
             let slot = slot.map(|slot| &cycle.slots[slot as usize]);

@@ -267,6 +267,17 @@ fn a_plan_is_made_anew_as_soon_as_anything_happens_that_matters() {
 }
 
 #[test]
+fn no_plan_stands_while_applications_are_held_back() {
+    let mut bench = Bench::new(Policy::Assign, QUICK, &[4; 6]);
+    bench.phantoms = 4;
+    // As a session shows them.
+    (bench.streams.iter_mut()).for_each(|stream| stream.backlog_bytes = u64::MAX / 4);
+    bench.run();
+    bench.run();
+    assert_eq!(bench.plans, 2);
+}
+
+#[test]
 fn without_objectives_assignment_is_the_default_policy() {
     let mut bench = Bench::new(Policy::Assign, "", &[4, 4]);
     let mut default = Bench {
