@@ -1,11 +1,13 @@
 //! Cost of objective-driven scheduling: `cargo bench -p anabranch-sched --bench assign`.
 //!
 //! One cycle from nothing (all ADUs and slots are others than before): objectives evaluated, ADUs assigned, ties broken; with and
-//! without an objective over several ADUs. One decision: a slot is used with its ADU, another of each comes, and a whole
-//! cycle is planned, at the same time or a millisecond later, so that every latency is another; by the planner alone, and
-//! as a session asks the policy for it. Decisions per packet where many slots come at once. And the assignment
-//! alone: made from nothing, and kept while one slot is used and another comes. Prints one JSON object in the lab's shape. Times are wall-clock times of one thread, the median of several runs with the
-//! smallest and the largest; quote ratios, and never across machines.
+//! without an objective over several ADUs, and with 100 objectives. One decision: a slot is used with its ADU, another of each comes,
+//! and a whole cycle is planned, at the same time or a millisecond later, so that every latency is another; by the planner alone, and
+//! as a session asks the policy for it; with 20 objectives and with 100. Decisions per packet where many slots come at once. And the
+//! assignment alone: made from nothing, and kept while one slot is used and another comes. Prints one JSON object in the lab's shape.
+//! Times are wall-clock times of one thread, the median of several runs with the smallest and the largest; of single decisions
+//! also the least and the mean of all calls, as the median says little about calls of which few are expensive. Quote ratios, and never
+//! across machines. An argument selects rows by the beginning of their names.
 
 mod common;
 
@@ -26,6 +28,18 @@ use serde_json::{Value, json};
 
 const CHANNELS: u32 = 6;
 const OBJECTIVES: usize = 20;
+/// Streams, of which each has the same number of objectives.
+const STREAMS: usize = 20;
+
+/// True unless arguments select rows of other names.
+fn is_wanted(name: &str) -> bool {
+    let mut wanted = std::env::args()
+        .skip(1)
+        .filter(|argument| !argument.starts_with('-'))
+        .peekable();
+    wanted.peek().is_none()
+        || wanted.any(|start| name.starts_with(&start) || start.starts_with(name))
+}
 
 #[allow(clippy::disallowed_methods)] // A bench measures real time.
 fn row(name: &str, size: usize, objectives: usize, count: u32, mut call: impl FnMut()) -> Value {
@@ -92,8 +106,9 @@ fn cycle(size: usize, streams: usize, random: &mut Random) -> Cycle {
 
 fn objectives(count: usize, is_combinatorial: bool) -> Objectives {
     let mut objectives = Objectives::new(Limits::default(), Vocabulary::default());
-    for stream in 0..count {
-        let (goal, utility) = if stream % 2 == 0 {
+    for number in 0..count {
+        let stream = number % STREAMS;
+        let (goal, utility) = if stream.is_multiple_of(2) {
             ("expected(a::latency) <= 700", "700 - expected(a::latency)")
         } else {
             ("prob(a::lost?) < 10", "100 * (10 - prob(a::lost?))")
@@ -119,19 +134,13 @@ fn others(cycle: &Cycle) -> Cycle {
     others
 }
 
-fn cycles(size: usize, count: u32, rows: &mut Vec<Value>) {
+fn cycles(size: usize, number: usize, count: u32, rows: &mut Vec<Value>) {
+    if !is_wanted("cycle") {
+        return;
+    }
     let mut random = Seed(1).stream("cycle");
-    let one = cycle(size, OBJECTIVES, &mut random);
-    let mut other = one.clone();
-    other
-        .slots
-        .iter_mut()
-        .for_each(|slot| slot.sequence += 1_000_000);
-    other
-        .adus
-        .iter_mut()
-        .for_each(|adu| adu.sequence += 1_000_000);
-    let both = [one, other];
+    let one = cycle(size, STREAMS, &mut random);
+    let both = [one.clone(), others(&one)];
     let mut schedule = Schedule::new();
     let mut planners: [(&str, Box<dyn Planner>); 2] = [
         ("cycle_assign", Box::new(Assign::default())),
@@ -142,13 +151,13 @@ fn cycles(size: usize, count: u32, rows: &mut Vec<Value>) {
     ];
     for (name, planner) in &mut planners {
         for is_combinatorial in [false, true] {
-            let mut objectives = objectives(OBJECTIVES, is_combinatorial);
+            let mut objectives = objectives(number, is_combinatorial);
             let name = if is_combinatorial {
                 format!("{name}_combinatorial")
             } else {
                 (*name).to_owned()
             };
-            let number = OBJECTIVES + usize::from(is_combinatorial);
+            let number = number + usize::from(is_combinatorial);
             let mut at = 0;
             rows.push(row(&name, size, number, count, || {
                 at += 1;
@@ -188,7 +197,7 @@ fn views(slots: usize) -> (Vec<ChannelView>, Vec<StreamView>) {
     };
     (
         (0..CHANNELS).map(channel).collect(),
-        (0..OBJECTIVES).map(stream).collect(),
+        (0..STREAMS).map(stream).collect(),
     )
 }
 
@@ -204,7 +213,7 @@ struct Flow {
 impl Flow {
     fn new(size: usize, step_ms: f64) -> Self {
         Self {
-            cycle: cycle(size, OBJECTIVES, &mut Seed(1).stream("cycle")),
+            cycle: cycle(size, STREAMS, &mut Seed(1).stream("cycle")),
             next: 1_000_000,
             step_ms,
             now: Instant::from_secs(1),
@@ -250,9 +259,9 @@ impl Flow {
     }
 }
 
-/// The median time of `count` calls, in nanoseconds; those of what lies between them not counted.
+/// The median, the least and the mean time of `count` calls, in nanoseconds; those of what lies between them not counted.
 #[allow(clippy::disallowed_methods)] // A bench measures real time.
-fn spent(count: usize, mut call: impl FnMut(&mut dyn FnMut(&mut dyn FnMut()))) -> f64 {
+fn spent(count: usize, mut call: impl FnMut(&mut dyn FnMut(&mut dyn FnMut()))) -> [f64; 3] {
     let mut spent = Vec::with_capacity(count);
     for _ in 0..count {
         call(&mut |measured| {
@@ -262,18 +271,32 @@ fn spent(count: usize, mut call: impl FnMut(&mut dyn FnMut(&mut dyn FnMut()))) -
         });
     }
     spent.sort_unstable();
-    spent[count / 2].as_secs_f64() * 1e9
+    let mean = spent.iter().sum::<Duration>() / count as u32;
+    [spent[count / 2], spent[0], mean].map(|time| time.as_secs_f64() * 1e9)
 }
 
-fn row_of(name: &str, size: usize, step_ms: f64, mut measure: impl FnMut() -> f64) -> Value {
+fn row_of(
+    name: &str,
+    (size, objectives): (usize, usize),
+    step_ms: f64,
+    mut measure: impl FnMut() -> [f64; 3],
+) -> Value {
     measure();
-    let [median, least, most] = common::times(1.0, measure);
+    let (mut least_call, mut means) = (f64::INFINITY, Vec::new());
+    let [median, least, most] = common::times(1.0, || {
+        let [median, least, mean] = measure();
+        least_call = least_call.min(least);
+        means.push(mean);
+        median
+    });
     json!({
         "bench": name,
         "slots": size,
         "adus": size,
-        "objectives": OBJECTIVES,
+        "objectives": objectives,
         "step_ms": step_ms,
+        "ns_least_call": least_call,
+        "ns_mean_min": means.iter().copied().fold(f64::INFINITY, f64::min).round(),
         "ns_median": median,
         "ns_min": least,
         "ns_max": most,
@@ -282,23 +305,29 @@ fn row_of(name: &str, size: usize, step_ms: f64, mut measure: impl FnMut() -> f6
 }
 
 /// One slot after the other: the planner alone, then the policy with all that a session asks of it.
-fn one_by_one(size: usize, count: usize, rows: &mut Vec<Value>) {
-    let mut objectives = objectives(OBJECTIVES, false);
+fn one_by_one(size: usize, number: usize, count: usize, rows: &mut Vec<Value>) {
+    let mut objectives = objectives(number, false);
+    let shape = (size, number);
     for step_ms in [0.0, 0.02, 1.0] {
-        let mut flow = Flow::new(size, step_ms);
-        let (mut planner, mut schedule) = (Assign::default(), Schedule::new());
-        rows.push(row_of("planner_one_slot", size, step_ms, || {
-            spent(count, |measure| {
-                flow.advance(&schedule);
-                measure(&mut || {
-                    planner.plan(black_box(&flow.cycle), &mut objectives, &mut schedule);
-                });
-            })
-        }));
+        if is_wanted("planner_one_slot") {
+            let mut flow = Flow::new(size, step_ms);
+            let (mut planner, mut schedule) = (Assign::default(), Schedule::new());
+            rows.push(row_of("planner_one_slot", shape, step_ms, || {
+                spent(count, |measure| {
+                    flow.advance(&schedule);
+                    measure(&mut || {
+                        planner.plan(black_box(&flow.cycle), &mut objectives, &mut schedule);
+                    });
+                })
+            }));
+        }
+        if !is_wanted("policy_one_slot") {
+            continue;
+        }
         let mut flow = Flow::new(size, step_ms);
         let (channels, streams) = views(1);
         let mut scheduler = Policy::Assign.build(Seed(1));
-        rows.push(row_of("policy_one_slot", size, step_ms, || {
+        rows.push(row_of("policy_one_slot", shape, step_ms, || {
             spent(count, |measure| {
                 let mut choice = None;
                 measure(&mut || {
@@ -323,7 +352,7 @@ fn one_by_one(size: usize, count: usize, rows: &mut Vec<Value>) {
                 });
                 // What was chosen goes in the first slot of its channel.
                 let Some((adu, channels)) = choice else {
-                    flow.advance(&schedule);
+                    flow.advance(&Schedule::new());
                     return;
                 };
                 let slots = &flow.cycle.slots;
@@ -341,8 +370,11 @@ fn one_by_one(size: usize, count: usize, rows: &mut Vec<Value>) {
 /// A run of decisions as a session asks for it: a cycle is planned, and what goes into the slots that exist (a quarter)
 /// is sent. Per packet.
 fn decisions(size: usize, count: u32, rows: &mut Vec<Value>) {
+    if !is_wanted("decisions") {
+        return;
+    }
     let mut random = Seed(1).stream("cycle");
-    let one = cycle(size, OBJECTIVES, &mut random);
+    let one = cycle(size, STREAMS, &mut random);
     let both = [one.clone(), others(&one)];
     let mut objectives = objectives(OBJECTIVES, false);
     let mut at = 0;
@@ -381,6 +413,9 @@ fn decisions(size: usize, count: u32, rows: &mut Vec<Value>) {
 
 /// The assignment alone, of values that are all different.
 fn matchings(size: usize, count: u32, rows: &mut Vec<Value>) {
+    if !is_wanted("matching") {
+        return;
+    }
     let mut random = Seed(1).stream("values");
     let values: Vec<i64> = (0..size * size)
         .map(|_| random.below(1_000_000_000) as i64)
@@ -416,10 +451,12 @@ fn main() {
         return;
     }
     let mut rows = Vec::new();
-    cycles(64, 200, &mut rows);
-    cycles(512, 5, &mut rows);
-    one_by_one(64, 1_000, &mut rows);
-    one_by_one(512, 50, &mut rows);
+    for objectives in [OBJECTIVES, 5 * OBJECTIVES] {
+        cycles(64, objectives, 200, &mut rows);
+        one_by_one(64, objectives, 1_000, &mut rows);
+    }
+    cycles(512, OBJECTIVES, 5, &mut rows);
+    one_by_one(512, OBJECTIVES, 200, &mut rows);
     decisions(64, 200, &mut rows);
     decisions(512, 5, &mut rows);
     matchings(64, 200, &mut rows);

@@ -83,11 +83,18 @@ pub trait PromiseScheduler: Scheduler {
 /// that plan. It serves promised streams first.
 ///
 /// [`prepare`](Self::prepare) precedes [`Scheduler::begin`]; [`plan`](Self::plan) follows it, and is called again when the
-/// scheduler waits although it sent something since and slots are left.
+/// scheduler waits although it sent something since and slots are left; each time if [`is_due`](Self::is_due).
 pub trait PlanScheduler: PromiseScheduler {
     /// Prepares a run of decisions: `None` if no single ADU matters in it. Otherwise it plans, with the slots that are
     /// expected within this time.
     fn prepare(&mut self, objectives: &Objectives) -> Option<Duration>;
+
+    /// True if a cycle is to be planned now: false if a plan would leave waiting what waits, as the last one did. Asked when there is
+    /// a slot and something waits.
+    fn is_due(&self, view: &View<'_>) -> bool {
+        let _ = view;
+        true
+    }
 
     /// Plans a cycle, when there is a slot and something waits: ADUs that may be sent now, slots that exist and those that are
     /// expected. The channels of slots are indices into [`View::channels`].
@@ -168,6 +175,14 @@ impl AnyScheduler {
     /// See [`PlanScheduler::prepare`].
     pub fn prepare(&mut self, objectives: &Objectives) -> Option<Duration> {
         self.plans()?.prepare(objectives)
+    }
+
+    /// See [`PlanScheduler::is_due`].
+    pub fn is_due(&self, view: &View<'_>) -> bool {
+        match self {
+            Self::Plans(scheduler) => scheduler.is_due(view),
+            _ => false,
+        }
     }
 
     /// See [`PlanScheduler::plan`].

@@ -1,10 +1,13 @@
 //! Planned policies: ADUs are put into slots by a planner.
 
+mod standing;
+
 use std::{fmt, str::FromStr, time::Duration};
 
 use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_hose::{AduFact, Objective, Objectives, Shape, Variable, syntax::ast::VariableKind};
 
+use self::standing::Standing;
 use super::pgos::Pgos;
 use crate::{Coalesced, Decision, PlanScheduler, PromiseScheduler, Scheduler};
 use crate::{
@@ -123,6 +126,8 @@ pub(super) struct Planned {
     is_free: bool,
     planned_at: Option<Instant>,
     wakes_at: Option<Instant>,
+    /// By assignment: what the last plan left, and whether it still holds.
+    standing: Standing,
     schedule: Schedule,
     /// True if it is of the cycle that came last.
     is_fresh: bool,
@@ -152,6 +157,7 @@ impl Planned {
             is_free: false,
             planned_at: None,
             wakes_at: None,
+            standing: Standing::default(),
             schedule: Schedule::new(),
             is_fresh: false,
             entries: Vec::new(),
@@ -301,6 +307,10 @@ fn entry(view: &View<'_>, adu: &Adu, channel: u32, is_alone: bool) -> Entry {
 impl Scheduler for Planned {
     fn begin(&mut self, view: &View<'_>, changes: Changes<'_>) {
         self.promised.begin(view, changes);
+        if self.by_assignment && self.wakes_at.is_some_and(|at| at <= view.now) {
+            // Whoever plans in this run says when to plan next.
+            self.wakes_at = None;
+        }
     }
 
     fn next(&mut self, view: &View<'_>) -> Decision {
@@ -375,10 +385,16 @@ impl PlanScheduler for Planned {
         self.is_free = self.by_assignment && !shapes.any(is_about_adus);
         self.entries.clear();
         self.left = 0;
-        if self.period.is_zero() {
+        if self.by_assignment {
+            self.standing.compare(objectives);
+        } else if self.period.is_zero() {
             self.wakes_at = None;
         }
         (!self.is_free).then_some(self.look_ahead)
+    }
+
+    fn is_due(&self, view: &View<'_>) -> bool {
+        !self.by_assignment || !self.standing.holds(view)
     }
 
     fn plan(&mut self, view: &View<'_>, cycle: &Cycle, objectives: &mut Objectives) {
@@ -392,6 +408,13 @@ impl PlanScheduler for Planned {
         self.planner.plan(cycle, objectives, &mut self.schedule);
         self.note_concerned(cycle, objectives);
         self.take_schedule(view, cycle);
+        if self.by_assignment {
+            let until = self.wakes_at.unwrap_or(view.now + WAKE_MAX);
+            let concerned = &self.streams;
+            let is_planned = |stream| is_among(concerned, stream);
+            self.standing
+                .record(view, (cycle, &self.schedule), until, is_planned);
+        }
     }
 
     fn planned(&self) -> Option<&[Option<u32>]> {

@@ -361,6 +361,7 @@ impl Session {
             return Ok(false);
         };
         let fields = self.scheduling.objectives.fields(&before, given)?;
+        self.scheduling.planning.is_stale = true;
         self.pump.is_due = true;
         let send = self.streams.send.get_mut(&stream);
         Ok(send.is_some_and(|send| send.set_fields(adu, fields)))

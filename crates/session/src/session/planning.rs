@@ -38,6 +38,8 @@ pub(super) struct Planning {
     pub observed: Observed,
     /// True if an objective over several ADUs is in force: it may refer to those sent before.
     pub has_history: bool,
+    /// Something changed that the policy does not see in its view: the next cycle is planned in any case.
+    pub is_stale: bool,
 }
 
 impl Planning {
@@ -51,6 +53,8 @@ impl Planning {
             AduOutcome::Lost { .. } | AduOutcome::Expired { .. } => Outcome::Lost,
             AduOutcome::Dropped => return,
         };
+        // Those that depend on an ADU may be useless without it.
+        self.is_stale |= self.has_history && known == Outcome::Lost;
         let latency = match known {
             Outcome::Acked { latency_ms } => Some(latency_ms),
             _ => None,
@@ -70,8 +74,20 @@ impl Planning {
 }
 
 impl Session {
+    /// Has the policy plan, unless its last plan still holds.
+    pub(super) fn plan_if_due(&mut self, run: &mut Run<'_>, look_ahead: Duration) -> bool {
+        let planning = &mut self.scheduling.planning;
+        let is_wanted = matches!(planning.capture, Some(Capture::Wanted(_)));
+        let is_stale = std::mem::take(&mut planning.is_stale) || is_wanted;
+        let is_due = self.scheduling.scheduler.is_due(&run.view()) || is_stale;
+        if is_due {
+            self.plan(run, look_ahead);
+        }
+        is_due
+    }
+
     /// Prepares the input of the policy's next plan.
-    pub(super) fn plan(&mut self, run: &mut Run<'_>, look_ahead: Duration) {
+    fn plan(&mut self, run: &mut Run<'_>, look_ahead: Duration) {
         self.draw_channels(run);
         self.draw_slots(run, look_ahead);
         self.draw_adus(run);

@@ -268,7 +268,7 @@ impl Session {
         let has_slot = run.scratch.channels.iter().any(|channel| channel.slots > 0);
         if let Some(look_ahead) = look_ahead.filter(|_| has_slot && !run.scratch.streams.is_idle())
         {
-            self.plan(run, look_ahead);
+            self.plan_if_due(run, look_ahead);
         }
         let mut sent_since_plan = 0;
         loop {
@@ -290,8 +290,10 @@ impl Session {
                     }) else {
                         return;
                     };
+                    if !self.plan_if_due(run, look_ahead) {
+                        return;
+                    }
                     sent_since_plan = 0;
-                    self.plan(run, look_ahead);
                     continue;
                 }
             };

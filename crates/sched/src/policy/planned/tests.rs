@@ -19,6 +19,8 @@ struct Bench {
     /// Number of slots that each channel is expected to have soon.
     phantoms: u64,
     now: Instant,
+    /// Cycles planned so far.
+    plans: u32,
 }
 
 impl Bench {
@@ -36,6 +38,7 @@ impl Bench {
             queues: views.map(|(_, &count)| (0..count).collect()).collect(),
             phantoms: 0,
             now: Instant::from_secs(1),
+            plans: 0,
         }
     }
 
@@ -47,7 +50,7 @@ impl Bench {
         for (at, channel) in self.channels.iter().enumerate() {
             let free = channel.slots as u64;
             for sequence in 0..free + self.phantoms {
-                let later = sequence.saturating_sub(free - 1) * u64::from(sequence >= free);
+                let later = (sequence + 1).saturating_sub(free);
                 cycle.slots.push(Slot {
                     channel: at as u32,
                     sequence,
@@ -91,7 +94,8 @@ impl Bench {
             streams: &self.streams,
         };
         self.scheduler.begin(&view, Changes::Any);
-        if plans {
+        if plans && self.scheduler.is_due(&view) {
+            self.plans += 1;
             self.scheduler.plan(&view, &cycle, &mut self.objectives);
         }
         loop {
@@ -195,6 +199,82 @@ fn what_is_urgent_waits_for_the_quick_channel_and_the_rest_does_not_wait_for_it(
     };
     assert_eq!(of(0), [1, 1], "two more are worth more in phantoms");
     assert!(bench.queues[0].len() == 2 && !of(1).is_empty(), "{sent:?}");
+}
+
+/// Two ADUs of stream 0 wait for phantoms of the quick channel, while the slow one has a slot to spare.
+fn waiting() -> Bench {
+    let mut bench = Bench::new(Policy::Assign, QUICK, &[4, 0]);
+    bench.phantoms = 4;
+    assert_eq!(bench.run(), [(0, Some(0), 1), (0, Some(1), 1)]);
+    assert_eq!((bench.plans, bench.queues[0].len()), (1, 2));
+    assert!(bench.channels[0].slots == 2 && bench.channels[1].slots == 0);
+    bench
+}
+
+#[test]
+fn a_plan_stands_while_nothing_happens_that_could_let_send_what_waits() {
+    let mut bench = waiting();
+    let wakes_at = bench.scheduler.wakes_at().expect("two wait");
+    // More slots of a channel that had one to spare, and a round trip a little longer.
+    bench.channels[0].slots = 9;
+    bench.channels[1].rtt_smoothed += Duration::from_millis(5);
+    bench.now += Duration::from_millis(4);
+    assert_eq!((bench.run(), bench.plans), (vec![], 1));
+    assert_eq!(bench.scheduler.wakes_at(), Some(wakes_at));
+    // Its time is over.
+    bench.now = wakes_at;
+    assert_eq!((bench.run(), bench.plans), (vec![], 2));
+}
+
+#[test]
+fn a_plan_is_made_anew_as_soon_as_anything_happens_that_matters() {
+    let planned_after = |happen: &dyn Fn(&mut Bench)| {
+        let mut bench = waiting();
+        bench.now += Duration::from_millis(1);
+        happen(&mut bench);
+        bench.run();
+        bench.plans > 1
+    };
+    assert!(!planned_after(&|_| {}));
+    assert!(
+        planned_after(&|bench| bench.channels[1].slots = 1),
+        "a slot"
+    );
+    assert!(planned_after(&|bench| {
+        bench.queues[0].push(9);
+        bench.streams[0].backlog_bytes += 1_000;
+    }));
+    assert!(planned_after(&|bench| {
+        bench.queues[0].pop();
+        bench.streams[0].backlog_bytes -= 1_000;
+    }));
+    // The default policy may send it at any time.
+    assert!(planned_after(&|bench| {
+        let other = Bench::new(Policy::Assign, QUICK, &[0, 1]);
+        bench.streams = [&bench.streams[..1], &other.streams[1..]].concat();
+        bench.queues[1] = other.queues[1].clone();
+    }));
+    assert!(planned_after(&|bench| bench.channels[0].rtt_smoothed /= 2));
+    assert!(planned_after(&|bench| bench.channels[1].loss += 0.1));
+    assert!(planned_after(&|bench| {
+        bench.objectives.inject(QUICK).expect("a good text");
+    }));
+    assert!(planned_after(&|bench| {
+        let first = bench.objectives.iter().next().map(|(id, _)| id);
+        bench.objectives.inject(QUICK).expect("a good text");
+        assert!(bench.objectives.remove(first.expect("one")));
+    }));
+}
+
+#[test]
+fn no_plan_stands_while_applications_are_held_back() {
+    let mut bench = Bench::new(Policy::Assign, QUICK, &[4; 6]);
+    bench.phantoms = 4;
+    // As a session shows them.
+    (bench.streams.iter_mut()).for_each(|stream| stream.backlog_bytes = u64::MAX / 4);
+    bench.run();
+    bench.run();
+    assert_eq!(bench.plans, 2);
 }
 
 #[test]
