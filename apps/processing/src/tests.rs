@@ -72,6 +72,7 @@ fn offer(pace: Pace, first: u64, readers: u32) -> Offer {
         pace,
         first,
         readers,
+        confirms: false,
     }
 }
 
@@ -90,6 +91,7 @@ fn subscriber(pipeline: &Pipeline) -> (Subscriber, mpsc::Receiver<Received>) {
         run: 2,
         source: None,
         demand: None,
+        patience: None,
         spec: anabranch::StreamSpec::default(),
     };
     let (sender, received) = mpsc::channel(1_000);
@@ -176,7 +178,7 @@ async fn nothing_is_lost_or_repeated_whatever_starts_again() {
                             subscriber.marked(position.into());
                         }
                         Next::Idle(_) => {}
-                        Next::Ended(why) => panic!("seed {number}: {why}"),
+                        Next::Ended(end) => panic!("seed {number}: {}", end.why),
                     }
                 }
                 20 => {
@@ -250,7 +252,7 @@ async fn the_source_waits_for_slow_subscribers_or_ends_them_and_others_are_not_a
             match stuck.next() {
                 Next::Adus(adus, _) => got += adus.len() as u64,
                 Next::Idle(_) => break None,
-                Next::Ended(why) => break Some(why),
+                Next::Ended(end) => break Some(end.why),
             }
         };
         match pace {
