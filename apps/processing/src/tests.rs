@@ -342,3 +342,25 @@ fn operators_that_take_longer_than_there_is_time_fail_the_windows_as_processing(
     source.unwatch(5);
     assert_eq!(source.judged(5).0.known, 0);
 }
+
+#[test]
+fn who_comes_does_not_wait_for_who_looks() {
+    let source = service(offer(Pace::Slowest, 0, 0));
+    let pipeline = Pipeline::default();
+    let (subscriber, _received) = subscriber(&pipeline);
+    let is_over = Arc::new(AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..5_000 {
+                subscribe(&subscriber, &source, &pipeline).unwrap();
+            }
+            is_over.store(1, Ordering::Relaxed);
+        });
+        // Has the lock of the changes while it takes that of the state.
+        let changes = source.changes();
+        while is_over.load(Ordering::Relaxed) == 0 {
+            let _changes = changes.borrow();
+            assert!(source.inner().offered.has_room());
+        }
+    });
+}

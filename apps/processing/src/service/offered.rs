@@ -173,14 +173,10 @@ async fn converse(source: &Source, control: &Stream) -> Result<(), Stopped> {
 
 /// Takes ADUs until the source has sent everything.
 async fn take(source: &Arc<Source>, stream: &Stream) -> Result<(), Stopped> {
-    let mut changes = source.changes();
     // Time since which there has always been another ADU.
     let mut busy_since = source.now();
     loop {
-        // The sender is of the source.
-        let _ = changes
-            .wait_for(|_| source.inner().offered.has_room())
-            .await;
+        source.until(|| source.inner().offered.has_room()).await;
         let mut receiving = pin!(stream.recv());
         let first = poll_fn(|context| Poll::Ready(receiving.as_mut().poll(context))).await;
         let was_held_up = first.is_ready();

@@ -138,6 +138,21 @@ impl Source {
         self.changed.subscribe()
     }
 
+    /// Waits until something is so, which is looked at whenever there may be something to do.
+    pub(crate) async fn until(&self, is_so: impl Fn() -> bool) {
+        let mut changes = self.changes();
+        // Not by `wait_for`, whose lock is held while it looks: one who wakes it may have that of the state.
+        loop {
+            changes.mark_unchanged();
+            if is_so() {
+                return;
+            }
+            // The sender is of this source.
+            let _ = changes.changed().await;
+        }
+    }
+
+    /// There may be something to do. Not to be called with the state locked.
     pub(crate) fn wake(&self) {
         self.changed.send_modify(|version| *version += 1);
     }

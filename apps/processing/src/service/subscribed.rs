@@ -174,11 +174,9 @@ impl Service {
 
 /// Tells a subscriber whenever the source is away, and when it is there again; returns on failure only.
 async fn presence(source: &Source, control: &Stream) -> Result<(), Stopped> {
-    let mut changes = source.changes();
     let mut was_away = false;
     loop {
-        // The sender is of the source.
-        let _ = changes.wait_for(|_| source.is_away() != was_away).await;
+        source.until(|| source.is_away() != was_away).await;
         was_away = !was_away;
         let away = Notice::Away { is_away: was_away };
         control.send(encode(&away)).await?;
@@ -231,15 +229,13 @@ impl Present<'_> {
     /// Waits until nothing more is derived for a reliable subscriber because it was too slow, although the stream to it has no room for what
     /// waits; returns the reason.
     async fn fallen_behind(&self, source: &Source) -> End {
-        let mut changes = source.changes();
-        let is_behind = |_: &u64| {
+        let is_behind = || {
             let status = self.subscription.status();
             let has_ended =
                 status.is_some_and(|(status, ..)| status.has_ended && status.queued.0 == 0);
             has_ended && source.inner().offered.ended().is_none()
         };
-        // The sender is of the source.
-        let _ = changes.wait_for(is_behind).await;
+        source.until(is_behind).await;
         if let Some((_, state)) = lock(&self.service.subscribers).get_mut(&self.number) {
             state.queued = 0;
             state.has_ended = true;

@@ -30,7 +30,7 @@ pub struct Request {
 }
 
 /// Reason for the end of a reliable subscription whose queue became full.
-pub const TOO_SLOW: &str = "it took less than the source sent, and its queue or the memory of the service is full; ask for less, or for a stream that may lose ADUs";
+pub const TOO_SLOW: &str = "it took less than the source sent, and its queue is full, or the memory of the service; ask for less, or for a stream that may lose ADUs";
 
 /// Bounds of a subscriber's queue at a processing node.
 pub fn delivery(is_reliable: bool) -> Delivery {
