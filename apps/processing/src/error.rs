@@ -15,6 +15,9 @@ pub enum ProcessingError {
     /// The session or a stream is over.
     #[error("{0}")]
     Over(String),
+    /// The node does not respond any more, or its source does not; others are to be tried.
+    #[error("{0}")]
+    Lost(String),
     /// The node does not process streams, or not for this node.
     #[error(
         "the node processes nothing for this one: there, run `anabranch process serve`, and grant the right \

@@ -14,12 +14,14 @@
 //! | `received` | events of a subscriber |
 //! | `account` | windows of the source's time at a subscriber |
 //! | `link` | streams of these two to a service |
+//! | `presence` | processing nodes that do not respond any more |
 //! | `error` | [`ProcessingError`] |
 
 mod account;
 mod error;
 mod link;
 pub mod offer;
+mod presence;
 mod received;
 pub mod service;
 pub mod status;

@@ -1,6 +1,9 @@
 //! Source: offers a stream to a processing node, and keeps ADUs until subscribers hold them.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use anabranch::{AduSession, AduStream, StreamSpec};
 use anabranch_process::{Fields, serve::Retained};
@@ -10,6 +13,7 @@ use tokio::{sync::watch, time::Instant};
 use crate::{
     error::ProcessingError,
     link::{Link, unexpected},
+    presence,
     wire::{
         Carried, Notice, Purpose, Request,
         item::HEADER_BYTES_MAX,
@@ -31,6 +35,9 @@ pub struct Settings {
     pub subscribers: Vec<String>,
     /// Reaction to slow reliable subscribers.
     pub pace: Pace,
+    /// Time without a response of the processing node after which a session ends with [`ProcessingError::Lost`], for sources that can go to
+    /// another one; `None`: it lasts as long as the session.
+    pub patience: Option<Duration>,
     /// Specification of the stream to the processing node; its label is not used. If it is reliable and without a lifetime, no ADU is lost.
     pub spec: StreamSpec,
 }
@@ -116,6 +123,13 @@ impl Source {
     /// # Errors
     /// The node refuses, or does not keep to the protocol; the session is over.
     pub async fn run<S: AduSession>(&self, session: &S) -> Result<(), ProcessingError> {
+        tokio::select! {
+            ended = self.offer(session) => ended,
+            lost = presence::lost(session, self.settings.patience) => Err(lost),
+        }
+    }
+
+    async fn offer<S: AduSession>(&self, session: &S) -> Result<(), ProcessingError> {
         let settings = &self.settings;
         let offer = {
             let kept = self.kept();
@@ -126,6 +140,7 @@ impl Source {
                 pace: settings.pace,
                 first: kept.retained.first(),
                 readers: kept.readers,
+                confirms: true,
             }
         };
         let first = Request::Offer(offer);
@@ -195,12 +210,15 @@ impl Source {
         loop {
             match link.next().await? {
                 Some(Notice::Acknowledged { next, readers }) => {
-                    {
+                    let is_other = {
                         let mut kept = self.kept();
-                        kept.readers = readers;
                         kept.retained.acknowledge(next);
-                    }
+                        std::mem::replace(&mut kept.readers, readers) != readers
+                    };
                     self.changed.send_replace(());
+                    if is_other {
+                        link.send(&Request::Readers { count: readers }).await?;
+                    }
                 }
                 Some(Notice::Subscribers { count }) => {
                     self.subscribers.send_replace(count);
@@ -209,6 +227,7 @@ impl Source {
                     link.finish().await;
                     return Ok(());
                 }
+                Some(Notice::Unknown) => {}
                 other => return Err(unexpected(other.as_ref())),
             }
         }

@@ -20,6 +20,11 @@ pub enum Received {
         /// Node of the source.
         source: String,
     },
+    /// The source cannot reach the processing node at this time, or can again.
+    Source {
+        /// True if it cannot.
+        is_away: bool,
+    },
     /// The source's next ADU is derived by this pipeline.
     Changed {
         /// Its number.

@@ -13,13 +13,14 @@ use anabranch_process::{
 };
 use tokio::{
     sync::{mpsc, watch},
-    time::{Duration, MissedTickBehavior, interval},
+    time::{Duration, MissedTickBehavior, interval, timeout},
 };
 
 use crate::{
     account::{Account, Judged},
     error::ProcessingError,
     link::{Link, unexpected},
+    presence,
     wire::{
         Carried, Item, Notice, Purpose, Request,
         message::{self, Demand, Position},
@@ -45,6 +46,9 @@ pub struct Settings {
     pub source: Option<String>,
     /// Promise for the stream to the subscriber.
     pub demand: Option<Demand>,
+    /// Time without a response of the processing node, or of the source to it, after which a session ends with [`ProcessingError::Lost`], for
+    /// subscribers that can go to another node; `None`: it lasts as long as the session.
+    pub patience: Option<Duration>,
     /// Specification of that stream; its label is not used. If it is reliable and without a lifetime, no derived ADU is lost.
     pub spec: StreamSpec,
 }
@@ -59,6 +63,8 @@ pub struct Subscriber {
     pipelines: Mutex<BTreeMap<u32, Pipeline>>,
     progress: Mutex<Progress>,
     account: Account,
+    /// True while the source is away from the processing node.
+    is_away: watch::Sender<bool>,
     received: mpsc::Sender<Received>,
 }
 
@@ -72,6 +78,7 @@ impl Subscriber {
             pipelines: Mutex::new(BTreeMap::from([(0, pipeline.clone())])),
             progress: Mutex::default(),
             account,
+            is_away: watch::Sender::new(false),
             received,
         }
     }
@@ -122,9 +129,17 @@ impl Subscriber {
     /// # Errors
     /// The node refuses, or does not keep to the protocol; the session is over.
     pub async fn run<S: AduSession>(&self, session: &S) -> Result<String, ProcessingError> {
+        tokio::select! {
+            ended = self.subscribe(session) => ended,
+            lost = presence::lost(session, self.settings.patience) => Err(lost),
+        }
+    }
+
+    async fn subscribe<S: AduSession>(&self, session: &S) -> Result<String, ProcessingError> {
         let settings = &self.settings;
         let mut pipelines = self.pipeline.subscribe();
         pipelines.mark_unchanged();
+        self.is_away.send_replace(false);
         let first = Request::Subscribe(self.request());
         let link = Link::open(session, Purpose::Subscribe, &settings.name, &first).await?;
         let (number, source) = match link.next().await? {
@@ -150,6 +165,7 @@ impl Subscriber {
             received = receiving => received?,
             failed = self.ask(&link, &mut pipelines) => return Err(failed),
             failed = self.judge() => return Err(failed),
+            lost = self.left() => return Err(lost),
         };
         self.tell(&link).await?;
         link.finish().await;
@@ -192,6 +208,22 @@ impl Subscriber {
     /// Number of the source's ADU before which everything derived is held.
     pub(crate) fn held(&self) -> Option<u64> {
         self.progress().held()
+    }
+
+    /// Waits until the source has been away for too long.
+    async fn left(&self) -> ProcessingError {
+        let Some(patience) = self.settings.patience else {
+            return std::future::pending().await;
+        };
+        let mut away = self.is_away.subscribe();
+        loop {
+            // The sender is of this subscriber.
+            let _ = away.wait_for(|is_away| *is_away).await;
+            let back = timeout(patience, away.wait_for(|is_away| !*is_away)).await;
+            if back.is_err() {
+                return ProcessingError::Lost("the source is away".to_owned());
+            }
+        }
     }
 
     async fn give(&self, received: Received) -> Result<(), ProcessingError> {
@@ -359,7 +391,16 @@ impl Subscriber {
                 Some(Notice::Dropped { lost, failed, why }) => {
                     Received::Dropped { lost, failed, why }
                 }
-                Some(Notice::Ended { why }) => return Ok(why),
+                Some(Notice::Away { is_away }) => {
+                    self.is_away.send_replace(is_away);
+                    Received::Source { is_away }
+                }
+                Some(Notice::Ended {
+                    why,
+                    may_return: true,
+                }) => return Err(ProcessingError::refused(&why, true)),
+                Some(Notice::Ended { why, .. }) => return Ok(why),
+                Some(Notice::Unknown) => continue,
                 other => return Err(unexpected(other.as_ref())),
             };
             self.give(received).await?;

@@ -72,6 +72,7 @@ fn offer(pace: Pace, first: u64, readers: u32) -> Offer {
         pace,
         first,
         readers,
+        confirms: false,
     }
 }
 
@@ -90,6 +91,7 @@ fn subscriber(pipeline: &Pipeline) -> (Subscriber, mpsc::Receiver<Received>) {
         run: 2,
         source: None,
         demand: None,
+        patience: None,
         spec: anabranch::StreamSpec::default(),
     };
     let (sender, received) = mpsc::channel(1_000);
@@ -176,7 +178,7 @@ async fn nothing_is_lost_or_repeated_whatever_starts_again() {
                             subscriber.marked(position.into());
                         }
                         Next::Idle(_) => {}
-                        Next::Ended(why) => panic!("seed {number}: {why}"),
+                        Next::Ended(end) => panic!("seed {number}: {}", end.why),
                     }
                 }
                 20 => {
@@ -250,7 +252,7 @@ async fn the_source_waits_for_slow_subscribers_or_ends_them_and_others_are_not_a
             match stuck.next() {
                 Next::Adus(adus, _) => got += adus.len() as u64,
                 Next::Idle(_) => break None,
-                Next::Ended(why) => break Some(why),
+                Next::Ended(end) => break Some(end.why),
             }
         };
         match pace {
@@ -339,4 +341,26 @@ fn operators_that_take_longer_than_there_is_time_fail_the_windows_as_processing(
     assert_eq!(shares.failed[1], 3);
     source.unwatch(5);
     assert_eq!(source.judged(5).0.known, 0);
+}
+
+#[test]
+fn who_comes_does_not_wait_for_who_looks() {
+    let source = service(offer(Pace::Slowest, 0, 0));
+    let pipeline = Pipeline::default();
+    let (subscriber, _received) = subscriber(&pipeline);
+    let is_over = Arc::new(AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..5_000 {
+                subscribe(&subscriber, &source, &pipeline).unwrap();
+            }
+            is_over.store(1, Ordering::Relaxed);
+        });
+        // Has the lock of the changes while it takes that of the state.
+        let changes = source.changes();
+        while is_over.load(Ordering::Relaxed) == 0 {
+            let _changes = changes.borrow();
+            assert!(source.inner().offered.has_room());
+        }
+    });
 }

@@ -125,6 +125,7 @@ async fn fails(narrowed: usize, part: Part) {
             run: 1,
             subscribers: vec![id(3).to_string()],
             pace: Pace::Slowest,
+            patience: None,
             spec: StreamSpec::default(),
         }));
         let offering = source.clone();
@@ -145,6 +146,7 @@ async fn fails(narrowed: usize, part: Part) {
             run: 2,
             source: None,
             demand: Some(DEMAND),
+            patience: None,
             spec: StreamSpec::default(),
         };
         let (sender, mut received) = mpsc::channel(16);

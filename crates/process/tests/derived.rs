@@ -323,7 +323,7 @@ fn of_the_subscribers_of_a_peer_the_one_that_holds_most_pays() {
         let memory = Memory::new(8_000);
         let account = memory.account();
         let mut table = Table::new(Bounds::default(), Modules::default());
-        let mut subscribe = |table: &mut Table, text, is_reliable| {
+        let subscribe = |table: &mut Table, text, is_reliable| {
             let delivery = Delivery {
                 is_reliable,
                 adus: 1_000,

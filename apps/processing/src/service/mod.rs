@@ -38,7 +38,10 @@ use anabranch::{
     local::client::{Service as Registration, Stream},
     net::limited,
 };
-use anabranch_process::memory::{Account, Accounts, Memory};
+use anabranch_process::{
+    memory::{Account, Accounts, Memory},
+    serve::End,
+};
 use serde::de::DeserializeOwned;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -62,7 +65,7 @@ const STREAMS_MAX: usize = 320;
 const STREAMS_OF_PEER_MAX: usize = 32;
 /// Reason why a stream is over.
 #[derive(Debug, thiserror::Error)]
-enum End {
+enum Stopped {
     /// The stream is.
     #[error(transparent)]
     Stream(#[from] ClientError),
@@ -172,7 +175,8 @@ impl Service {
             let is_over = source.is_over() && source.is_away();
             if is_over {
                 let grace = self.settings.grace.as_secs();
-                source.end(&format!("the source has been away for {grace} s or more"));
+                let why = format!("the source has been away for {grace} s or more");
+                source.end(End::for_now(&why));
             }
             !is_over
         });
@@ -190,7 +194,7 @@ impl Service {
 
     async fn stream(self: Arc<Self>, peer: NodeId, stream: Stream, seat: Seat) {
         match self.streamed(peer, stream.clone(), seat).await {
-            Ok(()) | Err(End::Stream(_)) => {}
+            Ok(()) | Err(Stopped::Stream(_)) => {}
             Err(end) => {
                 let words = printable(&end.to_string(), REASON_CHARS);
                 limited!(info, %peer, error = words, "a stream about processing was refused");
@@ -204,7 +208,7 @@ impl Service {
         peer: NodeId,
         stream: Stream,
         _seat: Seat,
-    ) -> Result<(), End> {
+    ) -> Result<(), Stopped> {
         if stream.spec().label == STATUS_LABEL {
             return match first::<Request>(&stream).await? {
                 Request::Status => self.status(&stream).await,
@@ -229,7 +233,7 @@ impl Service {
     }
 
     /// Hands a stream for ADUs over to the one that expects it.
-    fn belongs(&self, peer: NodeId, label: &Label, stream: Stream) -> Result<(), End> {
+    fn belongs(&self, peer: NodeId, label: &Label, stream: Stream) -> Result<(), Stopped> {
         let mut expected = lock(&self.expected);
         let is_meant = |it: &Expected| it.peer == peer && it.label == *label;
         let found = match expected.get(&label.number) {
@@ -268,10 +272,16 @@ impl Service {
     }
 
     /// The stream that was expected.
-    async fn opened(&self, number: u64, stream: oneshot::Receiver<Stream>) -> Result<Stream, End> {
+    async fn opened(
+        &self,
+        number: u64,
+        stream: oneshot::Receiver<Stream>,
+    ) -> Result<Stream, Stopped> {
         let opened = timeout(REQUEST_TIME, stream).await;
         lock(&self.expected).remove(&number);
-        opened.map_err(|_| End::Silent)?.map_err(|_| End::Silent)
+        opened
+            .map_err(|_| Stopped::Silent)?
+            .map_err(|_| Stopped::Silent)
     }
 
     fn number(&self) -> u64 {
@@ -305,7 +315,7 @@ impl Service {
         name: &str,
         stream: &Stream,
         Refusal { why, may_retry }: Refusal,
-    ) -> Result<(), End> {
+    ) -> Result<(), Stopped> {
         let notice = Notice::Refused {
             number: None,
             may_retry,
@@ -319,7 +329,7 @@ impl Service {
 }
 
 /// Finishes a stream, and waits until everything has arrived.
-async fn concluded(stream: &Stream) -> Result<(), End> {
+async fn concluded(stream: &Stream) -> Result<(), Stopped> {
     stream.finish()?;
     // An error means that the session is over.
     let _ = timeout(REQUEST_TIME, stream.delivered()).await;
@@ -327,19 +337,19 @@ async fn concluded(stream: &Stream) -> Result<(), End> {
 }
 
 /// The next message of a stream; `None`: the peer has finished.
-async fn request<T: DeserializeOwned>(stream: &Stream) -> Result<Option<T>, End> {
+async fn request<T: DeserializeOwned>(stream: &Stream) -> Result<Option<T>, Stopped> {
     match stream.recv().await? {
         Some(adu) => Ok(Some(decode(&adu.data)?)),
         None => Ok(None),
     }
 }
 
-async fn first<T: DeserializeOwned>(stream: &Stream) -> Result<T, End> {
+async fn first<T: DeserializeOwned>(stream: &Stream) -> Result<T, Stopped> {
     let first = timeout(REQUEST_TIME, request(stream)).await;
-    first.map_err(|_| End::Silent)??.ok_or(End::Silent)
+    first.map_err(|_| Stopped::Silent)??.ok_or(Stopped::Silent)
 }
 
-fn unexpected(request: &Request) -> End {
+fn unexpected(request: &Request) -> Stopped {
     let words = format!("{request:?}");
     WireError(words.chars().take(100).collect()).into()
 }

@@ -9,14 +9,17 @@ use std::{
 };
 
 use anabranch::{base::NodeId, local::client::Stream};
-use anabranch_process::{derive::Bounds, serve::Rules};
+use anabranch_process::{
+    derive::Bounds,
+    serve::{End, Rules},
+};
 use tokio::{
     task::spawn_blocking,
     time::{Instant, timeout},
 };
 
 use super::{
-    End, Refusal, Report, Service, concluded, lock, request,
+    Refusal, Report, Service, Stopped, concluded, lock, request,
     source::{Came, Clock, Source},
     unexpected,
 };
@@ -50,6 +53,9 @@ struct Present<'a> {
 
 impl Drop for Present<'_> {
     fn drop(&mut self) {
+        if self.source.returns() == self.returns {
+            self.source.knows(None);
+        }
         self.source.leave(self.returns);
         let is_complete = self.source.inner().offered.ended().is_some();
         self.service.report(Report::OfferOver {
@@ -71,20 +77,19 @@ impl Service {
                 (inner.offer.run, inner.offered.ended().is_some())
             };
             // The session that it had may not have been found to be over yet.
-            if source.peer == peer && run == offer.run && !is_over {
-                if offer.first > source.inner().offered.next() {
-                    let why = "ADUs are missing that the source does not have any more; offer the stream anew";
-                    return Err(Refusal::lasting(why.to_owned()));
-                }
+            let is_return = source.peer == peer && run == offer.run && !is_over;
+            // Meanwhile the source may have been at another node, which has acknowledged what is missing here.
+            let is_whole = |source: &Source| offer.first <= source.inner().offered.next();
+            if is_return && (!offer.is_reliable || is_whole(source)) {
                 let next = source.returned(offer);
                 return Ok((source.clone(), next));
             }
-            if !(is_over || source.peer == peer && source.is_away()) {
+            if !(is_over || is_return || source.peer == peer && source.is_away()) {
                 return Err(Refusal::lasting(format!(
                     "'{name}' is offered already; choose another name, or end that offer first"
                 )));
             }
-            source.end("the source has offered the stream anew");
+            source.end(End::for_now("the source has offered the stream anew"));
         } else if sources.len() >= sources_max {
             return Err(Refusal::for_now(format!(
                 "{sources_max} streams are offered already, the most that are taken; try again later"
@@ -113,8 +118,9 @@ impl Service {
         name: &str,
         control: &Stream,
         offer: Offer,
-    ) -> Result<(), End> {
+    ) -> Result<(), Stopped> {
         offer.check()?;
+        let known = offer.confirms.then_some(offer.readers);
         let (source, next) = match self.enter(peer, name, offer) {
             Ok(entered) => entered,
             Err(refusal) => return self.refused(peer, name, control, refusal).await,
@@ -124,6 +130,7 @@ impl Service {
             source: source.clone(),
             returns: source.returns(),
         };
+        source.knows(known);
         let (stream, opened) = self.expect(peer, Purpose::Offer, name);
         let notice = Notice::Offered { stream, next };
         control.send(encode(&notice)).await?;
@@ -135,34 +142,41 @@ impl Service {
                 taken = take(&source, &adus) => taken?,
                 told = tell(&source, control, false) => return told,
             }
-            source.end("the source has sent everything");
+            source.end(End::lasting("the source has sent everything"));
             // It has ADUs that may be needed again until subscribers hold them.
             let told = timeout(2 * self.settings.grace, tell(&source, control, true)).await;
             told.unwrap_or(Ok(()))?;
-            let why = "everything was sent".to_owned();
-            control.send(encode(&Notice::Ended { why })).await?;
+            let ended = Notice::Ended {
+                why: "everything was sent".to_owned(),
+                may_return: false,
+            };
+            control.send(encode(&ended)).await?;
             concluded(control).await
         };
         tokio::select! {
             served = serving => served,
-            left = request::<Request>(control) => match left? {
-                None => Ok(()),
-                Some(other) => Err(unexpected(&other)),
-            }
+            left = converse(&source, control) => left,
+        }
+    }
+}
+
+/// Takes the messages of the source until it leaves.
+async fn converse(source: &Source, control: &Stream) -> Result<(), Stopped> {
+    loop {
+        match request(control).await? {
+            None => return Ok(()),
+            Some(Request::Readers { count }) => source.knows(Some(count)),
+            Some(other) => return Err(unexpected(&other)),
         }
     }
 }
 
 /// Takes ADUs until the source has sent everything.
-async fn take(source: &Arc<Source>, stream: &Stream) -> Result<(), End> {
-    let mut changes = source.changes();
+async fn take(source: &Arc<Source>, stream: &Stream) -> Result<(), Stopped> {
     // Time since which there has always been another ADU.
     let mut busy_since = source.now();
     loop {
-        // The sender is of the source.
-        let _ = changes
-            .wait_for(|_| source.inner().offered.has_room())
-            .await;
+        source.until(|| source.inner().offered.has_room()).await;
         let mut receiving = pin!(stream.recv());
         let first = poll_fn(|context| Poll::Ready(receiving.as_mut().poll(context))).await;
         let was_held_up = first.is_ready();
@@ -196,7 +210,7 @@ async fn take(source: &Arc<Source>, stream: &Stream) -> Result<(), End> {
 }
 
 /// Tells the source what is not needed any more and how many subscribers there are; with `is_last`, until everything is held.
-async fn tell(source: &Arc<Source>, control: &Stream, is_last: bool) -> Result<(), End> {
+async fn tell(source: &Arc<Source>, control: &Stream, is_last: bool) -> Result<(), Stopped> {
     let mut changes = source.changes();
     let mut told = (None, None);
     let mut looked = Instant::now() - LOOK;

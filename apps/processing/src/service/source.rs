@@ -11,7 +11,7 @@ use anabranch::base::{Instant, NodeId};
 use anabranch_process::{
     Adu, Modules,
     serve::{
-        self, Offered, Rules, SOURCE, Terms,
+        self, End, Offered, Rules, SOURCE, Terms,
         windows::{Failed, Part, Passage, Shares, Windows},
     },
 };
@@ -67,6 +67,8 @@ pub(crate) struct Source {
     inner: Mutex<Inner>,
     /// Changes when there may be something to do.
     changed: watch::Sender<u64>,
+    /// Reliable subscribers that the source knows of; `None`: it is away, or does not tell.
+    known: watch::Sender<Option<u32>>,
 }
 
 /// State of a source.
@@ -120,6 +122,7 @@ impl Source {
             clock,
             inner: Mutex::new(inner),
             changed: watch::Sender::new(0),
+            known: watch::Sender::new(None),
         }
     }
 
@@ -135,6 +138,21 @@ impl Source {
         self.changed.subscribe()
     }
 
+    /// Waits until something is so, which is looked at whenever there may be something to do.
+    pub(crate) async fn until(&self, is_so: impl Fn() -> bool) {
+        let mut changes = self.changes();
+        // Not by `wait_for`, whose lock is held while it looks: one who wakes it may have that of the state.
+        loop {
+            changes.mark_unchanged();
+            if is_so() {
+                return;
+            }
+            // The sender is of this source.
+            let _ = changes.changed().await;
+        }
+    }
+
+    /// There may be something to do. Not to be called with the state locked.
     pub(crate) fn wake(&self) {
         self.changed.send_modify(|version| *version += 1);
     }
@@ -167,6 +185,21 @@ impl Source {
         Ok(())
     }
 
+    /// The source knows of that many reliable subscribers; `None`: it is away.
+    pub(crate) fn knows(&self, readers: Option<u32>) {
+        self.known.send_replace(readers);
+    }
+
+    /// Waits until the source knows of the reliable subscribers that are there now, so that they are waited for wherever it goes.
+    pub(crate) async fn known(&self) {
+        let (_, readers) = self.inner().offered.acknowledged();
+        let mut known = self.known.subscribe();
+        // The sender is of this source.
+        let _ = known
+            .wait_for(|known| known.is_none_or(|known| known >= readers))
+            .await;
+    }
+
     /// Forgets ADUs that nobody needs any more, and readers that have been away for too long.
     pub(crate) fn trim(&self) {
         self.inner().offered.trim(self.now());
@@ -178,6 +211,8 @@ impl Source {
         let mut inner = self.inner();
         let next = inner.offered.returned(offer.terms());
         inner.offer = offer;
+        drop(inner);
+        self.wake();
         next
     }
 
@@ -188,6 +223,7 @@ impl Source {
     /// The source has left that had returned so often; not if it has returned since.
     pub(crate) fn leave(&self, returns: u64) {
         self.inner().offered.leave(returns, self.now());
+        self.wake();
     }
 
     pub(crate) fn is_away(&self) -> bool {
@@ -200,8 +236,8 @@ impl Source {
     }
 
     /// No ADU follows.
-    pub(crate) fn end(&self, why: &str) {
-        self.inner().offered.end(why);
+    pub(crate) fn end(&self, end: End) {
+        self.inner().offered.end(end);
         self.wake();
     }
 

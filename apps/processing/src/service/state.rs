@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anabranch::local::client::Stream;
 
-use super::{End, Service, concluded, lock, source::Source};
+use super::{Service, Stopped, concluded, lock, source::Source};
 use crate::wire::{Notice, encode, message::ServiceState};
 
 impl Service {
@@ -23,7 +23,7 @@ impl Service {
     }
 
     /// Answers a question for the state.
-    pub(super) async fn status(&self, stream: &Stream) -> Result<(), End> {
+    pub(super) async fn status(&self, stream: &Stream) -> Result<(), Stopped> {
         let sources: Vec<_> = lock(&self.sources).values().cloned().collect();
         let own = Notice::Service(self.state(&sources));
         stream.send(encode(&own)).await?;

@@ -11,12 +11,12 @@ use std::{
 use anabranch::{base::NodeId, local::client::Stream};
 use anabranch_process::{
     Pipeline,
-    serve::{self, Next},
+    serve::{End, Next, TOO_SLOW},
 };
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::{
-    End, REQUEST_TIME, Refusal, Report, Service, lock,
+    REQUEST_TIME, Refusal, Report, Service, Stopped, lock,
     promise::{self, Way},
     request,
     source::Source,
@@ -32,6 +32,8 @@ use crate::wire::{
 const MARK_TIME: Duration = Duration::from_millis(100);
 /// ADUs of the source without derived ones after which a mark is sent at once.
 const MARK_ADUS: u64 = 256;
+/// Time for a source to answer that it knows of a subscriber.
+const KNOWN_TIME: Duration = Duration::from_secs(2);
 /// Time between two looks at what was dropped.
 const LOOK: Duration = Duration::from_secs(1);
 /// Characters of a pipeline in a state.
@@ -70,7 +72,7 @@ impl Service {
         name: &str,
         control: &Stream,
         asked: Subscribe,
-    ) -> Result<(), End> {
+    ) -> Result<(), Stopped> {
         asked.check()?;
         let (source, subscription) = match self.subscription(peer, name, &asked) {
             Ok(entered) => entered,
@@ -87,6 +89,10 @@ impl Service {
             subscription,
             is_over: false.into(),
         };
+        if asked.is_reliable {
+            // One that does not answer is not waited for longer.
+            let _ = timeout(KNOWN_TIME, source.known()).await;
+        }
         let notice = Notice::Subscribed {
             stream,
             source: source.peer.to_string(),
@@ -108,19 +114,21 @@ impl Service {
             stream: &adus,
         };
         let sending = async {
-            let why = tokio::select! {
+            let End { why, may_return } = tokio::select! {
                 sent = present.send(&source, &adus) => sent?,
-                why = present.fallen_behind(&source) => why,
+                end = present.fallen_behind(&source) => end,
             };
-            control.send(encode(&Notice::Ended { why })).await?;
+            let ended = Notice::Ended { why, may_return };
+            control.send(encode(&ended)).await?;
             adus.finish()?;
             control.finish()?;
-            Ok::<_, End>(())
+            Ok::<_, Stopped>(())
         };
         let served = tokio::select! {
             sent = sending => sent,
             left = present.converse(control) => return left,
             failed = present.look(control, &promised, asked.is_reliable) => failed,
+            failed = presence(&source, control) => failed,
             never = promise::keep(&way, control, asked.demand, &promised) => match never {},
         };
         served?;
@@ -164,6 +172,17 @@ impl Service {
     }
 }
 
+/// Tells a subscriber whenever the source is away, and when it is there again; returns on failure only.
+async fn presence(source: &Source, control: &Stream) -> Result<(), Stopped> {
+    let mut was_away = false;
+    loop {
+        source.until(|| source.is_away() != was_away).await;
+        was_away = !was_away;
+        let away = Notice::Away { is_away: was_away };
+        control.send(encode(&away)).await?;
+    }
+}
+
 /// Reads a pipeline.
 fn parse(text: &str) -> Result<Pipeline, String> {
     text.parse()
@@ -172,7 +191,7 @@ fn parse(text: &str) -> Result<Pipeline, String> {
 
 impl Present<'_> {
     /// Sends what is derived until nothing follows; returns the reason.
-    async fn send(&self, source: &Source, stream: &Stream) -> Result<String, End> {
+    async fn send(&self, source: &Source, stream: &Stream) -> Result<End, Stopped> {
         let mut changes = source.changes();
         let mut marked = 0;
         // For what was sent last, which may wait in the stream.
@@ -202,32 +221,30 @@ impl Present<'_> {
                     // The sender is of the source.
                     let _ = changes.changed().await;
                 }
-                Next::Ended(why) => return Ok(why),
+                Next::Ended(end) => return Ok(end),
             }
         }
     }
 
     /// Waits until nothing more is derived for a reliable subscriber because it was too slow, although the stream to it has no room for what
     /// waits; returns the reason.
-    async fn fallen_behind(&self, source: &Source) -> String {
-        let mut changes = source.changes();
-        let is_behind = |_: &u64| {
+    async fn fallen_behind(&self, source: &Source) -> End {
+        let is_behind = || {
             let status = self.subscription.status();
             let has_ended =
                 status.is_some_and(|(status, ..)| status.has_ended && status.queued.0 == 0);
             has_ended && source.inner().offered.ended().is_none()
         };
-        // The sender is of the source.
-        let _ = changes.wait_for(is_behind).await;
+        source.until(is_behind).await;
         if let Some((_, state)) = lock(&self.service.subscribers).get_mut(&self.number) {
             state.queued = 0;
             state.has_ended = true;
         }
-        serve::TOO_SLOW.to_owned()
+        End::lasting(TOO_SLOW)
     }
 
     /// Does what the subscriber asks for, until it leaves.
-    async fn converse(&self, control: &Stream) -> Result<(), End> {
+    async fn converse(&self, control: &Stream) -> Result<(), Stopped> {
         loop {
             match request(control).await? {
                 None => {
@@ -271,7 +288,7 @@ impl Present<'_> {
         control: &Stream,
         promised: &AtomicU64,
         is_reliable: bool,
-    ) -> Result<(), End> {
+    ) -> Result<(), Stopped> {
         let mut ticks = interval(LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut told = (0, 0);

@@ -48,8 +48,10 @@ impl Subscription {
             account,
         };
         let now = source.now();
-        let offered = &mut source.inner().offered;
-        let state = serve::Subscription::new(offered, request, pipeline, now)?;
+        let state = {
+            let offered = &mut source.inner().offered;
+            serve::Subscription::new(offered, request, pipeline, now)?
+        };
         source.wake();
         Ok(Self {
             source: source.clone(),

@@ -52,6 +52,9 @@ pub struct Offer {
     pub first: u64,
     /// Reliable subscribers that the service reported last: it waits for as many to return before ADUs are forgotten.
     pub readers: u32,
+    /// True if the source answers reports of reliable subscribers with [`Request::Readers`].
+    #[serde(default)]
+    pub confirms: bool,
 }
 
 impl Offer {
@@ -228,6 +231,11 @@ pub enum Request {
         /// Number in the source's stream.
         next: u64,
     },
+    /// A source knows of that many reliable subscribers, which the service reported: they are waited for wherever it goes.
+    Readers {
+        /// The number.
+        count: u32,
+    },
     /// Asks for the state of the service.
     Status,
 }
@@ -309,10 +317,18 @@ pub enum Notice {
         /// The last failure.
         why: String,
     },
+    /// The source of a subscriber is away, or there again.
+    Away {
+        /// True if it is away.
+        is_away: bool,
+    },
     /// No ADU follows.
     Ended {
         /// Reason.
         why: String,
+        /// True if the stream may go on here or at another node, and the subscriber can go on with it.
+        #[serde(default)]
+        may_return: bool,
     },
     /// State of the service, the first of a state.
     Service(ServiceState),

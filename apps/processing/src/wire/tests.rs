@@ -18,6 +18,7 @@ fn offer(subscribers: Vec<String>) -> Offer {
         pace: Pace::Slowest,
         first: 7,
         readers: 2,
+        confirms: false,
     }
 }
 
@@ -41,7 +42,7 @@ fn messages_are_as_the_specification_writes_them() {
     let request = Request::Subscribe(subscribe());
     assert_eq!(decode::<Request>(&adu), Ok(request.clone()));
     assert_eq!(encode(&request), adu);
-    let json = r#"{"do":"offer","run":18446744073709551615,"subscribers":["*"],"is_reliable":true,"pace":"slowest","first":7,"readers":2}"#;
+    let json = r#"{"do":"offer","run":18446744073709551615,"subscribers":["*"],"is_reliable":true,"pace":"slowest","first":7,"readers":2,"confirms":false}"#;
     let adu: Bytes = [&[0], json.as_bytes()].concat().into();
     assert_eq!(encode(&Request::Offer(offer(vec!["*".to_owned()]))), adu);
     let refused = Notice::Refused {

@@ -7,8 +7,10 @@
 //! | `subscribe` | `process subscribe`: a subscriber |
 //! | `status` | `process status`: the state of a processing node |
 //! | `reach` | one session with a processing node after the other |
+//! | `places` | the next of several nodes |
 
 mod offer;
+mod places;
 mod reach;
 mod serve;
 mod status;
@@ -75,7 +77,9 @@ fn tell(is_json: bool, event: &Value, words: &str) -> Outcome {
 /// Failure of a command.
 fn failure(error: ProcessingError) -> Failure {
     match &error {
-        ProcessingError::Over(_) | ProcessingError::NotYet(_) => Failure::interrupted(error),
+        ProcessingError::Over(_) | ProcessingError::Lost(_) | ProcessingError::NotYet(_) => {
+            Failure::interrupted(error)
+        }
         ProcessingError::NoRight { .. } | ProcessingError::Busy | ProcessingError::Refused(_) => {
             Failure::refused(error)
         }

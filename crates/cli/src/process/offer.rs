@@ -105,6 +105,7 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         run: run_number()?,
         subscribers: arguments.subscribers.clone(),
         pace,
+        patience: arguments.retry.patience(),
         spec: spec.resolve().map_err(Failure::usage)?,
     });
     let input = match &arguments.file {

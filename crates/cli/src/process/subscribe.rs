@@ -147,6 +147,7 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         run: run_number()?,
         source: arguments.from.map(|node| node.to_string()),
         demand: arguments.demand()?,
+        patience: arguments.retry.patience(),
         spec: spec.resolve().map_err(Failure::usage)?,
     };
     let (sender, mut received) = mpsc::channel(RECEIVED_MAX);
@@ -209,6 +210,14 @@ async fn show(arguments: &Arguments, received: Received, output: &mut tokio::fs:
                 arguments.name,
                 printable(&source, 100)
             ),
+        ),
+        Received::Source { is_away } => (
+            json!({"kind": "source", "is_away": is_away}),
+            if is_away {
+                "the source cannot reach the processing node".to_owned()
+            } else {
+                "the source is there again".to_owned()
+            },
         ),
         Received::Changed { number } => (
             json!({"kind": "changed", "number": number}),

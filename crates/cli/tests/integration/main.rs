@@ -20,6 +20,7 @@ mod demos;
 mod drone;
 mod everyday;
 mod exports;
+mod fallback;
 mod faults;
 mod gateway;
 #[path = "../harness/mod.rs"]

@@ -26,7 +26,7 @@ mod tests;
 mod verdicts;
 pub mod windows;
 
-pub use offered::{GRACE, Gap, Offered, ReaderId, Rules, SOURCE, Terms};
+pub use offered::{End, GRACE, Gap, Offered, ReaderId, Rules, SOURCE, Terms};
 pub use progress::Progress;
 pub use retained::{OutOfRange, Retained};
 pub use subscription::{Next, Request, Subscription, TOO_SLOW, delivery};

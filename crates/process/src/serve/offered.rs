@@ -23,6 +23,33 @@ const KEPT_BYTES: usize = 8 << 20;
 /// Number of the only source of a table.
 pub const SOURCE: SourceId = SourceId(0);
 
+/// End of a stream at a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Reason.
+    pub why: String,
+    /// True if the stream may go on here or at another node.
+    pub may_return: bool,
+}
+
+impl End {
+    /// An end for a reason that stays.
+    pub fn lasting(why: &str) -> Self {
+        Self {
+            why: why.to_owned(),
+            may_return: false,
+        }
+    }
+
+    /// An end for a reason that may pass.
+    pub fn for_now(why: &str) -> Self {
+        Self {
+            may_return: true,
+            ..Self::lasting(why)
+        }
+    }
+}
+
 /// A reliable subscriber: its node and its run.
 pub type ReaderId = (NodeId, u64);
 
@@ -73,6 +100,10 @@ pub struct Gap {
     pub expected: u64,
 }
 
+/// A reliable subscriber's session with the node, of which the last one counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Visit(ReaderId, u64);
+
 /// Place of a reliable subscriber.
 #[derive(Debug)]
 struct Reader {
@@ -82,6 +113,8 @@ struct Reader {
     moved: Instant,
     /// Time since which it is away.
     away: Option<Instant>,
+    /// Number of its last visit: those before may end later than it began.
+    visit: u64,
 }
 
 /// Stream of a source at a processing node. Times are the host's.
@@ -90,13 +123,14 @@ pub struct Offered {
     terms: Terms,
     pub(super) table: Table,
     next: u64,
-    ended: Option<String>,
+    ended: Option<End>,
     pub(super) subscribers: u32,
     grace: Duration,
     account: Account,
     kept: VecDeque<(Adu, Charge)>,
     kept_bytes: usize,
     readers: BTreeMap<ReaderId, Reader>,
+    visits: u64,
     /// Readers to wait for, and since when.
     awaited: Option<(u32, Instant)>,
     away: Option<Instant>,
@@ -122,6 +156,7 @@ impl Offered {
             kept: VecDeque::new(),
             kept_bytes: 0,
             readers: BTreeMap::new(),
+            visits: 0,
             away: None,
             returns: 0,
             adus: 0,
@@ -145,9 +180,9 @@ impl Offered {
         self.next
     }
 
-    /// Reason why no ADU follows; `None`: others may.
-    pub fn ended(&self) -> Option<&str> {
-        self.ended.as_deref()
+    /// The end, after which no ADU follows; `None`: others may.
+    pub fn ended(&self) -> Option<&End> {
+        self.ended.as_ref()
     }
 
     /// Number of subscribers.
@@ -230,6 +265,10 @@ impl Offered {
     pub fn returned(&mut self, terms: Terms) -> u64 {
         self.away = None;
         self.returns += 1;
+        if !terms.is_reliable {
+            // Those between were lost.
+            self.next = self.next.max(terms.first);
+        }
         self.terms = terms;
         self.next
     }
@@ -259,26 +298,34 @@ impl Offered {
     }
 
     /// No ADU follows.
-    pub fn end(&mut self, why: &str) {
-        self.ended.get_or_insert_with(|| why.to_owned());
+    pub fn end(&mut self, end: End) {
+        self.ended.get_or_insert(end);
         self.table.end_source(SOURCE);
     }
 
     /// A reliable subscriber that needs the ADUs from this number on.
-    pub(super) fn read(&mut self, reader: ReaderId, held: u64, now: Instant) {
+    pub(super) fn read(&mut self, reader: ReaderId, held: u64, now: Instant) -> Visit {
+        self.visits += 1;
         let place = Reader {
             held,
             moved: now,
             away: None,
+            visit: self.visits,
         };
         self.readers.insert(reader, place);
         self.trim(now);
+        Visit(reader, self.visits)
+    }
+
+    fn reader(&mut self, Visit(id, visit): Visit) -> Option<&mut Reader> {
+        let reader = self.readers.get_mut(&id);
+        reader.filter(|reader| reader.visit == visit)
     }
 
     /// A reliable subscriber holds what is derived from the ADUs before this one.
-    pub(super) fn held(&mut self, id: ReaderId, next: u64, now: Instant) {
+    pub(super) fn held(&mut self, visit: Visit, next: u64, now: Instant) {
         let most = self.next;
-        if let Some(reader) = self.readers.get_mut(&id) {
+        if let Some(reader) = self.reader(visit) {
             reader.held = reader.held.max(next.min(most));
             reader.moved = now;
         }
@@ -286,11 +333,12 @@ impl Offered {
     }
 
     /// A reliable subscriber has left, for good or not.
-    pub(super) fn unread(&mut self, id: ReaderId, is_for_good: bool, now: Instant) {
-        if is_for_good {
-            self.readers.remove(&id);
-        } else if let Some(reader) = self.readers.get_mut(&id) {
+    pub(super) fn unread(&mut self, visit: Visit, is_for_good: bool, now: Instant) {
+        if let Some(reader) = self.reader(visit) {
             reader.away = Some(now);
+            if is_for_good {
+                self.readers.remove(&visit.0);
+            }
         }
         self.trim(now);
     }

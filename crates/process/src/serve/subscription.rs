@@ -6,7 +6,7 @@ use anabranch_base::Instant;
 
 use super::{
     Position,
-    offered::{Offered, ReaderId, SOURCE},
+    offered::{End, Offered, ReaderId, SOURCE, Visit},
 };
 use crate::{
     Adu, Limits, Pipeline, Running,
@@ -30,7 +30,7 @@ pub struct Request {
 }
 
 /// Reason for the end of a reliable subscription whose queue became full.
-pub const TOO_SLOW: &str = "it took less than the source sent, and its queue or the memory of the service is full; ask for less, or for a stream that may lose ADUs";
+pub const TOO_SLOW: &str = "it took less than the source sent, and its queue is full, or the memory of the service; ask for less, or for a stream that may lose ADUs";
 
 /// Bounds of a subscriber's queue at a processing node.
 pub fn delivery(is_reliable: bool) -> Delivery {
@@ -54,8 +54,8 @@ pub enum Next {
     Adus(Vec<Derived>, Charge),
     /// Nothing now; everything before the position was returned.
     Idle(Option<Position>),
-    /// Nothing ever again, for this reason.
-    Ended(String),
+    /// Nothing ever again.
+    Ended(End),
 }
 
 /// Place in the source's stream.
@@ -77,7 +77,7 @@ enum Place {
 #[derive(Debug)]
 pub struct Subscription {
     /// `None`: nothing is kept for it.
-    reader: Option<ReaderId>,
+    visit: Option<Visit>,
     delivery: Delivery,
     account: Account,
     begin: Position,
@@ -151,11 +151,9 @@ impl Subscription {
             }
         };
         offered.subscribers += 1;
-        if is_kept {
-            offered.read(reader, next, now);
-        }
+        let visit = is_kept.then(|| offered.read(reader, next, now));
         Ok(Self {
-            reader: is_kept.then_some(reader),
+            visit,
             delivery,
             account,
             begin: Position {
@@ -216,15 +214,15 @@ impl Subscription {
 
     /// The subscriber holds what is derived from the ADUs before this one.
     pub fn held(&self, offered: &mut Offered, next: u64, now: Instant) {
-        if let Some(reader) = self.reader {
-            offered.held(reader, next, now);
+        if let Some(visit) = self.visit {
+            offered.held(visit, next, now);
         }
     }
 
     /// The subscriber has left, for good or not.
     pub fn leave(&self, offered: &mut Offered, is_for_good: bool, now: Instant) {
-        if let Some(reader) = self.reader {
-            offered.unread(reader, is_for_good, now);
+        if let Some(visit) = self.visit {
+            offered.unread(visit, is_for_good, now);
         }
     }
 
@@ -266,7 +264,7 @@ impl Subscription {
                             let charge = self.account.charge_anyway(bytes);
                             return Next::Adus(numbered(adus, change), charge);
                         }
-                    } else if next > offered.next() {
+                    } else if next > offered.next() && offered.ended().is_none() {
                         // A service that started again gets ADUs that the subscriber had.
                         self.place = Place::Behind {
                             running,
@@ -288,7 +286,7 @@ impl Subscription {
                     self.place = Place::Live(id);
                     return self.live(id, offered);
                 }
-                Place::Over => return Next::Ended("the subscription has ended".to_owned()),
+                Place::Over => return Next::Ended(End::lasting("the subscription has ended")),
             }
         }
     }
@@ -306,9 +304,14 @@ impl Subscription {
         }
         let status = offered.table.status(id);
         if status.is_none_or(|status| status.has_ended) {
-            return Next::Ended(offered.ended().unwrap_or(TOO_SLOW).to_owned());
+            return Next::Ended(
+                offered
+                    .ended()
+                    .cloned()
+                    .unwrap_or_else(|| End::lasting(TOO_SLOW)),
+            );
         }
-        let running = offered.table.running(id).filter(|_| self.reader.is_some());
+        let running = offered.table.running(id).filter(|_| self.visit.is_some());
         Next::Idle(running.map(|running| Position {
             next: offered.next(),
             phases: Some(running.phases()),
@@ -322,16 +325,16 @@ fn live(
     running: Running,
     next: u64,
     (delivery, account): (Delivery, &Account),
-) -> Result<SubscriberId, String> {
+) -> Result<SubscriberId, End> {
     if next < offered.next() {
         let slow = "it took less than the source sent, and ADUs that it lacks are not kept any more; subscribe anew, without them";
-        return Err(slow.to_owned());
+        return Err(End::lasting(slow));
     }
-    if let Some(why) = offered.ended() {
-        return Err(why.to_owned());
+    if let Some(end) = offered.ended() {
+        return Err(end.clone());
     }
     let resumed = (offered.table).resume(SOURCE, running, delivery, account);
-    resumed.map_err(|error| error.to_string())
+    resumed.map_err(|error| End::lasting(&error.to_string()))
 }
 
 fn numbered(adus: Vec<Adu>, change: u32) -> Vec<Derived> {

@@ -121,7 +121,7 @@ fn nodes_that_die_at_any_time_lose_and_repeat_nothing() {
                         }
                     }
                     Next::Idle(_) => {}
-                    Next::Ended(why) => panic!("seed {seed}: {why}"),
+                    Next::Ended(end) => panic!("seed {seed}: {}", end.why),
                 },
                 10..13 => {
                     let Some(derived) = under_way.pop_front() else {
@@ -280,4 +280,43 @@ fn who_is_away_is_waited_for_as_long_as_the_rules_say() {
         (offered.acknowledged(), offered.is_over(now)),
         ((1, 0), true)
     );
+}
+
+#[test]
+fn a_visit_that_ends_late_does_not_end_the_next() {
+    let mut now = Instant::EPOCH;
+    let pipeline = Pipeline::default();
+    let mut offered = Offered::new(reliable(false), Rules::default(), Modules::default(), now);
+    let before = Subscription::new(&mut offered, request(1), &pipeline, now).unwrap();
+    let mut again = Subscription::new(&mut offered, request(1), &pipeline, now).unwrap();
+    before.leave(&mut offered, false, now);
+    offered.push(adu_of(0, 100), now).unwrap();
+    now += GRACE;
+    offered.trim(now);
+    assert_eq!(offered.acknowledged(), (0, 1));
+    before.leave(&mut offered, true, now);
+    assert_eq!(offered.acknowledged(), (0, 1));
+    assert!(matches!(again.next(&mut offered), Next::Adus(..)));
+    again.held(&mut offered, 1, now);
+    assert_eq!(offered.acknowledged(), (1, 1));
+}
+
+#[test]
+fn who_is_ahead_of_a_stream_that_ends_for_now_is_told() {
+    let now = Instant::EPOCH;
+    let mut offered = Offered::new(reliable(false), Rules::default(), Modules::default(), now);
+    let ahead = Position {
+        next: 7,
+        phases: None,
+    };
+    let request = Request {
+        position: Some((Some(1), ahead)),
+        ..request(1)
+    };
+    let subscription = Subscription::new(&mut offered, request, &Pipeline::default(), now);
+    let mut subscription = subscription.unwrap();
+    assert!(matches!(subscription.next(&mut offered), Next::Idle(None)));
+    let end = End::for_now("the source has offered the stream anew");
+    offered.end(end.clone());
+    assert!(matches!(subscription.next(&mut offered), Next::Ended(found) if found == end));
 }

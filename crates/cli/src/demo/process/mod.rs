@@ -155,6 +155,7 @@ async fn show(arguments: &Arguments, folder: &FilePath) -> Outcome {
         run: 1,
         subscribers: vec![desk.node().to_string()],
         pace: Pace::Slowest,
+        patience: None,
         spec: StreamSpec::default(),
     });
     let sessions = (
@@ -238,6 +239,7 @@ impl Scene {
             run: 2,
             source: None,
             demand: Some(DEMAND),
+            patience: None,
             spec: StreamSpec::default(),
         };
         let subscriber = Subscriber::new(settings, &pipeline(&PHASES[0])?, sender);

@@ -152,6 +152,7 @@ impl Source {
                 pace: self.pace,
                 first: stream.retained.first(),
                 readers: stream.readers,
+                confirms: false,
             };
             // An error means that the session is over.
             let _ = context.send(session, control, encode(&Request::Offer(offer)));
