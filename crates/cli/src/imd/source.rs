@@ -110,17 +110,7 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
     let (reports, mut reported) = mpsc::channel(REPORTS_MAX);
     let source = Source::new(arguments.settings(), reports);
     let stopped = stopped();
-    let serving = async {
-        let mut is_first = true;
-        loop {
-            match serve(arguments, &source, is_first).await {
-                Err(failure) if is_first => return failure,
-                Ok(ended) | Err(ended) => note(&format!("{}; attaching again", ended.message())),
-            }
-            is_first = false;
-            sleep(2 * PAUSE).await;
-        }
-    };
+    let serving = attach::keep(async |is_first| serve(arguments, &source, is_first).await);
     let simulating = simulate(arguments, &source);
     let reporting = async {
         while let Some(report) = reported.recv().await {

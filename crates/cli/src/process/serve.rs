@@ -5,17 +5,15 @@ use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 use anabranch::base::duration;
 use anabranch_processing::service::{Report, Service, Settings};
 use serde_json::json;
-use tokio::{sync::mpsc, time::sleep};
+use tokio::sync::mpsc;
 
 use super::tell;
 use crate::{
     attach,
-    exit::{Failure, Outcome, note, stopped},
+    exit::{Failure, Outcome, stopped},
     recv::parse_size,
 };
 
-/// Pause before the node is attached to again.
-const PAUSE: Duration = Duration::from_secs(2);
 /// Times for which peers can be waited for.
 const GRACE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3_600);
 /// Reports that wait to be printed.
@@ -71,17 +69,7 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         grace: arguments.grace,
     };
     let service = Service::new(settings, reports);
-    let serving = async {
-        let mut is_first = true;
-        loop {
-            match serve(arguments, &service, is_first).await {
-                Err(failure) if is_first => return failure,
-                Ok(ended) | Err(ended) => note(&format!("{}; attaching again", ended.message())),
-            }
-            is_first = false;
-            sleep(PAUSE).await;
-        }
-    };
+    let serving = attach::keep(async |is_first| serve(arguments, &service, is_first).await);
     let reporting = async {
         while let Some(report) = reported.recv().await {
             show(arguments, &report)?;

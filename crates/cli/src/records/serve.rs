@@ -1,6 +1,6 @@
 //! `anabranch records serve`.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use anabranch::base::text::printable;
 use anabranch_records::{
@@ -8,15 +8,11 @@ use anabranch_records::{
     shelf::{Found, ShelfError, entry},
 };
 use serde_json::json;
-use tokio::time::sleep;
 
 use crate::{
     attach,
     exit::{Failure, Outcome, note, print_line, stopped},
 };
-
-/// Pause before the node is attached to again.
-const PAUSE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -48,21 +44,9 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         )));
     }
     let stopped = stopped();
-    let serving = async {
-        let mut is_first = true;
-        loop {
-            match serve(arguments, is_first).await {
-                Err(failure) if is_first => return Err(failure),
-                Ok(ended) | Err(ended) => {
-                    note(&format!("{}; attaching again", ended.message()));
-                }
-            }
-            is_first = false;
-            sleep(PAUSE).await;
-        }
-    };
+    let serving = attach::keep(async |is_first| serve(arguments, is_first).await);
     tokio::select! {
-        outcome = serving => outcome,
+        failure = serving => Err(failure),
         stopped = stopped => stopped,
     }
 }

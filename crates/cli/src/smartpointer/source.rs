@@ -1,6 +1,6 @@
 //! `anabranch smartpointer source`.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc};
 
 use anabranch_visualise::{
     molecule::{MoleculeError, Trajectory},
@@ -8,17 +8,15 @@ use anabranch_visualise::{
     smartpointer::source::{Report, Settings, Source},
 };
 use serde_json::json;
-use tokio::{sync::mpsc, time::sleep};
+use tokio::sync::mpsc;
 
 use super::NAME;
 use crate::{
     attach,
-    exit::{Failure, Outcome, note, stopped},
+    exit::{Failure, Outcome, stopped},
     imd::{failure, line, parse_name, parse_percent},
 };
 
-/// Pause before the node is attached to again.
-const PAUSE: Duration = Duration::from_secs(2);
 /// Reports that wait to be printed.
 const REPORTS_MAX: usize = 256;
 
@@ -100,18 +98,10 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
     );
     let source = Source::new(settings, trajectory, reports);
     let stopped = stopped();
-    let serving = async {
-        let mut is_first = true;
-        loop {
-            let told = is_first.then_some((&event, words.as_str()));
-            match serve(arguments, &source, told).await {
-                Err(failure) if is_first => return failure,
-                Ok(ended) | Err(ended) => note(&format!("{}; attaching again", ended.message())),
-            }
-            is_first = false;
-            sleep(PAUSE).await;
-        }
-    };
+    let serving = attach::keep(async |is_first| {
+        let told = is_first.then_some((&event, words.as_str()));
+        serve(arguments, &source, told).await
+    });
     let playing = async {
         let played = source.play().await;
         // Viewers get what is on its way.
