@@ -66,9 +66,9 @@ pub(super) struct Arguments {
     /// Lowest rate at which a camera is encoded.
     #[arg(long, value_name = "RATE", default_value = "200 kbit/s")]
     rate_min: Rate,
-    /// Send parts of pictures that were lost again, within 800 ms of the capture; pictures after them wait meanwhile.
+    /// Do not send parts of pictures that were lost again. Otherwise they are, within 800 ms of the capture, and pictures after them wait meanwhile.
     #[arg(long, requires = "video")]
-    repair: bool,
+    no_repair: bool,
     /// Folder whose files are sent: those that are in it, and those that come.
     #[arg(long, value_name = "DIR")]
     stills: Option<PathBuf>,
@@ -186,7 +186,7 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         ekg: arguments.ekg.clone(),
         is_looping: arguments.is_looping,
         film: arguments.film(),
-        is_video_repaired: arguments.repair,
+        is_video_repaired: !arguments.no_repair,
         stills: arguments.stills.clone(),
         contents: arguments.contents(),
     };
