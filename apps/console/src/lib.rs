@@ -26,6 +26,7 @@ mod page;
 pub mod requests;
 mod routes;
 mod serve;
+mod served;
 pub mod site;
 mod source;
 

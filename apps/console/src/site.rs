@@ -1,6 +1,6 @@
 //! Pages of programs on this machine: what the console shares with other programs that show something in a browser.
 //!
-//! A [`Site`] answers requests that the guard let through; [`Visitors`] are the browsers that opened a link; [`listen_at`] and [`run`] accept
+//! A [`Site`] answers requests that the guard let through; [`Served`] serves it to its visitors; [`Visitors`] are the browsers that opened a link; [`listen_at`] and [`run`] accept
 //! connections of this machine alone, and limit them.
 
 use std::{
@@ -23,12 +23,12 @@ use futures_util::{StreamExt as _, stream};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-pub use crate::page::answer;
 use crate::{
     access::{Access, COOKIE_AGE_MAX},
     guard, listen,
     serve::StartError,
 };
+pub use crate::{page::answer, served::Served};
 
 /// Longest body of a request, in bytes.
 pub const REQUEST_BYTES_MAX: usize = 64 << 10;

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use anabranch_clinic::{
     ambulance,
-    hospital::page::Page,
+    hospital::page::{Page, serve_page},
     wire::{Contents, Origin},
 };
 use serde_json::Value;
@@ -121,7 +121,7 @@ async fn a_page_that_does_not_read_costs_the_others_nothing() {
     // More than the connection of a page that does not read takes.
     let (film, _) = film_of(folder.path(), 120, 40_000, 50.0);
     let hospital = Running::start(&store, loopback());
-    let page = Page::start(loopback(), hospital.live.clone()).unwrap();
+    let page = serve_page(loopback(), hospital.live.clone()).unwrap();
     let (head, _) = ask(page.address(), "GET /api/feed HTTP/1.1\r\n\r\n").await;
     assert!(head.starts_with("HTTP/1.1 401"), "{head}");
     let (head, _) = ask(page.address(), "GET / HTTP/1.1\r\n\r\n").await;

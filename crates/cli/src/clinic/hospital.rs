@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use anabranch::{AllowList, HostConfig, StartError, keys};
-use anabranch_clinic::hospital::{Hospital, Report, page::Page};
+use anabranch_clinic::hospital::{Hospital, Report, page::serve_page};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -58,9 +58,7 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         recv::host(&arguments.listen, port, config)
     };
     // The previous port, so that a ticket is still good after a restart; any other if that one is in use.
-    let served = arguments
-        .http
-        .map(|http| Page::start(http, hospital.live()));
+    let served = arguments.http.map(|http| serve_page(http, hospital.live()));
     let served = served.transpose().map_err(page::failed)?;
     let host = match open(hospital.port()) {
         Err(StartError::Bind(error)) if arguments.listen.is_empty() => {

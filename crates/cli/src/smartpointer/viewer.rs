@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use anabranch::base::{Rate, duration, text::printable};
 use anabranch_visualise::smartpointer::{
-    page::Page,
+    page::serve_page,
     viewer::{Arrived, Report, Settings, Viewer},
 };
 use serde_json::json;
@@ -77,7 +77,7 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
     };
     let viewer = Viewer::new(settings, reports);
     viewer.wait_for("no source is there yet");
-    let served = Page::start(arguments.http, viewer.clone()).map_err(page::failed)?;
+    let served = serve_page(arguments.http, viewer.clone()).map_err(page::failed)?;
     let link = served.link().map_err(Failure::other)?;
     let event = json!({"kind": "listening", "at": served.address(), "link": link});
     let words = format!(

@@ -18,15 +18,11 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use anabranch_console::{
     StartError,
     site::{
-        self, Body, Bytes, Method, Request, Response, Site, StatusCode, Visitors, answer, refused,
-        streamed,
+        Body, Bytes, Method, Request, Response, Served, Site, StatusCode, answer, refused, streamed,
     },
 };
 use serde_json::json;
-use tokio::{
-    task::JoinHandle,
-    time::{Interval, MissedTickBehavior, interval},
-};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::live::{Live, VIEWERS_MAX, Viewer};
 
@@ -39,71 +35,26 @@ const JSON: &str = "application/json";
 const BYTES: &str = "application/octet-stream";
 
 /// A page of a hospital; it ends when this is dropped.
-#[derive(Debug)]
-pub struct Page {
-    address: SocketAddr,
-    shared: Arc<Shared>,
-    serving: JoinHandle<()>,
+pub type Page = Served;
+
+/// Serves the page at an address of this machine from now on. Within a runtime.
+///
+/// # Errors
+/// The address is not of this machine alone, or cannot be listened on.
+pub fn serve_page(listen: SocketAddr, live: Arc<Live>) -> Result<Page, StartError> {
+    let remedy = "press Enter where `anabranch clinic hospital` runs for another one";
+    Served::start(listen, ("anabranch-clinic", remedy), Shared { live })
 }
 
 #[derive(Debug)]
 struct Shared {
     live: Arc<Live>,
-    visitors: Visitors,
-}
-
-impl Page {
-    /// Serves the page at an address of this machine from now on. Within a runtime.
-    ///
-    /// # Errors
-    /// The address is not of this machine alone, or cannot be listened on.
-    pub fn start(listen: SocketAddr, live: Arc<Live>) -> Result<Self, StartError> {
-        let (listener, address) = site::listen_at(listen)?;
-        let visitors = Visitors::new(
-            address,
-            "anabranch-clinic",
-            "press Enter where `anabranch clinic hospital` runs for another one",
-        );
-        let shared = Arc::new(Shared { live, visitors });
-        Ok(Self {
-            address,
-            serving: tokio::spawn(site::run(listener, shared.clone())),
-            shared,
-        })
-    }
-
-    /// Address at which it is served.
-    pub const fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// A link that opens the page once, within ten minutes.
-    ///
-    /// # Errors
-    /// The system has no random numbers.
-    pub fn link(&self) -> std::io::Result<String> {
-        self.shared.visitors.link()
-    }
-}
-
-impl Drop for Page {
-    fn drop(&mut self) {
-        self.serving.abort();
-    }
 }
 
 impl Site for Shared {
     async fn answer(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let is_read = method == Method::GET || method == Method::HEAD;
-        if path == "/api/enter" && method == Method::POST {
-            return self.visitors.enter(request).await;
-        }
-        if path.starts_with("/api/")
-            && let Some(refusal) = self.visitors.refusal(request.headers())
-        {
-            return refusal;
-        }
         if !is_read {
             return refused(StatusCode::METHOD_NOT_ALLOWED, "this is read only");
         }

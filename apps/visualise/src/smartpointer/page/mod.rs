@@ -16,16 +16,13 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use anabranch_console::{
     StartError,
     site::{
-        self, Body, Bytes, Method, Request, Response, Site, StatusCode, Visitors, answer, refused,
+        self, Body, Bytes, Method, Request, Response, Served, Site, StatusCode, answer, refused,
         streamed,
     },
 };
 use serde::Deserialize;
 use serde_json::json;
-use tokio::{
-    task::JoinHandle,
-    time::{Interval, MissedTickBehavior, interval},
-};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::{
     view::View,
@@ -38,71 +35,30 @@ const JSON: &str = "application/json";
 const BYTES: &str = "application/octet-stream";
 
 /// A page of a viewer; it ends when this is dropped.
-#[derive(Debug)]
-pub struct Page {
-    address: SocketAddr,
-    shared: Arc<Shared>,
-    serving: JoinHandle<()>,
+pub type Page = Served;
+
+/// Serves the page at an address of this machine from now on. Within a runtime.
+///
+/// # Errors
+/// The address is not of this machine alone, or cannot be listened on.
+pub fn serve_page(listen: SocketAddr, viewer: Viewer) -> Result<Page, StartError> {
+    let remedy = "press Enter where `anabranch smartpointer viewer` runs for another one";
+    Served::start(
+        listen,
+        ("anabranch-smartpointer", remedy),
+        Shared { viewer },
+    )
 }
 
 #[derive(Debug)]
 struct Shared {
     viewer: Viewer,
-    visitors: Visitors,
-}
-
-impl Page {
-    /// Serves the page at an address of this machine from now on. Within a runtime.
-    ///
-    /// # Errors
-    /// The address is not of this machine alone, or cannot be listened on.
-    pub fn start(listen: SocketAddr, viewer: Viewer) -> Result<Self, StartError> {
-        let (listener, address) = site::listen_at(listen)?;
-        let visitors = Visitors::new(
-            address,
-            "anabranch-smartpointer",
-            "press Enter where `anabranch smartpointer viewer` runs for another one",
-        );
-        let shared = Arc::new(Shared { viewer, visitors });
-        Ok(Self {
-            address,
-            serving: tokio::spawn(site::run(listener, shared.clone())),
-            shared,
-        })
-    }
-
-    /// Address at which it is served.
-    pub const fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// A link that opens the page once, within ten minutes.
-    ///
-    /// # Errors
-    /// The system has no random numbers.
-    pub fn link(&self) -> std::io::Result<String> {
-        self.shared.visitors.link()
-    }
-}
-
-impl Drop for Page {
-    fn drop(&mut self) {
-        self.serving.abort();
-    }
 }
 
 impl Site for Shared {
     async fn answer(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let is_read = method == Method::GET || method == Method::HEAD;
-        if path == "/api/enter" && method == Method::POST {
-            return self.visitors.enter(request).await;
-        }
-        if path.starts_with("/api/")
-            && let Some(refusal) = self.visitors.refusal(request.headers())
-        {
-            return refusal;
-        }
         match path.as_str() {
             "/api/frames" if method == Method::GET => self.frames(),
             "/api/elements" if is_read => answer(StatusCode::OK, BYTES, self.viewer.elements()),

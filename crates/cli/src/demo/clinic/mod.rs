@@ -17,7 +17,7 @@ use anabranch::{
 };
 use anabranch_clinic::{
     ambulance::{self, Ambulance, Film, Source},
-    hospital::{self, Hospital, Pictures, page::Page},
+    hospital::{self, Hospital, Pictures, page::serve_page},
     wire::{Contents, Origin},
 };
 use serde_json::{Value, json};
@@ -160,7 +160,7 @@ async fn show(arguments: &Arguments, folder: &Path) -> Outcome {
             rate.unwrap_or_default()
         ))?;
     }
-    let served = arguments.http.map(|at| Page::start(at, hospital.live()));
+    let served = arguments.http.map(|at| serve_page(at, hospital.live()));
     let served = served.transpose().map_err(page::failed)?;
     if let Some(served) = &served {
         let link = served.link().map_err(Failure::other)?;

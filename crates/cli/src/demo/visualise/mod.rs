@@ -13,7 +13,7 @@ use anabranch_visualise::{
     promise::Asking,
     smartpointer::{
         frame::Part,
-        page::Page,
+        page::serve_page,
         source::{self, Source},
         view::View,
         viewer::{self, Arrived, Viewer},
@@ -153,7 +153,7 @@ async fn show(arguments: &Arguments, folder: &std::path::Path) -> Outcome {
     };
     let viewer = Viewer::new(settings, reports);
     viewer.look(view);
-    let served = arguments.http.map(|at| Page::start(at, viewer.clone()));
+    let served = arguments.http.map(|at| serve_page(at, viewer.clone()));
     let served = served.transpose().map_err(page::failed)?;
     if let Some(served) = &served {
         let link = served.link().map_err(Failure::other)?;

@@ -1,0 +1,89 @@
+//! Site of visitors that is served as long as its handle lives.
+
+use std::{io, net::SocketAddr, sync::Arc};
+
+use axum::{
+    body::Body,
+    http::{Method, Request, Response},
+};
+use tokio::task::JoinHandle;
+
+use crate::{
+    serve::StartError,
+    site::{Site, Visitors, listen_at, run},
+};
+
+/// A site, served until this is dropped. Everything below `/api/` is for browsers that opened a link; what else it answers holds no data.
+#[derive(Debug)]
+pub struct Served {
+    address: SocketAddr,
+    visitors: Arc<Visitors>,
+    serving: JoinHandle<()>,
+}
+
+/// A site behind its visitors.
+struct Gated<S> {
+    visitors: Arc<Visitors>,
+    site: Arc<S>,
+}
+
+impl Served {
+    /// Serves a site at an address of this machine from now on. `word` begins the name of its cookie, `remedy` says where there are new links.
+    ///
+    /// # Errors
+    /// The address is not of this machine alone, or cannot be listened on.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime.
+    pub fn start<S: Site>(
+        listen: SocketAddr,
+        (word, remedy): (&str, &'static str),
+        site: S,
+    ) -> Result<Self, StartError> {
+        let (listener, address) = listen_at(listen)?;
+        let visitors = Arc::new(Visitors::new(address, word, remedy));
+        let gated = Gated {
+            visitors: visitors.clone(),
+            site: Arc::new(site),
+        };
+        Ok(Self {
+            address,
+            visitors,
+            serving: tokio::spawn(run(listener, Arc::new(gated))),
+        })
+    }
+
+    /// Address at which it is served.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A link that opens the page once, within ten minutes.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn link(&self) -> io::Result<String> {
+        self.visitors.link()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl<S: Site> Site for Gated<S> {
+    async fn answer(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
+        let path = request.uri().path();
+        if path == "/api/enter" && request.method() == Method::POST {
+            return self.visitors.enter(request).await;
+        }
+        if path.starts_with("/api/")
+            && let Some(refusal) = self.visitors.refusal(request.headers())
+        {
+            return refusal;
+        }
+        self.site.clone().answer(request).await
+    }
+}
