@@ -6,15 +6,17 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `distribution` | derived ADUs in the queues, within the memory of the subscribers |
 //! | `queue` | [`Delivery`], and the queue of one subscriber |
 //! | `table` | [`Table`]: derivations and subscribers |
 //! | `terms` | names, bounds, errors and results of the table |
 
+mod distribution;
 mod queue;
 mod table;
 mod terms;
 
+pub(crate) use distribution::charge_state;
 pub use queue::{Delivery, Derived};
 pub use table::Table;
-pub(crate) use table::charge_state;
 pub use terms::{Bounds, DeriveError, Pushed, SourceId, Status, SubscriberId};

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    queue::{Added, Delivery, Derived, Queue},
+    distribution::{charge_state, distribute},
+    queue::{Delivery, Derived, Queue},
     terms::{Bounds, DeriveError, Pushed, SourceId, Status, SubscriberId},
 };
 use crate::{
@@ -17,24 +18,24 @@ use crate::{
 const RESYNC_GAP: u32 = 8;
 
 #[derive(Debug)]
-struct Derivation {
+pub(super) struct Derivation {
     source: SourceId,
     running: Running,
     /// For the state of its operators, to the account of its first subscriber.
     charge: Option<Charge>,
-    subscribers: BTreeSet<SubscriberId>,
+    pub(super) subscribers: BTreeSet<SubscriberId>,
     /// ADUs of the source since the last one that needed none before was asked for.
     since_resync: u32,
     /// A subscriber has lost ADUs and waits.
-    is_resync_wanted: bool,
+    pub(super) is_resync_wanted: bool,
 }
 
 #[derive(Debug)]
-struct Subscriber {
+pub(super) struct Subscriber {
     /// `None` once it has ended.
     derivation: Option<u64>,
-    queue: Queue,
-    changes: u32,
+    pub(super) queue: Queue,
+    pub(super) changes: u32,
     failed: u64,
     failure: Option<Failure>,
 }
@@ -343,85 +344,6 @@ fn find(
         .iter()
         .find(|(_, derivation)| is_equal(derivation));
     found.map(|(&number, _)| number)
-}
-
-/// Charges an account for the state of operators. If that may not be, they forget what they keep between ADUs; the state of WebAssembly
-/// modules, which is bounded otherwise, is charged anyway.
-pub(crate) fn charge_state(running: &mut Running, charge: &mut Option<Charge>, account: &Account) {
-    let is_right =
-        |charge: &Charge, bytes| charge.bytes() == bytes && charge.account().is_same(account);
-    let bytes = running.held_bytes();
-    if bytes == 0
-        || charge
-            .as_ref()
-            .is_some_and(|charge| is_right(charge, bytes))
-    {
-        *charge = charge.take().filter(|_| bytes > 0);
-        return;
-    }
-    *charge = None;
-    *charge = account.charge(bytes);
-    if charge.is_none() {
-        running.resync();
-        let left = running.held_bytes();
-        *charge = (left > 0).then(|| account.charge_anyway(left));
-    }
-}
-
-/// Queues ADUs for each subscriber of a derivation.
-fn distribute(
-    derivation: &mut Derivation,
-    subscribers: &mut BTreeMap<SubscriberId, Subscriber>,
-    adus: &[Adu],
-    ended: &mut Vec<SubscriberId>,
-) {
-    for id in &derivation.subscribers {
-        for (index, adu) in adus.iter().enumerate() {
-            if ended.contains(id) {
-                break;
-            }
-            free(subscribers, *id, adu.held_bytes(), ended);
-            let subscriber = subscribers
-                .get_mut(id)
-                .expect("subscribers of a derivation exist");
-            let is_last = index + 1 == adus.len();
-            match subscriber.queue.push(adu, subscriber.changes, is_last) {
-                Added::Queued => {}
-                Added::Broken => derivation.is_resync_wanted = true,
-                Added::Full => {
-                    ended.push(*id);
-                    break;
-                }
-            }
-        }
-    }
-}
-
-/// Makes memory free for a subscriber where others with its account hold more than it would: of the largest queue, the oldest ADUs are lost, or
-/// if it is reliable, it ends.
-fn free(
-    subscribers: &mut BTreeMap<SubscriberId, Subscriber>,
-    id: SubscriberId,
-    bytes: usize,
-    ended: &mut Vec<SubscriberId>,
-) {
-    let own = &subscribers[&id].queue;
-    let (account, own) = (own.account().clone(), own.held().saturating_add(bytes));
-    while !account.has_room(bytes) {
-        let of_account = subscribers
-            .iter_mut()
-            .filter(|(_, one)| one.queue.account().is_same(&account));
-        let largest = of_account.max_by_key(|(_, one)| one.queue.held());
-        let Some((&largest, one)) = largest.filter(|(_, one)| one.queue.held() > own) else {
-            return;
-        };
-        if one.queue.is_reliable() {
-            one.queue.clear();
-            ended.push(largest);
-        } else {
-            one.queue.lose_oldest();
-        }
-    }
 }
 
 impl Derivation {
