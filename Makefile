@@ -96,9 +96,10 @@ portable: ## check that what is portable compiles for macOS and Windows
 
 .PHONY: test-wasm
 test-wasm: ## operators as WebAssembly modules: build with the feature `wasm`, with hostile modules
-	$(CARGO) clippy -p anabranch-process --features wasm --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p anabranch-process -p anabranch-processing --features wasm --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc -p anabranch-process --features wasm --no-deps --locked
 	$(CARGO) test -p anabranch-process --features wasm --locked
+	$(CARGO) test -p anabranch-processing --features wasm --locked --lib
 
 # The fuzz targets as plain functions: compiled, their regressions replayed, and each fed for a second. Third-party
 # crates are those that `clippy` and `tests` have built.

@@ -82,7 +82,8 @@ fn service(offer: Offer) -> Arc<Source> {
 
 fn service_with(offer: Offer, clock: Clock) -> Arc<Source> {
     let name = "x".to_owned();
-    Arc::new(Source::new((name, node(1)), offer, Rules::default(), clock))
+    let of_node = (Rules::default(), Modules::default());
+    Arc::new(Source::new((name, node(1)), offer, of_node, clock))
 }
 
 fn subscriber(pipeline: &Pipeline) -> (Subscriber, mpsc::Receiver<Received>) {
@@ -363,4 +364,47 @@ fn who_comes_does_not_wait_for_who_looks() {
             assert!(source.inner().offered.has_room());
         }
     });
+}
+
+/// A service has the modules that its operator chose, and others are refused in words.
+#[cfg(feature = "wasm")]
+#[test]
+fn a_module_of_the_operator_processes_at_the_node_and_is_bounded() {
+    let text = r#"(module
+        (import "anabranch1" "emit" (func $emit (param i32 i32)))
+        (memory (export "memory") 1)
+        (data (i32.const 0) "derived")
+        (func (export "process") (result i32)
+            (call $emit (i32.const 0) (i32.const 7))
+            (i32.const 0)))"#;
+    let endless = r#"(module
+        (memory (export "memory") 1)
+        (func (export "process") (result i32) (loop $again (br $again)) (i32.const 0)))"#;
+    let mut modules = Modules::default();
+    let mut add = |text: &str| {
+        let hash = modules.add(&wat::parse_str(text).unwrap()).unwrap();
+        let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("wasm {hex}").parse::<Pipeline>().unwrap()
+    };
+    let (deriving, hanging) = (add(text), add(endless));
+    let source = Arc::new(Source::new(
+        ("x".to_owned(), node(1)),
+        offer(Pace::Slowest, 0, 0),
+        (Rules::default(), modules),
+        Clock::real(),
+    ));
+    let unknown: Pipeline = format!("wasm {}", "0".repeat(64)).parse().unwrap();
+    let refused = subscribe(&subscriber(&unknown).0, &source, &unknown).unwrap_err();
+    assert!(refused.contains("is not known here"), "{refused}");
+    let good = subscribe(&subscriber(&deriving).0, &source, &deriving).unwrap();
+    let bad = subscribe(&subscriber(&hanging).0, &source, &hanging).unwrap();
+    source.push(adu(0), came()).unwrap();
+    let Next::Adus(adus, _) = good.next() else {
+        panic!("nothing is derived");
+    };
+    assert_eq!(adus[0].adu.body, "derived".as_bytes());
+    assert!(matches!(bad.next(), Next::Idle(_)));
+    let (failed, why) = bad.status().unwrap().0.failed;
+    assert_eq!(failed, 1);
+    assert!(why.unwrap().to_string().contains("endless loop"));
 }

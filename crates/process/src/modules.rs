@@ -5,7 +5,7 @@ pub use crate::operators::wasm::{ModuleError, Modules};
 
 /// WebAssembly modules by their hash; without the feature `wasm` there are none.
 #[cfg(not(feature = "wasm"))]
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Modules {}
 
 #[cfg(not(feature = "wasm"))]

@@ -104,7 +104,7 @@ impl Service {
         let source = Arc::new(Source::new(
             (name.to_owned(), peer),
             offer,
-            rules,
+            (rules, self.settings.modules.clone()),
             Clock::real(),
         ));
         sources.insert(name.to_owned(), source.clone());

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use anabranch_process::serve::GRACE;
+use anabranch_process::{Modules, serve::GRACE};
 
 /// What the operator of a processing node chooses.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// Memory for what is kept for sources and subscribers, in bytes. Beside it, each source has an ADU in work and one in its stream.
     pub memory: usize,
     /// Time for which sources and reliable subscribers are waited for that are away.
     pub grace: Duration,
+    /// WebAssembly modules that pipelines can name. Without the feature `wasm`, there are none.
+    pub modules: Modules,
 }
 
 impl Settings {
@@ -24,6 +26,7 @@ impl Default for Settings {
         Self {
             memory: 512 << 20,
             grace: GRACE,
+            modules: Modules::default(),
         }
     }
 }

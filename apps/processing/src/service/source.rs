@@ -105,11 +105,11 @@ impl Source {
     pub(crate) fn new(
         (name, peer): (String, NodeId),
         offer: Offer,
-        rules: Rules,
+        (rules, modules): (Rules, Modules),
         clock: Clock,
     ) -> Self {
         let terms = offer.terms();
-        let offered = Offered::new(terms, rules, Modules::default(), clock.now());
+        let offered = Offered::new(terms, rules, modules, clock.now());
         let inner = Inner {
             offer,
             offered,

@@ -3,12 +3,15 @@
 //! | file | holds |
 //! |---|---|
 //! | `serve` | `process serve`: a processing node, through the running node |
+//! | `modules` | WebAssembly modules of a folder (feature `wasm`) |
 //! | `offer` | `process offer`: a source |
 //! | `subscribe` | `process subscribe`: a subscriber |
 //! | `status` | `process status`: the state of a processing node |
 //! | `reach` | one session with a processing node after the other |
 //! | `places` | the next of several nodes |
 
+#[cfg(feature = "wasm")]
+mod modules;
 mod offer;
 mod places;
 mod reach;

@@ -3,7 +3,10 @@
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use anabranch::base::duration;
-use anabranch_processing::service::{Report, Service, Settings};
+use anabranch_processing::{
+    process::Modules,
+    service::{Report, Service, Settings},
+};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -36,11 +39,25 @@ pub(super) struct Arguments {
     /// Time for which a source or reliable subscriber that is away is waited for.
     #[arg(long, value_name = "TIME", default_value = "30 s", value_parser = parse_grace)]
     grace: Duration,
+    /// Folder of WebAssembly modules (*.wasm), read when this command starts; pipelines name them by the step that is printed: 'wasm HASH'.
+    #[cfg(feature = "wasm")]
+    #[arg(long, value_name = "DIR")]
+    modules: Option<std::path::PathBuf>,
     /// Print events as lines of JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     place: attach::Place,
+}
+
+/// The modules of the folder, if there is one.
+fn modules(arguments: &Arguments) -> Result<Modules, Failure> {
+    #[cfg(feature = "wasm")]
+    if let Some(folder) = &arguments.modules {
+        return super::modules::read(folder, arguments.json);
+    }
+    let _ = arguments;
+    Ok(Modules::default())
 }
 
 /// Parses a size with its unit, such as `512 MiB`.
@@ -67,6 +84,7 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
     let settings = Settings {
         memory: arguments.memory,
         grace: arguments.grace,
+        modules: modules(arguments)?,
     };
     let service = Service::new(settings, reports);
     let serving = attach::keep(async |is_first| serve(arguments, &service, is_first).await);

@@ -8,7 +8,7 @@ use super::{
     terms::{Bounds, DeriveError, Pushed, SourceId, Status, SubscriberId},
 };
 use crate::{
-    Failure, Modules, Pipeline, Running, StartError,
+    Failure, Limits, Modules, Pipeline, Running, StartError,
     adu::Adu,
     memory::{Account, Charge},
 };
@@ -59,6 +59,11 @@ impl Table {
             modules,
             ..Self::default()
         }
+    }
+
+    /// Bounds on operators.
+    pub fn limits(&self) -> Limits {
+        self.bounds.operators
     }
 
     /// Number of derivations that are computed.

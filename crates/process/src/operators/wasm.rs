@@ -69,8 +69,8 @@ impl ModuleError {
     }
 }
 
-/// WebAssembly modules by their hash, at most [`MODULES_MAX`].
-#[derive(Default)]
+/// WebAssembly modules by their hash, at most [`MODULES_MAX`]. A clone shares their code.
+#[derive(Clone, Default)]
 pub struct Modules {
     /// Each with an engine of its own, which owns the compiled code.
     modules: BTreeMap<ModuleHash, Module>,

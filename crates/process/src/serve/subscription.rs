@@ -9,7 +9,7 @@ use super::{
     offered::{End, Offered, ReaderId, SOURCE, Visit},
 };
 use crate::{
-    Adu, Limits, Pipeline, Running,
+    Adu, Pipeline, Running,
     derive::{Delivery, Derived, Status, SubscriberId, charge_state},
     memory::{Account, Charge},
 };
@@ -127,7 +127,8 @@ impl Subscription {
                         first - 1
                     ));
                 }
-                let running = pipeline.start(&offered.table.modules, Limits::default());
+                let limits = offered.table.limits();
+                let running = pipeline.start(&offered.table.modules, limits);
                 let mut running = running.map_err(|error| error.to_string())?;
                 let after = running.phases_after();
                 running.set_phases(position.phases.as_deref().unwrap_or(&after));
