@@ -65,7 +65,9 @@ pub enum ModuleError {
 
 impl ModuleError {
     fn invalid(error: &wasmi::Error) -> Self {
-        Self::Invalid(printable(&error.to_string(), REASON_CHARS))
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        Self::Invalid(printable(first, REASON_CHARS))
     }
 }
 
