@@ -89,7 +89,6 @@ impl Service {
                     "'{name}' is offered already; choose another name, or end that offer first"
                 )));
             }
-            source.end(End::for_now("the source has offered the stream anew"));
         } else if sources.len() >= sources_max {
             return Err(Refusal::for_now(format!(
                 "{sources_max} streams are offered already, the most that are taken; try again later"
@@ -101,6 +100,9 @@ impl Service {
             grace: self.settings.grace,
             account: self.account(peer)?,
         };
+        if let Some(replaced) = sources.get(name) {
+            replaced.end(End::for_now("the source has offered the stream anew"));
+        }
         let source = Arc::new(Source::new(
             (name.to_owned(), peer),
             offer,
@@ -240,5 +242,49 @@ async fn tell(source: &Arc<Source>, control: &Stream, is_last: bool) -> Result<(
         }
         // The sender is of the source.
         let _ = changes.changed().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch::SecretKey;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::{service::Settings, wire::message::Pace};
+
+    #[test]
+    fn an_offer_without_memory_leaves_the_one_before_as_it_was() {
+        let peer = SecretKey::from_seed([1; 32]).node_id();
+        let settings = Settings {
+            memory: Settings::MEMORY_MIN,
+            ..Settings::default()
+        };
+        let service = Service::new(settings, mpsc::channel(1).0);
+        let offer = |run| Offer {
+            run,
+            subscribers: vec!["*".to_owned()],
+            is_reliable: true,
+            pace: Pace::Slowest,
+            first: 0,
+            readers: 0,
+            confirms: true,
+        };
+        let (before, _) = service.enter(peer, "x", offer(1)).unwrap();
+        before.leave(0);
+        let held = service
+            .account(peer)
+            .unwrap()
+            .charge_anyway(Settings::MEMORY_MIN);
+        let refusal = service.enter(peer, "x", offer(2)).unwrap_err();
+        assert!(
+            refusal.may_retry && refusal.why.contains("64 MiB"),
+            "{}",
+            refusal.why
+        );
+        assert!(before.inner().offered.ended().is_none());
+        drop(held);
+        service.enter(peer, "x", offer(2)).unwrap();
+        assert!(before.inner().offered.ended().is_some());
     }
 }

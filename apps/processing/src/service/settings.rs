@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anabranch_process::{Modules, serve::GRACE};
 
-/// What the operator of a processing node chooses.
+/// Choices of the operator of a processing node.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Memory for what is kept for sources and subscribers, in bytes. Beside it, each source has an ADU in work and one in its stream.
