@@ -35,6 +35,7 @@ impl From<MeetingError> for Failure {
             MeetingError::Nobody(_)
             | MeetingError::Unreachable(_)
             | MeetingError::Rendezvous(_) => Self::unreachable(error),
+            MeetingError::OwnKey => Self::usage(error.to_string()),
             _ => Self::other(error),
         }
     }

@@ -188,9 +188,10 @@ fn paths(
     reports.iter().map(line).collect()
 }
 
-/// Final summary, one line per path.
+/// Final summary: a line for each path, in order of their ends.
 pub(crate) fn summary(session: &Session, direction: Direction) -> Vec<String> {
-    let reports = session.channels();
+    let mut reports = session.channels();
+    reports.sort_by_key(anabranch::net::session::ChannelReport::ends);
     let carried = |report: &anabranch::net::session::ChannelReport| match direction {
         Direction::Sending => report.payload_sent_bytes,
         Direction::Receiving => report.payload_received_bytes,

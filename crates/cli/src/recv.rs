@@ -280,6 +280,8 @@ async fn receive(
                             note(&TransferError::DryRun.to_string());
                         }
                     }
+                    // A sender that replaces its first path, or that was stopped before it showed anything: no transfer.
+                    Err(TransferError::Interrupted(StreamFailure::Closed(Closed(SessionCloseReason::Abandoned)))) => {}
                     // The sender may come back, also with another name, and an unknown peer must not end the wait.
                     Err(error @ (TransferError::Interrupted(_) | TransferError::Exists { .. } | TransferError::Ticket(_) | TransferError::Unknown
                         | TransferError::InTheWay { .. } | TransferError::Unpermitted(_) | TransferError::Protocol(_))) => {

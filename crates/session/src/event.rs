@@ -234,6 +234,10 @@ pub enum SessionCloseReason {
         "no right to the session was shown in time; is the ticket right, and the key on the other node's list?"
     )]
     NotAdmitted,
+    /// The node that opened it was not known to this one, and closed it before it had shown that it has a right to it: because it was
+    /// stopped, or establishes the session on another path.
+    #[error("the node that opened the session closed it before it had shown a right to it")]
+    Abandoned,
     /// The node that opened it was removed from the other node's allow-list.
     #[error(
         "the key of the node that opened the session is no longer on the other node's allow-list"

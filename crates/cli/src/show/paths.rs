@@ -1,5 +1,8 @@
 //! Table of paths.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use anabranch::base::Rate;
 use serde_json::Value;
 
 use super::{
@@ -20,10 +23,72 @@ pub(crate) fn ends(row: &Value) -> String {
     }
 }
 
-/// By peer and path, so that a path has its place whichever was connected first.
+/// A path to a peer: the rows of all sessions with it that are on this path, as those of a transfer and of a node's link are for a while.
+struct Line<'r> {
+    /// The row that stands for it: of an active one, that which carried most.
+    row: &'r Value,
+    rates: Option<[Rate; 2]>,
+    /// Part of what the peer's sessions carried together.
+    share: Option<f64>,
+}
+
+fn carried(row: &Value) -> u64 {
+    let bytes = |key: &str| row[key].as_u64().unwrap_or_default();
+    bytes("sent_bytes").saturating_add(bytes("received_bytes"))
+}
+
+impl<'r> Line<'r> {
+    /// As it is in one session.
+    fn of_one(row: &'r Value, rates: &Rates) -> Self {
+        Self {
+            row,
+            rates: rates.of(row),
+            share: row["share_fraction"].as_f64(),
+        }
+    }
+
+    /// Of several sessions; `of_peer` is what all of the peer's carried.
+    fn of_all(rows: &[&'r Value], of_peer: u64, rates: &Rates) -> Self {
+        let rank = |row: &&'r Value| (row["state"] == "active", carried(row));
+        let sum = |[a, b]: [Rate; 2], [c, d]: [Rate; 2]| [a + c, b + d];
+        let total: u64 = rows.iter().map(|row| carried(row)).sum();
+        Self {
+            row: rows.iter().copied().max_by_key(rank).unwrap_or(rows[0]),
+            rates: rows.iter().filter_map(|row| rates.of(row)).reduce(sum),
+            share: Some(total as f64 / of_peer.max(1) as f64),
+        }
+    }
+}
+
+/// Lines by peer and path, so that a path has its place whichever was connected first.
+fn lines<'r>(rows: &'r [Value], rates: &Rates, is_wide: bool) -> Vec<Line<'r>> {
+    let mut places: BTreeMap<_, Vec<&Value>> = BTreeMap::new();
+    // What the sessions of each peer carried, and their names.
+    let mut peers: BTreeMap<_, (u64, BTreeSet<_>)> = BTreeMap::new();
+    for row in rows {
+        let id = row["peer"].as_str();
+        places
+            .entry((peer(row), id, ends(row)))
+            .or_default()
+            .push(row);
+        let (carried_by_all, sessions) = peers.entry(id).or_default();
+        *carried_by_all += carried(row);
+        sessions.insert(row["session"].as_str());
+    }
+    let mut lines = Vec::new();
+    for ((_, id, _), rows) in &places {
+        let (carried_by_all, sessions) = &peers[id];
+        match is_wide || sessions.len() == 1 {
+            true => lines.extend(rows.iter().map(|row| Line::of_one(row, rates))),
+            false => lines.push(Line::of_all(rows, *carried_by_all, rates)),
+        }
+    }
+    lines
+}
+
+/// A line for each path to a peer; if it is wide, for each session on it.
 pub(super) fn table(rows: &[Value], rates: &Rates, is_wide: bool) -> Table {
-    let mut rows: Vec<&Value> = rows.iter().collect();
-    rows.sort_by_cached_key(|row| (peer(row), ends(row)));
+    let lines = lines(rows, rates, is_wide);
     let mut columns = vec![
         Column::text("PEER"),
         Column::text("PATH"),
@@ -40,8 +105,12 @@ pub(super) fn table(rows: &[Value], rates: &Rates, is_wide: bool) -> Table {
         );
         columns.extend(["SHARES LINK WITH", "CHANNEL", "SESSION"].map(Column::text));
     }
-    let cells = |row: &&Value| {
-        let [sending, receiving] = rates.texts(row);
+    let cells = |line: &Line<'_>| {
+        let row = line.row;
+        let [sending, receiving] = match line.rates {
+            Some(rates) => rates.map(|rate| rate.to_string()),
+            None => ["-".to_owned(), "-".to_owned()],
+        };
         let recent = row["loss_recent_fraction"].as_f64();
         let mut cells = vec![
             peer(row),
@@ -51,7 +120,7 @@ pub(super) fn table(rows: &[Value], rates: &Rates, is_wide: bool) -> Table {
             percent(recent.or(row["loss_fraction"].as_f64())),
             sending,
             receiving,
-            percent(row["share_fraction"].as_f64()),
+            percent(line.share),
         ];
         if is_wide {
             let text = |key: &str| match row[key].as_str() {
@@ -71,7 +140,7 @@ pub(super) fn table(rows: &[Value], rates: &Rates, is_wide: bool) -> Table {
         }
         cells
     };
-    Table::new(columns, rows.iter().map(cells))
+    Table::new(columns, lines.iter().map(cells))
 }
 
 #[cfg(test)]
@@ -116,6 +185,29 @@ mod tests {
         for (line, begin) in lines[1..].iter().zip(begins) {
             assert!(line.starts_with(begin), "{line}");
         }
+    }
+
+    #[test]
+    fn sessions_on_one_path_are_one_line_unless_it_is_wide() {
+        let at = "203.0.113.7:4433";
+        let mut rows = [("a", "eth0"), ("a", "eth0"), ("a", "wlan0")]
+            .map(|(name, interface)| row(name, interface, at));
+        rows[1]["session"] = "session-1".into();
+        rows[1]["state"] = "active".into();
+        for (row, bytes) in rows.iter_mut().zip([6_000, 1_000, 3_000]) {
+            row["sent_bytes"] = bytes.into();
+            row["received_bytes"] = 0.into();
+        }
+        let mut rates = Rates::default();
+        rates.note(&rows);
+        rates.note(&rows);
+        let lines = table(&rows, &rates, false).lines(COLUMNS_MAX);
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert!(lines[1].contains(" active "), "{lines:?}");
+        assert!(lines[1].ends_with("70 %"), "{lines:?}");
+        assert!(lines[2].ends_with("30 %"), "{lines:?}");
+        let wide = table(&rows, &rates, true).lines(usize::MAX);
+        assert_eq!(wide.len(), 4, "{wide:?}");
     }
 
     #[test]

@@ -101,6 +101,13 @@ impl Browser {
     }
 
     fn call(&mut self, method: &str, parameters: &Value) -> Value {
+        let answer = self.ask(method, parameters);
+        assert_eq!(answer["error"], Value::Null, "{method}: {answer}");
+        answer["result"].clone()
+    }
+
+    /// The whole answer, an error included.
+    fn ask(&mut self, method: &str, parameters: &Value) -> Value {
         self.number += 1;
         let mut message = json!({ "id": self.number, "method": method, "params": parameters });
         if !self.page.is_empty() {
@@ -115,8 +122,7 @@ impl Browser {
             bytes.pop();
             let answer: Value = serde_json::from_slice(&bytes).expect("the browser ended");
             if answer["id"] == self.number {
-                assert_eq!(answer["error"], Value::Null, "{method}: {answer}");
-                return answer["result"].clone();
+                return answer;
             }
             self.note(&answer);
         }
@@ -155,7 +161,20 @@ impl Browser {
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let asked =
             json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        let result = self.call("Runtime.evaluate", &asked);
+        let end = Instant::now() + LIMIT;
+        let result = loop {
+            let answer = self.ask("Runtime.evaluate", &asked);
+            if answer["error"] == Value::Null {
+                break answer["result"].clone();
+            }
+            // The page is being replaced by the one that was asked for; the next one is asked.
+            let text = answer["error"]["message"].as_str().unwrap_or_default();
+            let is_leaving = ["navigated", "context"]
+                .iter()
+                .any(|word| text.contains(word));
+            assert!(is_leaving && Instant::now() < end, "{expression}: {answer}");
+            std::thread::sleep(Duration::from_millis(100));
+        };
         assert_eq!(
             result["exceptionDetails"],
             Value::Null,

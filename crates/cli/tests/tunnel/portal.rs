@@ -131,7 +131,7 @@ fn a_portal(network: &Network) {
     assert_eq!(source(&stage.client, HOST, 32), CLIENT, "the other is back");
     stage.set_up(0, true);
 
-    let mut download = Download::start(&stage.client, HOST, 20_000_000);
+    let mut download = Download::endless(&stage.client, HOST);
     download.goes_on(1_000_000);
     let portal = Portal::close(&stage, network);
     download.goes_on(2_000_000);
@@ -139,7 +139,8 @@ fn a_portal(network: &Network) {
     portal.open();
     download.goes_on(500_000);
     stage.set_up(1, false);
-    download.ended();
+    download.goes_on(5_000_000);
+    download.stop();
     assert_eq!(client.events("up").len(), 1, "it stayed up");
     assert!(client.events("down").is_empty());
 }

@@ -3,7 +3,11 @@
 use std::{
     io::{Read, Write},
     net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
-    sync::mpsc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     time::{Duration, Instant},
 };
 
@@ -155,11 +159,14 @@ pub(crate) struct Download {
     thread: std::thread::JoinHandle<std::io::Result<(u32, Duration)>>,
     progress: mpsc::Receiver<u64>,
     arrived: u64,
+    is_stopped: Arc<AtomicBool>,
 }
 
 impl Download {
     pub(crate) fn start(namespace: &Namespace, from: &str, bytes: u64) -> Self {
         let (report, progress) = mpsc::channel();
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let stopped = is_stopped.clone();
         let from = from.to_owned();
         let thread = namespace.run(move || {
             std::thread::spawn(move || {
@@ -172,7 +179,7 @@ impl Download {
                 let mut buffer = vec![0; 65_536];
                 let mut arrived = 0;
                 let mut last = Instant::now();
-                while arrived < bytes {
+                while arrived < bytes && !stopped.load(Ordering::Relaxed) {
                     let length = stream.read(&mut buffer)?;
                     gap = gap.max(last.elapsed());
                     last = Instant::now();
@@ -190,7 +197,19 @@ impl Download {
             thread,
             progress,
             arrived: 0,
+            is_stopped,
         }
+    }
+
+    /// One that goes on until it is stopped, however long the test takes.
+    pub(crate) fn endless(namespace: &Namespace, from: &str) -> Self {
+        Self::start(namespace, from, u64::MAX)
+    }
+
+    /// Ends one that goes on.
+    pub(crate) fn stop(self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap().unwrap();
     }
 
     /// Waits until so many more bytes have arrived.

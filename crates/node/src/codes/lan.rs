@@ -18,6 +18,8 @@ use super::code::Place;
 const SERVICE: &str = "_anabranch._udp.local.";
 /// Addresses that are announced, as many as fit into one record.
 const ADDRESSES_MAX: usize = 5;
+/// Interval at which mDNS looks for interfaces that have come up, in seconds. One that comes up while a code is waited for is used so much later.
+const INTERFACES_EVERY_S: u32 = 1;
 /// Bytes of a TXT record.
 const TXT_BYTES_MAX: usize = 255;
 
@@ -46,6 +48,7 @@ pub struct Found {
 fn daemon(host: &Host) -> Result<(Daemon, Vec<SocketAddr>), LanError> {
     let addresses = host.addresses();
     let daemon = Daemon(ServiceDaemon::new()?);
+    daemon.0.set_ip_check_interval(INTERFACES_EVERY_S)?;
     daemon.0.disable_interface(IfKind::All)?;
     let mut ips: Vec<IpAddr> = addresses.iter().map(SocketAddr::ip).collect();
     ips.sort_unstable();

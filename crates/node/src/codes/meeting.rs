@@ -100,6 +100,12 @@ pub enum MeetingError {
          are on one local network or use the same relay (--via)"
     )]
     Nobody(String),
+    /// The only issuer has the key of this node.
+    #[error(
+        "the code is shown under the key of this node itself, as by another command of the same user on this machine; give one of the two a key of its own, such as \
+         --key other-key, which is made if it is missing"
+    )]
+    OwnKey,
     /// An issuer does not answer.
     #[error("the other side was found, but does not answer at its addresses: {0}")]
     Unreachable(#[source] ConnectError),
@@ -234,8 +240,13 @@ impl Entry<'_> {
         let mut failure = None;
         let mut tried: BTreeMap<NodeId, Vec<SocketAddr>> = BTreeMap::new();
         while let Ok(found) = time::timeout_at(deadline, next()).await {
+            if found.node == self.host.node_id() {
+                deadline = deadline.min(Instant::now() + OTHERS);
+                failure.get_or_insert(MeetingError::OwnKey);
+                continue;
+            }
             let is_known = tried.get(&found.node) == Some(&found.addresses);
-            if found.node == self.host.node_id() || is_known || tried.len() >= ISSUERS_MAX {
+            if is_known || tried.len() >= ISSUERS_MAX {
                 continue;
             }
             tried.insert(found.node, found.addresses.clone());

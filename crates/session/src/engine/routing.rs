@@ -258,7 +258,11 @@ impl Engine {
             _ if is_refused => Some(SessionCloseReason::NotListed(self.node_id())),
             _ => impossible,
         };
-        let end = end.or(is_over.then_some(SessionCloseReason::NotAdmitted));
+        let is_theirs = matches!(reason, CloseReason::Peer { .. });
+        let end = end.or(is_over.then_some(match is_theirs {
+            true => SessionCloseReason::Abandoned,
+            false => SessionCloseReason::NotAdmitted,
+        }));
         if let Some(end) = end {
             self.end_session(now, session_id, end);
         }

@@ -269,6 +269,30 @@ fn a_second_stream_before_admission_ends_the_session() {
     assert!(world.victim.events.iter().any(is_it));
 }
 
+/// As when it establishes the session on another path: no right was shown too late.
+#[test]
+fn a_stranger_that_closes_its_only_channel_has_abandoned_its_session() {
+    let mut world = World::new(AllowList::everyone());
+    let peer = world.dial(2, address(1));
+    world.rounds(3);
+    let mut frames = Vec::new();
+    Control::Open {
+        stream: StreamId::new(0, true),
+        spec: Box::new(StreamSpec::bulk("x")),
+    }
+    .write(&mut frames);
+    world.peers[peer].send_frames(&frames);
+    world.round();
+    assert_eq!(world.victim.engine.session_ids().len(), 1);
+    let now = world.now;
+    let channel = world.peers[peer].channel().expect("open");
+    channel.close(now, 1, "the session is established on another path");
+    world.rounds(2);
+    assert!(world.victim.engine.session_ids().is_empty());
+    let is_it = |event: &Event| matches!(event, Event::Closed { reason, .. } if *reason == SessionCloseReason::Abandoned);
+    assert!(world.victim.events.iter().any(is_it));
+}
+
 #[test]
 fn one_key_and_one_address_hold_few_channels() {
     // One key from many addresses, then many keys from one address; none joins.

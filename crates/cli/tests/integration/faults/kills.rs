@@ -16,7 +16,10 @@ use std::{
 use anabranch::{Ticket, transfer::Hasher};
 use tempfile::TempDir;
 
-use crate::faults::{process::Process, setting::until};
+use crate::faults::{
+    process::{Ended, Process},
+    setting::until,
+};
 
 const FILES: usize = 200;
 const BYTES: usize = 20_000_000;
@@ -26,6 +29,8 @@ const LATEST: f64 = 1.0;
 const TRIES: usize = 20;
 /// Time for which a restarted sender may look for a receiver that has finished and exited.
 const GRACE: Duration = Duration::from_secs(2);
+/// Senders that may be started again because their receiver was not there yet.
+const REPEATED_MAX: u32 = 10;
 
 /// Reproducible pseudo-random numbers (splitmix64).
 struct Noise(u64);
@@ -106,6 +111,8 @@ struct Scene {
     is_sender_new: bool,
     /// The receiver was killed before it had noted the ticket: a new one is needed, as its message states.
     is_ticket_lost: bool,
+    /// Senders that were started again because they had not found the receiver.
+    repeated: u32,
 }
 
 impl Scene {
@@ -125,6 +132,7 @@ impl Scene {
             sender: None,
             is_sender_new: false,
             is_ticket_lost: false,
+            repeated: 0,
         };
         scene.start_receiver();
         scene.read_ticket();
@@ -209,6 +217,14 @@ impl Scene {
         ("with a new ticket", folder)
     }
 
+    /// Starts the sender once more, which had given up.
+    fn repeat(mut self, step: u64, ended: &Ended) -> (&'static str, TempDir) {
+        self.repeated += 1;
+        assert!(self.repeated < REPEATED_MAX, "step {step}: {ended:?}");
+        self.start_sender();
+        self.end(step)
+    }
+
     /// Waits for the end and returns the outcome, in a word. Panics at a wrong one.
     fn end(mut self, step: u64) -> (&'static str, TempDir) {
         let mut receiver = self.receiver.take().unwrap();
@@ -223,17 +239,23 @@ impl Scene {
             !sender.is_running() || is_left
         });
         if self.is_ticket_lost && !self.path("in/tree").exists() && done_since.is_none() {
-            sender.ended().is(4, &["does not know this ticket"]);
+            let ended = sender.ended();
             self.receiver = Some(receiver);
+            if ended.status.code() != Some(4) {
+                return self.repeat(step, &ended);
+            }
+            ended.is(4, &["does not know this ticket"]);
             return self.begin_again(step);
         }
-        if done_since.is_some() {
-            let ended = receiver.ended();
-            assert!(ended.status.success(), "step {step}: {ended:?}");
-        } else {
-            // It may have been killed after its last message, and wait for another sender now.
-            drop(receiver);
-        }
+        // One that goes on may have been killed after its last message, and wait for another sender now.
+        let receiver = match done_since {
+            Some(_) => {
+                let ended = receiver.ended();
+                assert!(ended.status.success(), "step {step}: {ended:?}");
+                None
+            }
+            None => Some(receiver),
+        };
         if sender.is_running() {
             drop(sender);
             return ("the receiver knew", self.folder);
@@ -241,6 +263,11 @@ impl Scene {
         let ended = sender.ended();
         let outcome = match ended.status.code() {
             Some(0) => "both knew",
+            // Both were started anew, and the receiver was not there yet when the sender gave up.
+            Some(3..=5) if self.is_sender_new && !self.path("in/tree").exists() => {
+                self.receiver = receiver;
+                return self.repeat(step, &ended);
+            }
             // Killed between its last message and its exit; the data that it had sent is checked below.
             Some(3..=5) if self.is_sender_new => "the receiver knew",
             _ => panic!("step {step}: {ended:?}"),

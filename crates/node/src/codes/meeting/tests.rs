@@ -102,6 +102,19 @@ async fn another_issuer_at_the_place_is_passed_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_code_of_this_nodes_own_key_is_named() {
+    let (issuer, _desk, _events) = issuer(1);
+    let same = host(1, AllowList::default());
+    let alone = meet_these(&same, "river-lamp-orbit", &[found(&issuer)]).await;
+    assert!(matches!(alone, Err(MeetingError::OwnKey)), "{alone:?}");
+    // Another one may have the code nevertheless.
+    let (right, _desk, _events) = self::issuer(2);
+    let both = [found(&issuer), found(&right)];
+    let met = meet_these(&same, "river-lamp-orbit", &both).await;
+    assert_eq!(met.unwrap().node, right.node_id());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_code_is_refused_and_the_third_is_the_last() {
     let (issuer, _desk, _events) = issuer(1);
     let holder = host(2, AllowList::default());

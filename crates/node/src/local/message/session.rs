@@ -207,6 +207,7 @@ impl CauseBody {
                 ..new("protocol")
             },
             SessionCloseReason::NotAdmitted => new("not_admitted"),
+            SessionCloseReason::Abandoned => new("abandoned"),
             SessionCloseReason::NotAllowed => new("not_allowed"),
             // A cause of a later version gets a kind here with it.
             _ => new("unknown"),
@@ -282,6 +283,7 @@ impl CauseBody {
             "version" => SessionCloseReason::Version(self.version.unwrap_or(0)),
             "version_refused" => SessionCloseReason::VersionRefused,
             "not_admitted" => SessionCloseReason::NotAdmitted,
+            "abandoned" => SessionCloseReason::Abandoned,
             "not_allowed" => SessionCloseReason::NotAllowed,
             _ => SessionCloseReason::Protocol(self.explanation()),
         }
@@ -447,6 +449,7 @@ mod tests {
             SessionCloseReason::VersionRefused,
             SessionCloseReason::Protocol("p".to_owned()),
             SessionCloseReason::NotAdmitted,
+            SessionCloseReason::Abandoned,
             SessionCloseReason::NotAllowed,
             SessionCloseReason::NotListed(node()),
         ];
