@@ -8,11 +8,15 @@
 //! | `offered` | the streams of a source |
 //! | `subscribed` | the streams of a subscriber |
 //! | `report` | [`Report`] |
+//! | `monitor` | load of operators, machine and queues |
+//! | `load` | the load, taken every second and published through the node |
 //! | `state` | answers to questions for the state |
 //! | `settings` | [`Settings`]: what the operator of the node chooses |
 //! | `refusal` | refusals of offers and subscriptions |
 //! | `promise` | promises for streams to subscribers |
 
+mod load;
+mod monitor;
 mod offered;
 mod promise;
 mod refusal;
@@ -46,10 +50,14 @@ use serde::de::DeserializeOwned;
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinSet,
-    time::{MissedTickBehavior, interval, timeout},
+    time::{Instant, MissedTickBehavior, interval, timeout},
 };
 
-use self::{refusal::Refusal, source::Source};
+use self::{
+    monitor::{Effort, Monitor},
+    refusal::Refusal,
+    source::Source,
+};
 pub use self::{report::Report, settings::Settings};
 use crate::wire::{
     CODE_BUSY, CODE_MALFORMED, Label, Notice, Purpose, Request, WireError, decode, encode,
@@ -93,6 +101,8 @@ pub struct Service {
     subscribers: Mutex<BTreeMap<u64, (String, SubscriberState)>>,
     streams: Mutex<BTreeMap<NodeId, usize>>,
     numbers: std::sync::atomic::AtomicU64,
+    effort: Arc<Effort>,
+    monitor: Mutex<(Monitor, Option<Instant>)>,
     reports: mpsc::Sender<Report>,
 }
 
@@ -127,6 +137,8 @@ impl Service {
             subscribers: Mutex::default(),
             streams: Mutex::default(),
             numbers: 1.into(),
+            effort: Arc::default(),
+            monitor: Mutex::new((Monitor::new(monitor::machine::cores()), None)),
             reports,
         })
     }
@@ -150,6 +162,7 @@ impl Service {
                 accepted = registration.accept() => accepted,
                 _ = ticks.tick() => {
                     self.tidy();
+                    self.sample().await;
                     continue;
                 }
             };

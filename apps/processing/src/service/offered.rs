@@ -107,7 +107,7 @@ impl Service {
             (name.to_owned(), peer),
             offer,
             (rules, self.settings.modules.clone()),
-            Clock::real(),
+            (Clock::real(), self.effort.clone()),
         ));
         sources.insert(name.to_owned(), source.clone());
         Ok((source, next))
