@@ -6,6 +6,7 @@
 //! | `source` | an offered stream: derivations, ADUs that are kept |
 //! | `subscription` | a subscriber's place in it |
 //! | `offered` | the streams of a source |
+//! | `here` | a source of this program itself |
 //! | `subscribed` | the streams of a subscriber |
 //! | `report` | [`Report`] |
 //! | `monitor` | load of operators, machine and queues |
@@ -15,6 +16,7 @@
 //! | `refusal` | refusals of offers and subscriptions |
 //! | `promise` | promises for streams to subscribers |
 
+mod here;
 mod load;
 mod monitor;
 mod offered;
@@ -61,7 +63,7 @@ use self::{
 pub use self::{report::Report, settings::Settings};
 use crate::wire::{
     CODE_BUSY, CODE_MALFORMED, Label, Notice, Purpose, Request, WireError, decode, encode,
-    label::{ALL_LABELS, STATUS_LABEL},
+    label::{ALL_LABELS, STATUS_LABEL, subscriptions_to},
     message::SubscriberState,
 };
 
@@ -149,6 +151,18 @@ impl Service {
     /// The connection to the node is over, or another application has them.
     pub async fn register(&self, client: &Client) -> Result<Registration, ClientError> {
         client.register(ALL_LABELS).await
+    }
+
+    /// Registers the labels of subscriptions to one stream, which [`Self::host`] serves.
+    ///
+    /// # Errors
+    /// As [`Self::register`].
+    pub async fn register_stream(
+        &self,
+        client: &Client,
+        name: &str,
+    ) -> Result<Registration, ClientError> {
+        client.register(&subscriptions_to(name)).await
     }
 
     /// Serves the streams of a registration until the connection to the node is over; returns the reason.

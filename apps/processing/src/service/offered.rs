@@ -68,7 +68,12 @@ impl Drop for Present<'_> {
 
 impl Service {
     /// The source of an offer, new or again, with the number of the first ADU that is missing.
-    fn enter(&self, peer: NodeId, name: &str, offer: Offer) -> Result<(Arc<Source>, u64), Refusal> {
+    pub(super) fn enter(
+        &self,
+        peer: NodeId,
+        name: &str,
+        offer: Offer,
+    ) -> Result<(Arc<Source>, u64), Refusal> {
         let sources_max = SOURCES_MAX.min(self.settings.memory / SOURCE_BYTES);
         let mut sources = lock(&self.sources);
         if let Some(source) = sources.get(name) {
