@@ -276,7 +276,7 @@ mod tests {
             json!({"kind": "member", "name": "desk", "state": "alive", "load": null}),
         ];
         assert_eq!(
-            lines(&rows, true)[4..],
+            lines(&rows, true)[5..],
             [
                 "PROCESSES AT        OPERATORS  MACHINE  MEMORY  WAITING   AGE  CORES  ADUS     UNIT",
                 "hub           125 % of a core        -    12 %  2.00 MB  12 s      4     3  1.25 ns",

@@ -2,17 +2,16 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use anabranch::{Field, Session, base::NodeId, local::client, spec::SpecText};
+use anabranch::{Session, base::NodeId, local::client, spec::SpecText};
 use anabranch_processing::{
     ProcessingError,
     offer::{BODY_BYTES_MAX, Settings, Source},
-    process::{Fields, Value},
     service::{self, Service},
     wire::message::{ANYONE, Pace},
 };
 use tokio::{fs::File, io::AsyncRead, sync::mpsc};
 
-use super::{parse_name, reach, run_number};
+use super::{fields_of, parse_name, reach, run_number};
 use crate::{
     attach,
     exit::{Failure, Outcome, stopped},
@@ -199,16 +198,7 @@ async fn read(source: &Source, mut reader: Reader<impl AsyncRead + Unpin>) -> Ou
                 message.data.len()
             )));
         }
-        let mut fields = Fields::default();
-        for (name, value) in &message.fields {
-            let value = match value {
-                Field::Number(number) => Value::Number(*number),
-                Field::Boolean(truth) => Value::Boolean(*truth),
-                Field::Text(text) => Value::from(&**text),
-            };
-            let set = fields.set(name, value);
-            set.map_err(|error| Failure::usage(format!("field '{name}': {error}")))?;
-        }
+        let fields = fields_of(&message)?;
         source.put(fields, message.data).await;
     }
 }
