@@ -65,7 +65,7 @@ pub(crate) struct Source {
     pub(crate) name: String,
     pub(crate) peer: NodeId,
     clock: Clock,
-    /// What the operators of all sources of the service do.
+    /// Effort of the operators of all sources of the service.
     effort: Arc<Effort>,
     inner: Mutex<Inner>,
     /// Changes when there may be something to do.

@@ -153,7 +153,7 @@ fn a_load_belongs_to_one_record_of_its_origin() {
     assert_eq!(agent.refused().strangers, 1);
 }
 
-/// What an agent publishes in ten minutes in which its load is set ten times a second.
+/// Records that an agent publishes in ten minutes in which its load is set ten times a second.
 fn records(load: impl Fn(u64) -> Option<Load>) -> u64 {
     let mut agent = agent();
     for tenth in 0..6_000 {

@@ -33,7 +33,7 @@ pub struct Processor {
     pub free: f64,
 }
 
-/// What a subscriber gets.
+/// Part of a subscriber.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Last {
     /// The leg to it; `None`: it is where the operator is.

@@ -17,7 +17,7 @@ use crate::wire::message::LoadState;
 /// Samples after which the weight of one has fallen by half; there is one a second.
 const HALF_LIFE: f64 = 4.0;
 
-/// What operators of all sources have done since the service began.
+/// Effort of the operators of all sources since the service began.
 #[derive(Debug, Default)]
 pub(crate) struct Effort {
     busy_ns: AtomicU64,

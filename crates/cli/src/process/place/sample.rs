@@ -150,7 +150,7 @@ mod tests {
         assert_eq!((sample.messages, sample.failures), (10, 0));
         assert!((sample.derived() / sample.flow(10.0).bytes - 0.5).abs() < 1e-9);
         // Header, a field and its name, body.
-        assert_eq!(sample.flow(10.0).bytes, (15 + 2 + 5 + 1 + 8 + 10) as f64);
+        assert_eq!(sample.flow(10.0).bytes, f64::from(15 + 2 + 5 + 1 + 8 + 10));
         assert_eq!(sample.flow(10.0).period, Duration::from_millis(100));
         assert!(sample.flow(10.0).units > 0.0 && sample.unit_ps() > 0.0);
         // Ten bytes are no whole number of doubles.

@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    fn member(name: &str, load: Value) -> Value {
+    fn member(name: &str, load: &Value) -> Value {
         json!({"kind": "member", "name": name, "state": "alive", "load": load})
     }
 
@@ -120,11 +120,11 @@ mod tests {
     fn candidates_are_made_of_links_and_loads() {
         let load = |share: f64| json!({"machine_share": share, "cores": 2, "unit_ps": 1_000});
         let rows = [
-            member("here", Value::Null),
-            member("desk", Value::Null),
-            member("hub", load(0.1)),
-            member("spare", load(0.99)),
-            member("bare", Value::Null),
+            member("here", &Value::Null),
+            member("desk", &Value::Null),
+            member("hub", &load(0.1)),
+            member("spare", &load(0.99)),
+            member("bare", &Value::Null),
             json!({"kind": "member", "name": "gone", "state": "down", "load": null}),
             link("here", "hub", 50),
             link("hub", "desk", 5),

@@ -79,7 +79,7 @@ pub(super) struct Row {
     pub(super) measured: Measured,
 }
 
-/// What happened.
+/// Figures of the run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
     /// Share of windows that were in time.
