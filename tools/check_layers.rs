@@ -127,7 +127,7 @@ const LAYERS: &[Layer] = &[
     guest("video", &["node", "media", "twoflow"]),
     guest("records", &["node", "recordset"]),
     guest("visualise", &["node", "hose", "console"]),
-    guest("processing", &["node", "process"]),
+    guest("processing", &["node", "process", "stats"]),
     guest("clinic", &["node", "console"]),
     guest("python", &["node", "stats", "hose"]),
     // It uses the control socket of a node, with messages of its own.

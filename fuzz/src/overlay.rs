@@ -6,7 +6,9 @@ use anabranch_base::{Instant, NodeId, Rate, Seed};
 use anabranch_overlay::{
     Agent, Config, FakeKeys, Fault, Member, Output,
     agent::Setup,
-    wire::{Claim, Frame, MESSAGE_BYTES_MAX, Reader, Record, ShortId, record::RATE_MAX},
+    wire::{
+        Claim, Frame, Load, LoadOf, MESSAGE_BYTES_MAX, Reader, Record, ShortId, record::RATE_MAX,
+    },
 };
 
 use crate::Input;
@@ -18,7 +20,7 @@ fn node(n: u8) -> NodeId {
 }
 
 /// Whatever decodes encodes to the same bytes, and the agent stays within its bounds whatever members send: raw bytes, records
-/// and claims with valid signatures, session and probe events, at any time.
+/// loads and claims with valid signatures, session and probe events, at any time.
 pub fn overlay(data: &[u8]) {
     frames(data);
     agent(&mut Input(data));
@@ -45,6 +47,15 @@ fn frames(data: &[u8]) {
             }
             Frame::Claim { bytes } => {
                 let _ = Claim::decode(bytes);
+            }
+            Frame::Load { bytes } => {
+                if let Ok(of) = LoadOf::decode(bytes) {
+                    // Bytes of later versions may follow the fields.
+                    let again = of.encode(&FakeKeys(node(1)));
+                    let fields = again.len() - 64;
+                    assert_eq!(again[..fields], bytes[..fields]);
+                    assert_eq!(of.load.rounded(), of.load);
+                }
             }
             _ => {}
         }
@@ -73,13 +84,18 @@ fn agent(input: &mut Input<'_>) {
         }
         // One node in eight is a stranger.
         let peer = node(2 + input.byte() % 8);
-        match input.byte() % 9 {
+        match input.byte() % 11 {
             0 => {
                 let length = usize::from(input.byte());
                 agent.handle_message(&peer, input.take(length), now);
             }
             1 => agent.handle_message(&peer, &record(input), now),
             2 => agent.handle_message(&peer, &claim(input), now),
+            8 => agent.handle_message(&peer, &load_of(input), now),
+            9 => {
+                let is_none = input.byte().is_multiple_of(4);
+                agent.set_load((!is_none).then(|| load(input)), now);
+            }
             3 => agent.handle_session(&peer, input.byte().is_multiple_of(2), now),
             4 => {
                 if let Some((to, id)) = probes.pop() {
@@ -123,6 +139,13 @@ fn agent(input: &mut Input<'_>) {
         }
     }
     assert_eq!(agent.members(now).count(), count);
+    for load in agent.members(now).filter_map(|member| member.load) {
+        assert!(
+            load.machine
+                .is_none_or(|share| (0.0..=1.0).contains(&share))
+        );
+        assert!((0.0..=1.0).contains(&load.memory_share()));
+    }
     for link in agent.links(now) {
         assert!(link.bandwidth > Rate::ZERO && link.bandwidth <= RATE_MAX);
         assert!((0.0..=1.0).contains(&link.trust));
@@ -164,6 +187,34 @@ fn record(input: &mut Input<'_>) -> Vec<u8> {
         bytes: &body,
     };
     frame.write(&mut out);
+    out
+}
+
+fn load(input: &mut Input<'_>) -> Load {
+    let large = |input: &mut Input<'_>| u64::from(input.byte()) << (input.byte() % 56);
+    Load {
+        machine: input.byte().is_multiple_of(2).then(|| f64::from(input.byte()) / 255.0),
+        cores: input.byte(),
+        operators: f64::from(input.byte()) / 16.0,
+        memory_used: large(input),
+        memory_bound: large(input),
+        queued_adus: large(input),
+        queued_bytes: large(input),
+        unit_ps: large(input),
+    }
+}
+
+/// A load that its origin has signed.
+fn load_of(input: &mut Input<'_>) -> Vec<u8> {
+    let origin = 1 + input.byte() % 8;
+    let of = LoadOf {
+        origin: ShortId::of(&node(origin)),
+        version: u64::from(input.byte() & 0x3f),
+        load: load(input),
+    };
+    let mut out = Vec::new();
+    let bytes = of.encode(&FakeKeys(node(origin)));
+    Frame::Load { bytes: &bytes }.write(&mut out);
     out
 }
 

@@ -33,6 +33,9 @@ pub enum ProcessingError {
     /// The node refuses.
     #[error("the processing node refuses: {0}")]
     Refused(String),
+    /// The stream is not served where its source is any more, because a processing node has taken it.
+    #[error("a processing node has taken the stream")]
+    Moved,
     /// The node refuses for now.
     #[error("{0}")]
     NotYet(String),

@@ -6,9 +6,12 @@ use std::{
 };
 
 use anabranch::{AduSession, AduStream, StreamSpec};
-use anabranch_process::{Fields, serve::Retained};
+use anabranch_process::{Adu, Fields, serve::Retained};
 use bytes::Bytes;
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
 
 use crate::{
     error::ProcessingError,
@@ -21,6 +24,8 @@ use crate::{
     },
 };
 
+/// Time for a processing node to take or refuse the offer.
+const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// Largest body of an ADU, in bytes.
 pub const BODY_BYTES_MAX: usize = anabranch::local::frame::ADU_BYTES_MAX - HEADER_BYTES_MAX;
 
@@ -43,7 +48,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    fn is_reliable(&self) -> bool {
+    pub(crate) fn is_reliable(&self) -> bool {
         self.spec.reliable && self.spec.lifetime.is_none()
     }
 }
@@ -51,10 +56,28 @@ impl Settings {
 #[derive(Debug)]
 struct Kept {
     retained: Retained,
+    /// Questions to processing nodes that may take the stream: what they may be told to begin with is kept meanwhile.
+    asking: usize,
     /// Reliable subscribers that the service reported last.
     readers: u32,
     has_begun: bool,
     is_complete: bool,
+}
+
+/// A question to a processing node, until this is dropped.
+struct Asking<'a>(&'a Source);
+
+impl<'a> Asking<'a> {
+    fn new(source: &'a Source) -> Self {
+        source.kept().asking += 1;
+        Self(source)
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.kept().asking -= 1;
+    }
 }
 
 /// A source of one stream, for one session with a processing node after the other.
@@ -65,6 +88,10 @@ pub struct Source {
     kept: Mutex<Kept>,
     changed: watch::Sender<()>,
     subscribers: watch::Sender<u32>,
+    /// Number of nodes that have taken the offer.
+    taken: watch::Sender<u64>,
+    /// Held by whoever sends ADUs.
+    turn: tokio::sync::Mutex<()>,
 }
 
 impl Source {
@@ -72,6 +99,7 @@ impl Source {
     pub fn new(settings: Settings) -> Self {
         let kept = Kept {
             retained: Retained::new(settings.is_reliable()),
+            asking: 0,
             readers: 0,
             has_begun: false,
             is_complete: false,
@@ -82,11 +110,17 @@ impl Source {
             kept: Mutex::new(kept),
             changed: watch::Sender::default(),
             subscribers: watch::Sender::default(),
+            taken: watch::Sender::default(),
+            turn: tokio::sync::Mutex::default(),
         }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.settings.name
     }
 
     /// Number of subscribers at the processing node.
@@ -97,6 +131,11 @@ impl Source {
     /// True once a processing node has taken the offer.
     pub fn has_begun(&self) -> bool {
         self.kept().has_begun
+    }
+
+    /// Number of times that a processing node has taken the offer.
+    pub fn taken(&self) -> watch::Receiver<u64> {
+        self.taken.subscribe()
     }
 
     /// Adds an ADU as soon as there is space, and returns its number. Its body has at most [`BODY_BYTES_MAX`].
@@ -131,30 +170,20 @@ impl Source {
 
     async fn offer<S: AduSession>(&self, session: &S) -> Result<(), ProcessingError> {
         let settings = &self.settings;
-        let offer = {
-            let kept = self.kept();
-            message::Offer {
-                run: settings.run,
-                subscribers: settings.subscribers.clone(),
-                is_reliable: settings.is_reliable(),
-                pace: settings.pace,
-                first: kept.retained.first(),
-                readers: kept.readers,
-                confirms: true,
-            }
-        };
-        let first = Request::Offer(offer);
+        let asking = Asking::new(self);
+        let first = Request::Offer(self.request());
         let link = Link::open(session, Purpose::Offer, &settings.name, &first).await?;
-        let (number, next) = match link.next().await? {
+        let answer = timeout(ANSWER_TIME, link.next()).await;
+        let silent = |_| ProcessingError::Lost("the processing node does not answer".to_owned());
+        let (number, next) = match answer.map_err(silent)?? {
             Some(Notice::Offered { stream, next }) => (stream, next),
             other => return Err(unexpected(other.as_ref())),
         };
-        {
-            let mut kept = self.kept();
-            let resumed = kept.retained.resume(next);
-            resumed.map_err(|error| ProcessingError::Protocol(error.to_string()))?;
-            kept.has_begun = true;
-        }
+        self.taken.send_modify(|count| *count += 1);
+        // Where the stream is served now, it ends first.
+        let _turn = self.turn.lock().await;
+        drop(asking);
+        self.resume(next)?;
         let stream = link.adus(session, number, settings.spec.clone()).await?;
         tokio::select! {
             failed = self.send(&link, &stream) => Err(failed),
@@ -164,14 +193,8 @@ impl Source {
 
     /// Sends ADUs; returns on failure only.
     async fn send<S: AduSession>(&self, link: &Link<S>, stream: &S::Stream) -> ProcessingError {
-        let mut changed = self.changed.subscribe();
         loop {
-            changed.mark_unchanged();
-            let (adu, is_over) = {
-                let kept = self.kept();
-                (kept.retained.to_send().cloned(), kept.is_complete)
-            };
-            let done = match adu {
+            let done = match self.next().await {
                 Some(adu) => {
                     let sequence = adu.sequence;
                     let carried = Carried {
@@ -183,16 +206,11 @@ impl Source {
                     self.sent(sequence + 1);
                     sent
                 }
-                None if is_over => match stream.finish() {
+                None => match stream.finish() {
                     // The answers follow on the other stream.
                     Ok(()) => std::future::pending().await,
                     failed => failed,
                 },
-                None => {
-                    // The sender is of this source.
-                    let _ = changed.changed().await;
-                    Ok(())
-                }
             };
             if let Err(error) = done {
                 return link.failed(&error);
@@ -200,7 +218,75 @@ impl Source {
         }
     }
 
-    fn sent(&self, next: u64) {
+    /// First message to a processing node.
+    pub(crate) fn request(&self) -> message::Offer {
+        let settings = &self.settings;
+        let kept = self.kept();
+        message::Offer {
+            run: settings.run,
+            subscribers: settings.subscribers.clone(),
+            is_reliable: settings.is_reliable(),
+            pace: settings.pace,
+            first: kept.retained.first(),
+            readers: kept.readers,
+            confirms: true,
+        }
+    }
+
+    /// Goes on with the ADU that a processing node lacks.
+    pub(crate) fn resume(&self, next: u64) -> Result<(), ProcessingError> {
+        let mut kept = self.kept();
+        let next = match self.settings.is_reliable() {
+            true => next,
+            // Those before it are lost.
+            false => next.max(kept.retained.first()),
+        };
+        let resumed = kept.retained.resume(next);
+        resumed.map_err(|error| ProcessingError::Protocol(error.to_string()))?;
+        kept.has_begun = true;
+        Ok(())
+    }
+
+    /// The next ADU to send, as soon as there is one; `None`: none follows.
+    pub(crate) async fn next(&self) -> Option<Adu> {
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.mark_unchanged();
+            {
+                let kept = self.kept();
+                match kept.retained.to_send() {
+                    Some(adu) => return Some(adu.clone()),
+                    None if kept.is_complete => return None,
+                    None => {}
+                }
+            }
+            // The sender is of this source.
+            let _ = changed.changed().await;
+        }
+    }
+
+    /// Subscribers hold the ADUs before this one, and so many of them are reliable. While a processing node is asked, nothing is forgotten.
+    pub(crate) fn acknowledged(&self, next: u64, readers: u32) {
+        let mut kept = self.kept();
+        kept.readers = readers;
+        if kept.asking == 0 {
+            kept.retained.acknowledge(next);
+        }
+        drop(kept);
+        self.changed.send_replace(());
+    }
+
+    /// So many subscribers are there.
+    pub(crate) fn counted(&self, subscribers: u32) {
+        self.subscribers.send_replace(subscribers);
+    }
+
+    /// Waits for the turn to send ADUs.
+    pub(crate) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.turn.lock().await
+    }
+
+    pub(crate) fn sent(&self, next: u64) {
         self.kept().retained.sent(next);
         self.changed.send_replace(());
     }

@@ -83,7 +83,12 @@ fn service(offer: Offer) -> Arc<Source> {
 fn service_with(offer: Offer, clock: Clock) -> Arc<Source> {
     let name = "x".to_owned();
     let of_node = (Rules::default(), Modules::default());
-    Arc::new(Source::new((name, node(1)), offer, of_node, clock))
+    Arc::new(Source::new(
+        (name, node(1)),
+        offer,
+        of_node,
+        (clock, Arc::default()),
+    ))
 }
 
 fn subscriber(pipeline: &Pipeline) -> (Subscriber, mpsc::Receiver<Received>) {
@@ -391,7 +396,7 @@ fn a_module_of_the_operator_processes_at_the_node_and_is_bounded() {
         ("x".to_owned(), node(1)),
         offer(Pace::Slowest, 0, 0),
         (Rules::default(), modules),
-        Clock::real(),
+        (Clock::real(), Arc::default()),
     ));
     let unknown: Pipeline = format!("wasm {}", "0".repeat(64)).parse().unwrap();
     let refused = subscribe(&subscriber(&unknown).0, &source, &unknown).unwrap_err();

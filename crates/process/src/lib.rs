@@ -36,6 +36,7 @@
 //! | [`modules`] | [`Modules`]: WebAssembly modules by their hash (feature `wasm`) |
 //! | [`derive`](mod@derive) | [`derive::Table`]: derived streams and their subscribers |
 //! | [`memory`] | [`Memory`](memory::Memory): what is kept for all peers together is bounded |
+//! | [`place`] | where on the paths an operator costs least |
 //! | [`serve`] | state of a processing node and its peers: nothing of a reliable stream is lost or repeated |
 //! | [`contained`] | panics of operators |
 
@@ -48,6 +49,7 @@ pub mod modules;
 pub mod operator;
 pub mod operators;
 pub mod pipeline;
+pub mod place;
 pub mod running;
 pub mod serve;
 pub mod step;

@@ -6,13 +6,19 @@
 //! | `source` | an offered stream: derivations, ADUs that are kept |
 //! | `subscription` | a subscriber's place in it |
 //! | `offered` | the streams of a source |
+//! | `here` | a source of this program itself |
 //! | `subscribed` | the streams of a subscriber |
 //! | `report` | [`Report`] |
+//! | `monitor` | load of operators, machine and queues |
+//! | `load` | the load, taken every second and published through the node |
 //! | `state` | answers to questions for the state |
 //! | `settings` | [`Settings`]: what the operator of the node chooses |
 //! | `refusal` | refusals of offers and subscriptions |
 //! | `promise` | promises for streams to subscribers |
 
+mod here;
+mod load;
+mod monitor;
 mod offered;
 mod promise;
 mod refusal;
@@ -46,14 +52,18 @@ use serde::de::DeserializeOwned;
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinSet,
-    time::{MissedTickBehavior, interval, timeout},
+    time::{Instant, MissedTickBehavior, interval, timeout},
 };
 
-use self::{refusal::Refusal, source::Source};
+use self::{
+    monitor::{Effort, Monitor},
+    refusal::Refusal,
+    source::Source,
+};
 pub use self::{report::Report, settings::Settings};
 use crate::wire::{
     CODE_BUSY, CODE_MALFORMED, Label, Notice, Purpose, Request, WireError, decode, encode,
-    label::{ALL_LABELS, STATUS_LABEL},
+    label::{ALL_LABELS, STATUS_LABEL, subscriptions_to},
     message::SubscriberState,
 };
 
@@ -93,6 +103,8 @@ pub struct Service {
     subscribers: Mutex<BTreeMap<u64, (String, SubscriberState)>>,
     streams: Mutex<BTreeMap<NodeId, usize>>,
     numbers: std::sync::atomic::AtomicU64,
+    effort: Arc<Effort>,
+    monitor: Mutex<(Monitor, Option<Instant>)>,
     reports: mpsc::Sender<Report>,
 }
 
@@ -127,6 +139,8 @@ impl Service {
             subscribers: Mutex::default(),
             streams: Mutex::default(),
             numbers: 1.into(),
+            effort: Arc::default(),
+            monitor: Mutex::new((Monitor::new(monitor::machine::cores()), None)),
             reports,
         })
     }
@@ -137,6 +151,18 @@ impl Service {
     /// The connection to the node is over, or another application has them.
     pub async fn register(&self, client: &Client) -> Result<Registration, ClientError> {
         client.register(ALL_LABELS).await
+    }
+
+    /// Registers the labels of subscriptions to one stream, which [`Self::host`] serves.
+    ///
+    /// # Errors
+    /// As [`Self::register`].
+    pub async fn register_stream(
+        &self,
+        client: &Client,
+        name: &str,
+    ) -> Result<Registration, ClientError> {
+        client.register(&subscriptions_to(name)).await
     }
 
     /// Serves the streams of a registration until the connection to the node is over; returns the reason.
@@ -150,6 +176,7 @@ impl Service {
                 accepted = registration.accept() => accepted,
                 _ = ticks.tick() => {
                     self.tidy();
+                    self.sample().await;
                     continue;
                 }
             };

@@ -68,7 +68,12 @@ impl Drop for Present<'_> {
 
 impl Service {
     /// The source of an offer, new or again, with the number of the first ADU that is missing.
-    fn enter(&self, peer: NodeId, name: &str, offer: Offer) -> Result<(Arc<Source>, u64), Refusal> {
+    pub(super) fn enter(
+        &self,
+        peer: NodeId,
+        name: &str,
+        offer: Offer,
+    ) -> Result<(Arc<Source>, u64), Refusal> {
         let sources_max = SOURCES_MAX.min(self.settings.memory / SOURCE_BYTES);
         let mut sources = lock(&self.sources);
         if let Some(source) = sources.get(name) {
@@ -107,7 +112,7 @@ impl Service {
             (name.to_owned(), peer),
             offer,
             (rules, self.settings.modules.clone()),
-            Clock::real(),
+            (Clock::real(), self.effort.clone()),
         ));
         sources.insert(name.to_owned(), source.clone());
         Ok((source, next))

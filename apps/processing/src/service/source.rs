@@ -17,6 +17,7 @@ use anabranch_process::{
 };
 use tokio::{sync::watch, time};
 
+use super::monitor::Effort;
 use crate::wire::message::{DerivationState, Offer, OperatorState, Pace, SourceState};
 
 pub(crate) use anabranch_process::serve::ReaderId;
@@ -64,6 +65,8 @@ pub(crate) struct Source {
     pub(crate) name: String,
     pub(crate) peer: NodeId,
     clock: Clock,
+    /// Effort of the operators of all sources of the service.
+    effort: Arc<Effort>,
     inner: Mutex<Inner>,
     /// Changes when there may be something to do.
     changed: watch::Sender<u64>,
@@ -106,7 +109,7 @@ impl Source {
         (name, peer): (String, NodeId),
         offer: Offer,
         (rules, modules): (Rules, Modules),
-        clock: Clock,
+        (clock, effort): (Clock, Arc<Effort>),
     ) -> Self {
         let terms = offer.terms();
         let offered = Offered::new(terms, rules, modules, clock.now());
@@ -120,6 +123,7 @@ impl Source {
             name,
             peer,
             clock,
+            effort,
             inner: Mutex::new(inner),
             changed: watch::Sender::new(0),
             known: watch::Sender::new(None),
@@ -169,8 +173,9 @@ impl Source {
             let is_after_loss = adu.sequence > inner.offered.next();
             let pushed = inner.offered.push(adu, now);
             let done = self.now();
-            inner.busy += done.since(now);
-            pushed?;
+            let busy = done.since(now);
+            inner.busy += busy;
+            self.effort.add(busy, pushed?.work);
             if let Some(made) = made {
                 inner.account(Passage {
                     made,
@@ -268,6 +273,11 @@ impl Source {
             account.windows.shares(),
             std::mem::take(&mut account.failed),
         )
+    }
+
+    /// Derived ADUs that wait for subscribers, and their bytes.
+    pub(crate) fn queued(&self) -> (usize, usize) {
+        self.inner().offered.table().queued()
     }
 
     /// Time spent in operators.

@@ -19,6 +19,7 @@ impl Service {
             sources: sources.len() as u64,
             streams: lock(&self.streams).values().sum::<usize>() as u64,
             busy_us: busy.as_micros() as u64,
+            load: self.load(),
         }
     }
 

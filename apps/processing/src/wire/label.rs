@@ -12,6 +12,11 @@ pub const STATUS_LABEL: &str = "process/1/status";
 pub const NAME_BYTES_MAX: usize = 64;
 const BEGINNING: &str = "process/1/";
 
+/// Beginning of the labels of subscriptions to a stream, and `*`.
+pub fn subscriptions_to(name: &str) -> String {
+    format!("{BEGINNING}subscribe/{name}/*")
+}
+
 /// Purpose of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {

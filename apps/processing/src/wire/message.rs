@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 pub use super::state::{
-    DerivationState, OperatorState, ServiceState, SourceState, SubscriberState,
+    DerivationState, LoadState, OperatorState, ServiceState, SourceState, SubscriberState,
 };
 use super::{JSON, WireError};
 

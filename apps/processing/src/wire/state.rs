@@ -17,6 +17,27 @@ pub struct ServiceState {
     pub streams: u64,
     /// Time spent in operators of the present sources, in microseconds.
     pub busy_us: u64,
+    /// Load of the last seconds; `None`: none was taken yet, or the service is older than this field.
+    #[serde(default)]
+    pub load: Option<LoadState>,
+}
+
+/// Load of a service over the last seconds, smoothed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoadState {
+    /// Thousandths of the machine's processors that all programs use; `None`: the service cannot know it there.
+    pub machine_permille: Option<u32>,
+    /// Processors of the machine; 0: unknown.
+    pub cores: u32,
+    /// Thousandths of a processor that operators use.
+    pub operators_permille: u32,
+    /// Derived ADUs that wait for subscribers.
+    pub queued_adus: u64,
+    /// Bytes of these.
+    pub queued_bytes: u64,
+    /// Mean time of a unit of work, in picoseconds; `None`: there was no work yet.
+    pub unit_ps: Option<u64>,
 }
 
 /// State of a source.

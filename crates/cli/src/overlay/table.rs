@@ -74,6 +74,44 @@ fn members(rows: &[Value], is_wide: bool) -> Table {
     Table::new(columns, of(rows, "member").map(cells))
 }
 
+/// Loads of members that process streams.
+fn loads(rows: &[Value], is_wide: bool) -> Table {
+    let mut columns = columns(
+        &["PROCESSES AT"],
+        &["OPERATORS", "MACHINE", "MEMORY", "WAITING", "AGE"],
+    );
+    if is_wide {
+        columns.extend(["CORES", "ADUS", "UNIT"].map(Column::number));
+    }
+    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+    let cells = |row: &Value| {
+        let load = &row["load"];
+        let number = |key: &str| load[key].as_f64().unwrap_or_default();
+        let machine = load["machine_share"].as_f64();
+        let mut cells = vec![
+            text(row, "name").to_owned(),
+            format!("{} of a core", percent(number("operators_cores"))),
+            machine.map_or("-".to_owned(), percent),
+            percent(number("memory_used") / number("memory_bound").max(1.0)),
+            bytes::of(load, "queued_bytes"),
+            left(row, "record_age_s"),
+        ];
+        if is_wide {
+            let unit = load["unit_ps"].as_f64();
+            cells.extend([
+                load["cores"]
+                    .as_u64()
+                    .map_or("-".to_owned(), |cores| cores.to_string()),
+                load["queued_adus"].to_string(),
+                unit.map_or("-".to_owned(), |ps| format!("{:.2} ns", ps / 1e3)),
+            ]);
+        }
+        cells
+    };
+    let processing = of(rows, "member").filter(|row| row["load"].is_object());
+    Table::new(columns, processing.map(cells))
+}
+
 fn links(rows: &[Value], is_wide: bool) -> Table {
     let mut columns = columns(&["FROM", "TO"], &["CARRIES", "DELAY", "MEASURED"]);
     if is_wide {
@@ -156,6 +194,7 @@ fn relay(row: &Value) -> Table {
 pub(crate) fn tables(rows: &[Value], is_wide: bool) -> Vec<(&'static str, Table)> {
     let mut tables = vec![
         ("members", members(rows, is_wide)),
+        ("processing", loads(rows, is_wide)),
         ("links", links(rows, is_wide)),
         ("paths", of_paths(rows, is_wide)),
     ];
@@ -226,6 +265,23 @@ mod tests {
         let wide = lines(&rows, true);
         assert!(wide[2].ends_with("1 s ago  abc"), "{}", wide[2]);
         assert!(wide[6].ends_with("±12 %  probes"), "{}", wide[6]);
+    }
+
+    #[test]
+    fn loads_of_nodes_that_process_are_shown() {
+        let load = json!({"machine_share": null, "cores": 4, "operators_cores": 1.25, "memory_used": 64 << 20, "memory_bound": 512 << 20,
+            "queued_adus": 3, "queued_bytes": 2_000_000, "unit_ps": 1_250});
+        let rows = [
+            json!({"kind": "member", "name": "hub", "state": "alive", "record_age_s": 12.0, "load": load}),
+            json!({"kind": "member", "name": "desk", "state": "alive", "load": null}),
+        ];
+        assert_eq!(
+            lines(&rows, true)[5..],
+            [
+                "PROCESSES AT        OPERATORS  MACHINE  MEMORY  WAITING   AGE  CORES  ADUS     UNIT",
+                "hub           125 % of a core        -    12 %  2.00 MB  12 s      4     3  1.25 ns",
+            ]
+        );
     }
 
     #[test]

@@ -7,20 +7,26 @@
 //! | `offer` | `process offer`: a source |
 //! | `subscribe` | `process subscribe`: a subscriber |
 //! | `status` | `process status`: the state of a processing node |
+//! | `place` | `process place`: the place where a pipeline costs least |
 //! | `reach` | one session with a processing node after the other |
 //! | `places` | the next of several nodes |
 
 #[cfg(feature = "wasm")]
 mod modules;
 mod offer;
+mod place;
 mod places;
 mod reach;
 mod serve;
 mod status;
 mod subscribe;
 
-use anabranch_processing::{ProcessingError, wire::is_name};
-use serde_json::Value;
+use anabranch::{Field, Outgoing};
+use anabranch_processing::{
+    ProcessingError,
+    process::{Fields, Value},
+    wire::is_name,
+};
 
 use crate::{
     events,
@@ -41,6 +47,8 @@ enum Command {
     Offer(Box<offer::Arguments>),
     /// Print what a pipeline derives from a stream at a processing node.
     Subscribe(Box<subscribe::Arguments>),
+    /// Find the place where a pipeline costs least, by what the running node knows of its overlay.
+    Place(Box<place::Arguments>),
     /// Show the sources, derivations and subscribers of a processing node.
     Status(status::Arguments),
 }
@@ -50,6 +58,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         Command::Serve(arguments) => serve::run(&arguments).await,
         Command::Offer(arguments) => offer::run(&arguments).await,
         Command::Subscribe(arguments) => subscribe::run(&arguments).await,
+        Command::Place(arguments) => place::run(&arguments).await,
         Command::Status(arguments) => status::run(&arguments).await,
     }
 }
@@ -61,6 +70,21 @@ fn parse_name(text: &str) -> Result<String, String> {
     Err("a name has 1 to 64 letters, digits, '-', '_' and '.', such as frames".to_owned())
 }
 
+/// Fields of a message.
+fn fields_of(message: &Outgoing) -> Result<Fields, Failure> {
+    let mut fields = Fields::default();
+    for (name, value) in &message.fields {
+        let value = match value {
+            Field::Number(number) => Value::Number(*number),
+            Field::Boolean(truth) => Value::Boolean(*truth),
+            Field::Text(text) => Value::from(&**text),
+        };
+        let set = fields.set(name, value);
+        set.map_err(|error| Failure::usage(format!("field '{name}': {error}")))?;
+    }
+    Ok(fields)
+}
+
 /// A number for this run of a command.
 fn run_number() -> Result<u64, Failure> {
     let mut number = [0; 8];
@@ -69,7 +93,7 @@ fn run_number() -> Result<u64, Failure> {
 }
 
 /// Prints an event as JSON, or in words.
-fn tell(is_json: bool, event: &Value, words: &str) -> Outcome {
+fn tell(is_json: bool, event: &serde_json::Value, words: &str) -> Outcome {
     if is_json {
         events::print(event)
     } else {

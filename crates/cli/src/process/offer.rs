@@ -1,22 +1,26 @@
 //! `anabranch process offer`.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
-use anabranch::{Field, Session, base::NodeId, local::client, spec::SpecText};
+use anabranch::{Session, base::NodeId, local::client, spec::SpecText};
 use anabranch_processing::{
     ProcessingError,
     offer::{BODY_BYTES_MAX, Settings, Source},
-    process::{Fields, Value},
+    service::{self, Service},
     wire::message::{ANYONE, Pace},
 };
-use tokio::{fs::File, io::AsyncRead};
+use tokio::{fs::File, io::AsyncRead, sync::mpsc};
 
-use super::{parse_name, reach, run_number};
+use super::{fields_of, parse_name, reach, run_number};
 use crate::{
+    attach,
     exit::{Failure, Outcome, stopped},
     guarantee,
     stream::{self, Framing, Reader},
 };
+
+/// Name of the command, for the running node.
+const PROGRAM: &str = "anabranch process offer";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -43,6 +47,10 @@ pub(super) struct Arguments {
     /// {"data": "…", "fields": {"frame": "I"}}.
     #[arg(long = "as", value_name = "FORM", default_value = "lines", value_parser = stream::parse_form)]
     framing: Framing,
+    /// Serve subscribers here, through the running node, while no processing node takes the stream. Subscribers name this node with --fallback, and
+    /// need the right use-service in its configuration: services = ["process/1/subscribe/NAME/*"].
+    #[arg(long)]
+    at_source: bool,
     /// Read the input at once, even without a subscriber.
     #[arg(long)]
     at_once: bool,
@@ -67,19 +75,42 @@ fn parse_subscriber(text: &str) -> Result<String, String> {
     }
 }
 
-impl reach::Program for Source {
+/// A source, and the service with which it can do without a processing node.
+struct Offering {
+    source: Source,
+    here: Option<Arc<Service>>,
+}
+
+impl reach::Program for Offering {
     type Done = ();
 
     fn has_begun(&self) -> bool {
-        Source::has_begun(self)
+        self.source.has_begun()
+    }
+
+    fn can_run_here(&self) -> bool {
+        self.here.is_some()
+    }
+
+    fn taken(&self) -> u64 {
+        *self.source.taken().borrow()
+    }
+
+    async fn here(&self, own: NodeId) -> Result<(), ProcessingError> {
+        match &self.here {
+            Some(service) => service.host(own, &self.source).await,
+            None => Err(ProcessingError::Refused(
+                "there is no --at-source".to_owned(),
+            )),
+        }
     }
 
     async fn own(&self, session: &Session) -> Result<(), ProcessingError> {
-        self.run(session).await
+        self.source.run(session).await
     }
 
     async fn attached(&self, session: &client::Session) -> Result<(), ProcessingError> {
-        self.run(session).await
+        self.source.run(session).await
     }
 }
 
@@ -105,9 +136,16 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         run: run_number()?,
         subscribers: arguments.subscribers.clone(),
         pace,
-        patience: arguments.retry.patience(),
+        patience: arguments
+            .retry
+            .patience_with(arguments.at_source || arguments.retry.has_fallback()),
         spec: spec.resolve().map_err(Failure::usage)?,
     });
+    let here = arguments
+        .at_source
+        .then(|| Service::new(service::Settings::default(), mpsc::channel(1).0));
+    let offering = Offering { source, here };
+    let source = &offering.source;
     let input = match &arguments.file {
         None => stream::input()?,
         Some(path) => {
@@ -122,15 +160,30 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
             // The sender is of this source.
             let _ = source.subscribers().wait_for(|count| *count > 0).await;
         }
-        read(&source, Reader::new(input, arguments.framing)).await?;
+        read(source, Reader::new(input, arguments.framing)).await?;
         source.finish();
         std::future::pending().await
     };
     tokio::select! {
-        done = arguments.reach.run("anabranch process offer", &source, &arguments.retry) => done,
+        done = arguments.reach.run(PROGRAM, &offering, &arguments.retry) => done,
+        failure = serve(arguments, offering.here.as_ref()) => Err(failure),
         failed = reading => failed,
         stopped = stopped() => stopped.and(Err(Failure::by_signal("stopped; what subscribers did not hold is lost"))),
     }
+}
+
+/// Takes the streams of subscribers at this node; returns on failure only.
+async fn serve(arguments: &Arguments, service: Option<&Arc<Service>>) -> Failure {
+    let Some(service) = service else {
+        return std::future::pending().await;
+    };
+    attach::keep(async |_| {
+        let client = arguments.reach.attach(PROGRAM).await?;
+        let registration = service.register_stream(&client, &arguments.name).await;
+        let registration = registration.map_err(attach::failure)?;
+        Ok(attach::failure(service.serve(&registration).await))
+    })
+    .await
 }
 
 async fn read(source: &Source, mut reader: Reader<impl AsyncRead + Unpin>) -> Outcome {
@@ -145,16 +198,7 @@ async fn read(source: &Source, mut reader: Reader<impl AsyncRead + Unpin>) -> Ou
                 message.data.len()
             )));
         }
-        let mut fields = Fields::default();
-        for (name, value) in &message.fields {
-            let value = match value {
-                Field::Number(number) => Value::Number(*number),
-                Field::Boolean(truth) => Value::Boolean(*truth),
-                Field::Text(text) => Value::from(&**text),
-            };
-            let set = fields.set(name, value);
-            set.map_err(|error| Failure::usage(format!("field '{name}': {error}")))?;
-        }
+        let fields = fields_of(&message)?;
         source.put(fields, message.data).await;
     }
 }

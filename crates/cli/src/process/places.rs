@@ -24,6 +24,16 @@ impl Places {
         }
     }
 
+    /// Number of nodes.
+    pub(super) fn count(&self) -> usize {
+        self.shunned.len()
+    }
+
+    /// Another node is in use.
+    pub(super) fn set(&mut self, current: usize) {
+        self.current = current;
+    }
+
     /// Number of the node to try.
     pub(super) fn current(&self) -> usize {
         self.current

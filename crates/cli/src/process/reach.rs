@@ -1,8 +1,12 @@
 //! Processing nodes of a source or a subscriber: one session with one of them after the other.
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::{ops::RangeInclusive, pin::pin, time::Duration};
 
-use anabranch::{Session, base::duration, local::client};
+use anabranch::{
+    Client, Session,
+    base::{NodeId, duration},
+    local::client,
+};
 use anabranch_processing::ProcessingError;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -19,6 +23,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_OF_SEVERAL: Duration = Duration::from_millis(200);
 /// Time to connect to one of several nodes.
 const CONNECT_TIME: Duration = Duration::from_secs(3);
+/// Pause between two attempts to find a processing node for what runs without one.
+const RETURN_PAUSE: Duration = Duration::from_secs(5);
+/// Time without a response after which another place is tried, unless another is given.
+const PATIENCE_USUAL: Duration = Duration::from_millis(500);
 /// Times without a response after which another node can be tried.
 const PATIENCE: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
 
@@ -47,7 +55,7 @@ pub(super) struct Retry {
     #[arg(long, value_name = "NODE")]
     fallback: Vec<String>,
     /// Time without a response after which the next node is tried, from '100 ms' to '60 s' [default: 500 ms].
-    #[arg(long, value_name = "DURATION", requires = "fallback", value_parser = parse_patience)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_patience)]
     patience: Option<Duration>,
 }
 
@@ -70,6 +78,23 @@ pub(super) trait Program {
     /// True once the processing node has taken its request.
     fn has_begun(&self) -> bool {
         false
+    }
+
+    /// True if it can run without a processing node.
+    fn can_run_here(&self) -> bool {
+        false
+    }
+
+    /// Number of times that a processing node has taken its request.
+    fn taken(&self) -> u64 {
+        0
+    }
+
+    /// Runs without a processing node, as a part of the running node with this ID; [`ProcessingError::Moved`] once a node has taken its request.
+    async fn here(&self, _own: NodeId) -> Result<Self::Done, ProcessingError> {
+        Err(ProcessingError::Refused(
+            "a processing node is needed".to_owned(),
+        ))
     }
 
     /// Runs in a session of an own node.
@@ -96,6 +121,11 @@ impl Failed {
 }
 
 impl Flags {
+    /// Attaches to the running node.
+    pub(super) async fn attach(&self, name: &str) -> Result<Client, Failure> {
+        self.place.attach(name).await.map_err(attach::failure)
+    }
+
     /// Runs a program in one session after the other until it is done, or fails for a reason other than an interruption.
     pub(super) async fn run<P: Program>(
         &self,
@@ -103,22 +133,27 @@ impl Flags {
         program: &P,
         retry: &Retry,
     ) -> Result<P::Done, Failure> {
-        if !direct::is_meant_by(&self.at) {
+        if !direct::is_meant_by(&self.at) || program.can_run_here() {
             // Without a node here, nothing is gained by another attempt.
             self.place.attach(name).await.map_err(attach::failure)?;
         }
         let others = retry.fallback.iter().map(String::as_str);
         let nodes: Vec<&str> = std::iter::once(&*self.at).chain(others).collect();
-        let mut places = Places::new(nodes.len());
+        let here = usize::from(program.can_run_here());
+        let mut places = Places::new(nodes.len() + here);
         let mut until = Instant::now() + retry.retry;
         let mut before = String::new();
         loop {
             let begin = Instant::now();
-            let at = nodes[places.current()];
+            let at = nodes.get(places.current()).copied();
+            let attempt = match at {
+                Some(at) => self.attempt(name, program, at, places.count() > 1).await,
+                None => self.here(name, program, &nodes, &mut places).await,
+            };
             let Failed {
                 failure,
                 does_respond,
-            } = match self.attempt(name, program, at, nodes.len() > 1).await {
+            } = match attempt {
                 Err(failed) if matches!(failed.failure.code(), 3 | 5) => failed,
                 ended => return ended.map_err(|failed| failed.failure),
             };
@@ -130,19 +165,71 @@ impl Flags {
                 return Err(failure);
             }
             places.failed(does_respond, Instant::now());
-            let next = match nodes[places.current()] {
-                next if next != at => format!("trying {next}"),
-                _ => "trying again".to_owned(),
+            let next = match nodes.get(places.current()).copied() {
+                None => "serving subscribers here".to_owned(),
+                next if next == at => "trying again".to_owned(),
+                Some(next) => format!("trying {next}"),
             };
             let words = format!("{}; {next}", failure.message());
             if before != words {
                 note(&words);
                 before = words;
             }
-            match nodes.len() {
+            match places.count() {
                 1 => sleep(PAUSE).await,
                 _ if !was_there => sleep(PAUSE_OF_SEVERAL).await,
                 _ => {}
+            }
+        }
+    }
+
+    /// Runs a program without a processing node, until it is done or one of the nodes has taken its request and has failed.
+    async fn here<P: Program>(
+        &self,
+        name: &str,
+        program: &P,
+        nodes: &[&str],
+        places: &mut Places,
+    ) -> Result<P::Done, Failed> {
+        let client = self.place.attach(name).await;
+        let client = client.map_err(|error| Failed::silent(attach::failure(error)))?;
+        let mut elsewhere = pin!(self.elsewhere(name, program, nodes));
+        let served = tokio::select! {
+            served = program.here(client.node()) => served,
+            (place, ended) = &mut elsewhere => {
+                places.set(place);
+                return ended;
+            }
+        };
+        match served {
+            Err(ProcessingError::Moved) => {
+                note(&ProcessingError::Moved.to_string());
+                let (place, ended) = elsewhere.await;
+                places.set(place);
+                ended
+            }
+            served => served.map_err(|error| Failed {
+                failure: failure(error),
+                does_respond: true,
+            }),
+        }
+    }
+
+    /// Asks one node after the other until one has taken the request of a program; returns its place, and the end there.
+    async fn elsewhere<P: Program>(
+        &self,
+        name: &str,
+        program: &P,
+        nodes: &[&str],
+    ) -> (usize, Result<P::Done, Failed>) {
+        loop {
+            sleep(RETURN_PAUSE).await;
+            for (place, at) in nodes.iter().enumerate() {
+                let before = program.taken();
+                let ended = self.attempt(name, program, at, true).await;
+                if program.taken() != before {
+                    return (place, ended);
+                }
             }
         }
     }
@@ -200,9 +287,18 @@ impl Flags {
 }
 
 impl Retry {
+    /// True if there is another processing node.
+    pub(super) fn has_fallback(&self) -> bool {
+        !self.fallback.is_empty()
+    }
+
     /// Time without a response after which another node is tried; `None`: there is none.
     pub(super) fn patience(&self) -> Option<Duration> {
-        let patience = self.patience.unwrap_or(Duration::from_millis(500));
-        (!self.fallback.is_empty()).then_some(patience)
+        self.patience_with(!self.fallback.is_empty())
+    }
+
+    /// The same, if there is another place or not.
+    pub(super) fn patience_with(&self, has_others: bool) -> Option<Duration> {
+        self.patience.or(has_others.then_some(PATIENCE_USUAL))
     }
 }

@@ -114,7 +114,10 @@ async fn serve(
         let event = json!({"kind": "serving", "node": client.node().to_string()});
         tell(arguments.json, &event, "Processing the streams of peers.")?;
     }
-    Ok(attach::failure(service.serve(&registration).await))
+    tokio::select! {
+        over = service.serve(&registration) => Ok(attach::failure(over)),
+        never = service.publish(&client) => match never {},
+    }
 }
 
 fn show(arguments: &Arguments, report: &Report) -> Outcome {

@@ -6,7 +6,7 @@ use anabranch_processing::{
     status::ask,
     wire::{
         Notice,
-        message::{DerivationState, ServiceState, SourceState, SubscriberState},
+        message::{DerivationState, LoadState, ServiceState, SourceState, SubscriberState},
     },
 };
 use serde_json::json;
@@ -66,11 +66,32 @@ fn of_service(service: &ServiceState) -> String {
         1 => "1 stream is offered".to_owned(),
         count => format!("{count} streams are offered"),
     };
-    format!(
+    let words = format!(
         "{sources}; {} of {} MiB are used; who is away is waited for {} s",
         mib(service.memory_used),
         mib(service.memory_bound),
         service.grace_ms / 1_000
+    );
+    match &service.load {
+        Some(load) => format!("{words}\n{}", of_load(load)),
+        None => words,
+    }
+}
+
+fn of_load(load: &LoadState) -> String {
+    let percent = |permille: u32| format!("{:.1} %", f64::from(permille) / 10.0);
+    let machine = match load.machine_permille {
+        Some(share) => format!("{} of {} cores", percent(share), load.cores),
+        None => "unknown on this system".to_owned(),
+    };
+    let unit = load.unit_ps.map_or(String::new(), |ps| {
+        format!(", {:.2} ns for a unit of work", ps as f64 / 1e3)
+    });
+    format!(
+        "load: operators {} of a core{unit}; machine {machine}; {} ADUs, {} bytes wait",
+        percent(load.operators_permille),
+        load.queued_adus,
+        load.queued_bytes
     )
 }
 

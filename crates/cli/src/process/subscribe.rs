@@ -75,7 +75,7 @@ pub(super) struct Arguments {
     deadline: Option<u32>,
 }
 
-fn parse_pipeline(text: &str) -> Result<Pipeline, String> {
+pub(super) fn parse_pipeline(text: &str) -> Result<Pipeline, String> {
     let parsed: Result<Pipeline, _> = text.parse();
     parsed.map_err(|error| error.to_string())
 }

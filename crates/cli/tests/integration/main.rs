@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 mod acts;
+mod at_source;
 mod attached_send;
 #[cfg(feature = "clinic")]
 mod clinic;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{PathsQuery, ms};
-use crate::overlay::{LinkView, MemberView, Overlay, PathFeedback, Source, State};
+use crate::overlay::{LinkView, Load, MemberView, Overlay, PathFeedback, Source, State};
 
 /// Most addresses, and most paths, that an asker may name; it cannot have been given more.
 const PATHS_MAX: usize = 64;
@@ -115,6 +115,20 @@ fn source(source: Source) -> String {
     format!("{source:?}").to_lowercase()
 }
 
+/// Load of a node that processes streams.
+fn load(load: &Load) -> Value {
+    json!({
+        "machine_share": load.machine,
+        "cores": (load.cores > 0).then_some(load.cores),
+        "operators_cores": load.operators,
+        "memory_used": load.memory_used,
+        "memory_bound": load.memory_bound,
+        "queued_adus": load.queued_adus,
+        "queued_bytes": load.queued_bytes,
+        "unit_ps": (load.unit_ps > 0).then_some(load.unit_ps),
+    })
+}
+
 async fn rows(overlay: &Overlay) -> Vec<Value> {
     let member = |view: &MemberView| {
         json!({
@@ -126,6 +140,7 @@ async fn rows(overlay: &Overlay) -> Vec<Value> {
             "record_age_s": view.record_age.map(|age| ms(age) / 1e3),
             "last_received_s": view.last_received.map(|age| ms(age) / 1e3),
             "has_session": view.has_session,
+            "load": view.load.as_ref().map(load),
         })
     };
     let link = |view: &LinkView| {

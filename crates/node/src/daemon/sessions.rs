@@ -14,7 +14,7 @@ use anabranch_net::{ConnectError, Host, Remotes, Session, WeakSession};
 use tokio::{sync::mpsc, time::Instant};
 
 use super::Core;
-use crate::{rights::Rights, service::Services};
+use crate::{overlay::Overlay, rights::Rights, service::Services};
 
 /// Time that a session opened on demand stays open after its last use.
 const LINGER: Duration = Duration::from_secs(10);
@@ -108,6 +108,11 @@ impl Handle {
     /// The rights in force.
     pub fn rights(&self) -> &Rights {
         &self.0.rights
+    }
+
+    /// Its part in the overlay, if it takes part in one now.
+    pub(crate) fn overlay(&self) -> Option<Overlay> {
+        self.0.overlay()
     }
 
     /// The services that take the streams of its peers.

@@ -25,7 +25,7 @@ use super::{
     tables::{Tables, error},
     token::Token,
 };
-use crate::{daemon::Handle, ticket::ADDRESSES_MAX};
+use crate::{daemon::Handle, overlay::Author, ticket::ADDRESSES_MAX};
 
 /// Longest name, id or ticket of a peer.
 const PEER_BYTES_MAX: usize = 4 << 10;
@@ -39,6 +39,7 @@ pub(super) struct Connection {
     pub(super) node: Handle,
     pub(super) link: Arc<Link>,
     pub(super) account: Arc<Account>,
+    pub(super) author: Author,
     tables: Mutex<Tables>,
     /// Tasks of its streams.
     streams: Mutex<JoinSet<()>>,
@@ -123,6 +124,7 @@ pub(super) async fn serve(arrival: Arrival) {
         node: arrival.node,
         link: Arc::new(Link::new(arrival.share)),
         account: arrival.account,
+        author: Author::default(),
         tables: Mutex::default(),
         streams: Mutex::default(),
     });

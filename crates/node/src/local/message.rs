@@ -4,6 +4,7 @@
 //! understand each other. The specification of a stream is the exception: an unknown demand is refused.
 
 mod event;
+mod load;
 mod promise;
 mod session;
 
@@ -17,6 +18,7 @@ use serde_json::Value;
 
 pub use self::{
     event::{Event, EventBody},
+    load::LoadBody,
     promise::{ExplanationBody, GrantBody, RefusalBody},
     session::{CauseBody, PathBody},
 };
@@ -184,6 +186,12 @@ pub enum Request {
     Unregister {
         /// The service.
         service: u32,
+    },
+    /// States the load of a program that processes streams, which the node publishes in its overlay. It holds for ten seconds, and until the
+    /// program leaves.
+    StateLoad {
+        /// The load.
+        load: LoadBody,
     },
     /// Asks for the decision on a guarantee, without opening a stream.
     Admit {

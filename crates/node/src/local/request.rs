@@ -12,8 +12,8 @@ use super::{
     frame::JSON_BYTES_MAX,
     inbox::Local,
     message::{
-        self, Answer, Connected, ErrorBody, ExplanationBody, Fields, GrantBody, Opened, PathBody,
-        RefusalBody, Request,
+        self, Answer, Connected, ErrorBody, ExplanationBody, Fields, GrantBody, LoadBody, Opened,
+        PathBody, RefusalBody, Request,
     },
     tables::error,
 };
@@ -107,6 +107,7 @@ impl Connection {
                 self.tables().remove_service(service)?;
                 Ok(json!({}))
             }
+            Request::StateLoad { load } => self.state_load(&load),
             Request::Admit { session, spec } => {
                 let spec = self.own(spec.resolve()?);
                 self.account.check(&spec)?;
@@ -193,6 +194,25 @@ impl Connection {
                     .collect();
                 Ok(json!({ "objectives": rows }))
             }
+        }
+    }
+
+    /// Takes the load that a program with services states.
+    fn state_load(&self, load: &LoadBody) -> Done {
+        let load = load.resolve()?;
+        if !self.tables().has_services() {
+            let why = "a program that has registered no service states no load";
+            return Err(error("request", why));
+        }
+        let Some(overlay) = self.node.overlay() else {
+            return Ok(json!({ "is_published": false }));
+        };
+        match overlay.state_load(&self.author, load) {
+            true => Ok(json!({ "is_published": true })),
+            false => Err(error(
+                "limit",
+                "another program states the load of this node",
+            )),
         }
     }
 

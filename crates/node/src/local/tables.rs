@@ -154,6 +154,10 @@ impl Tables {
         self.services.insert(handle, registration);
     }
 
+    pub(super) fn has_services(&self) -> bool {
+        !self.services.is_empty()
+    }
+
     pub(super) fn remove_service(&mut self, handle: u32) -> Result<(), ErrorBody> {
         let found = self.services.remove(&handle);
         found.map(drop).ok_or_else(|| unknown("service", handle))

@@ -15,6 +15,7 @@
 //! | `serving` | relaying for others |
 //! | `transition` | to other members and settings, and out of the overlay |
 //! | `keys` | signatures |
+//! | `load` | load of this node, as a program states it |
 //!
 //! `runner` and the tasks that it starts (`line`, `circuit`) use each other: they report to it in its `Input`, which also carries
 //! questions to the runner itself.
@@ -24,6 +25,7 @@ mod circuit;
 mod follow;
 mod keys;
 mod line;
+mod load;
 mod probes;
 mod runner;
 mod serving;
@@ -44,13 +46,13 @@ pub use anabranch_net::relay::{RelayError, RelayReport, Totals};
 use anabranch_net::{Host, Session};
 use anabranch_overlay::Agent;
 pub use anabranch_overlay::{
-    Config, ConfigError, LinkView, MemberView, Path, Routes, Source, State,
+    Config, ConfigError, LinkView, Load, MemberView, Path, Routes, Source, State,
 };
 use anabranch_session::SecretKey;
 use tokio::sync::{mpsc, oneshot, watch};
 
-pub(crate) use self::{change::Prepared, line::LABELS, runner::Runner};
-use self::{change::Settings, keys::OwnKey, runner::Input, serving::Serving};
+pub(crate) use self::{change::Prepared, line::LABELS, load::Author, runner::Runner};
+use self::{change::Settings, keys::OwnKey, load::Stated, runner::Input, serving::Serving};
 pub use self::{
     follow::{Follower, PathFeedback},
     subscription::{OpenPath, SubscriptionError},
@@ -93,6 +95,7 @@ pub struct Overlay {
     rights: Rights,
     /// Users in this process are numbered from 0 on; others choose larger numbers.
     users: Arc<AtomicU64>,
+    load: Stated,
 }
 
 impl Overlay {
@@ -124,12 +127,19 @@ impl Overlay {
             settings: Arc::new(settings),
             rights: rights.clone(),
             users: Arc::default(),
+            load: Stated::default(),
         };
         // Circuits from before a restart of this node may still exist, under small numbers.
         let first_circuit = u64::from_le_bytes(seed_bytes) >> 1;
         let inputs = (sender, inputs);
-        let runner = Runner::new(host.clone(), agent, (wanted, rights), first_circuit, inputs);
+        let (settings, load) = ((wanted, rights), overlay.load.clone());
+        let runner = Runner::new(host.clone(), agent, settings, (first_circuit, load), inputs);
         Ok((overlay, runner))
+    }
+
+    /// Takes the load that a program states for ten seconds; false if another program has stated one.
+    pub(crate) fn state_load(&self, author: &Author, load: Load) -> bool {
+        self.load.set(author, load, tokio::time::Instant::now())
     }
 
     /// True if a node is a member now.

@@ -19,7 +19,9 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{Site, change::Settings, line::Line, serving::Serving, subscription::Subscription};
+use super::{
+    Site, change::Settings, line::Line, load::Stated, serving::Serving, subscription::Subscription,
+};
 use crate::rights::{CODE_NO_RIGHT, Right, Rights, Table};
 
 /// Longest pause without looking at the clock.
@@ -77,6 +79,8 @@ pub(crate) struct Runner {
     /// Tasks that answer requests for circuits.
     pub(super) answering: JoinSet<()>,
     kept_house_at: Instant,
+    /// Load of this node, if a program states it.
+    load: Stated,
     inputs: mpsc::Receiver<Input>,
     pub(super) sender: mpsc::Sender<Input>,
     pub(super) tasks: JoinSet<()>,
@@ -104,7 +108,7 @@ impl Runner {
         host: Host,
         agent: Agent,
         (mut wanted, rights): (watch::Receiver<Arc<Settings>>, Rights),
-        first_circuit: u64,
+        (first_circuit, load): (u64, Stated),
         (sender, inputs): (mpsc::Sender<Input>, mpsc::Receiver<Input>),
     ) -> Self {
         let settings = wanted.borrow_and_update().clone();
@@ -119,6 +123,7 @@ impl Runner {
             // Circuits from before a restart of this node may still exist.
             circuits_opened: first_circuit,
             kept_house_at: Instant::EPOCH,
+            load,
             host,
             agent,
             lines: BTreeMap::new(),
@@ -282,6 +287,8 @@ impl Runner {
         if let Some(serving) = &self.serving {
             self.agent.set_headroom(Some(serving.headroom()), now);
         }
+        let load = self.load.load(tokio::time::Instant::now());
+        self.agent.set_load(load, now);
     }
 
     /// Removes the session with this member.

@@ -1,5 +1,6 @@
 //! Nodes on this machine that form an overlay.
 
+mod loads;
 mod reload;
 
 use std::{

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anabranch_base::{NodeId, Rate};
 use anabranch_route::hysteresis::Reason;
 
-use crate::{measure::Source, members::State};
+use crate::{measure::Source, members::State, wire::Load};
 
 /// Request to the host.
 #[derive(Debug, Clone, PartialEq)]
@@ -89,6 +89,8 @@ pub struct MemberView {
     pub last_received: Option<Duration>,
     /// True if there is a session with it.
     pub has_session: bool,
+    /// Its load, of the age of its record; `None`: it processes no streams, or what it published has not come.
+    pub load: Option<Load>,
 }
 
 /// One link, as this node assesses it.

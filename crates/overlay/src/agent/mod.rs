@@ -12,6 +12,7 @@
 //! | `spread` | dissemination of records and claims: pushed along a tree, repaired by digests |
 //! | `watch` | the tick: heartbeats, accusations, expiry |
 //! | `publish` | this node's own record |
+//! | `load` | this node's load, if it processes streams, and those of others |
 //! | `interest` | destinations of other members, so that relays know their links to them |
 //! | `probing` | probing of links: choice, times and results |
 //! | `routing` | choice of paths, and state of those in use |
@@ -21,6 +22,7 @@ mod blame;
 mod change;
 mod event;
 mod interest;
+mod load;
 mod peer;
 mod probing;
 mod publish;
@@ -47,7 +49,7 @@ use crate::{
     keys::Keys,
     members::{MemberTable, State},
     paths::{keep::Kept, trust::Trust},
-    wire::{Record, record},
+    wire::{MESSAGE_BYTES_MAX, Record, load::LOAD_BYTES_MAX, record},
 };
 use peer::Peer;
 use probing::Probing;
@@ -320,6 +322,7 @@ impl Agent {
             record_age: entry.record.as_ref().map(|_| entry.held(now)),
             last_received: self.peers[at].last_received_at.map(|at| now.since(at)),
             has_session: self.peers[at].is_up(),
+            load: entry.load(),
         }
     }
 
@@ -380,6 +383,13 @@ impl Agent {
         Some(out)
     }
 
+    fn load_frame_of(&self, at: usize) -> Option<Vec<u8>> {
+        let bytes = self.member_table.entry(at).load.as_ref()?;
+        let mut out = Vec::with_capacity(bytes.len() + 3);
+        crate::wire::Frame::Load { bytes }.write(&mut out);
+        Some(out)
+    }
+
     fn claim_frame_of(&self, at: usize) -> Option<Vec<u8>> {
         let bytes = self.member_table.entry(at).claim.as_ref()?;
         let mut out = Vec::with_capacity(bytes.len() + 3);
@@ -398,4 +408,4 @@ fn refresh_interval(config: &Config, live: usize) -> Duration {
     config.refresh.mul_f64((live as f64 / 50.0).max(1.0))
 }
 
-const _: () = assert!(record::RECORD_BYTES_MAX + 16 <= crate::wire::MESSAGE_BYTES_MAX);
+const _: () = assert!(record::RECORD_BYTES_MAX + LOAD_BYTES_MAX + 32 <= MESSAGE_BYTES_MAX);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anabranch_base::Instant;
 
-use crate::wire::MESSAGE_BYTES_MAX;
+use crate::wire::{MESSAGE_BYTES_MAX, frame};
 
 /// Time after which a session that ended, and is not back, counts as lost.
 const LOST_AFTER: Duration = Duration::from_millis(1_500);
@@ -134,8 +134,12 @@ impl Peer {
         if self.pending.is_empty() {
             return Vec::new();
         }
+        let mut frames = std::mem::take(&mut self.pending);
+        frames.append(&mut self.lazy);
+        // A node that does not know a frame drops the rest of the message.
+        frames.sort_by_key(|written| frame::is_last(written));
         let mut messages: Vec<Vec<u8>> = Vec::new();
-        for frame in self.pending.drain(..).chain(self.lazy.drain(..)) {
+        for frame in frames {
             match messages.last_mut() {
                 Some(last) if last.len() + frame.len() <= MESSAGE_BYTES_MAX => {
                     last.extend_from_slice(&frame);

@@ -4,9 +4,9 @@ use std::{net::SocketAddr, time::Duration};
 
 use anabranch_base::{Instant, Rate};
 
-use super::{Agent, refresh_interval};
+use super::{Agent, load::OwnLoad, refresh_interval};
 use crate::wire::{
-    LinkState, Record,
+    LinkState, Load, LoadOf, Record,
     record::{RATE_MAX, VERSION_MAX},
 };
 
@@ -25,6 +25,7 @@ pub(super) struct Own {
     pub(super) headroom: Option<Rate>,
     /// Links as last published.
     pub(super) links: Vec<LinkState>,
+    pub(super) load: OwnLoad,
     published_at: Instant,
     /// Time at which the record should be published again at the latest.
     due_at: Instant,
@@ -37,6 +38,7 @@ impl Own {
             addresses,
             headroom,
             links: Vec::new(),
+            load: OwnLoad::default(),
             published_at: Instant::EPOCH,
             due_at: Instant::EPOCH,
         }
@@ -80,7 +82,8 @@ impl Agent {
             addresses: self.own.addresses.clone(),
             links: self.own.links.clone(),
         };
-        self.spread_own(&record, now);
+        let load = self.own.load.publish(now);
+        self.spread_own(&record, load, now);
     }
 
     pub(super) fn publish_farewell(&mut self, now: Instant) {
@@ -97,15 +100,23 @@ impl Agent {
         self.peers
             .iter_mut()
             .for_each(|peer| peer.is_eager = peer.is_gossip);
-        self.spread_own(&record, now);
+        self.spread_own(&record, None, now);
         self.flush();
     }
 
-    fn spread_own(&mut self, record: &Record, now: Instant) {
+    fn spread_own(&mut self, record: &Record, load: Option<Load>, now: Instant) {
         let bytes = record.encode(&*self.keys);
         let me = self.member_table.me;
         self.member_table
             .take_record(me, record, &bytes, Duration::ZERO, now);
+        if let Some(load) = load {
+            let of = LoadOf {
+                origin: record.origin,
+                version: record.version,
+                load,
+            };
+            self.member_table.take_load(me, &of.encode(&*self.keys));
+        }
         self.own.published_at = now;
         let interval = refresh_interval(&self.config, self.member_table.live());
         self.own.due_at = now + interval.mul_f64(self.random.uniform(0.8, 1.0));
@@ -121,7 +132,13 @@ impl Agent {
 
     /// Schedules a record soon, because links changed, but not more often than every [`CHANGE_GAP`].
     pub(super) fn publish_soon(&mut self) {
-        self.own.due_at = self.own.due_at.min(self.own.published_at + CHANGE_GAP);
+        self.publish_not_before(Instant::EPOCH);
+    }
+
+    /// As [`Self::publish_soon`], but not before a time.
+    pub(super) fn publish_not_before(&mut self, earliest: Instant) {
+        let soon = (self.own.published_at + CHANGE_GAP).max(earliest);
+        self.own.due_at = self.own.due_at.min(soon);
     }
 
     /// Another node holds a record of ours that we do not know: publishes one with a version above `seen`.

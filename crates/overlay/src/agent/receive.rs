@@ -46,6 +46,7 @@ impl Agent {
                 Frame::Want(wants) => self.receive_wants(from, &wants, now),
                 Frame::Prune => self.peers[from].is_eager = false,
                 Frame::Interest(ids) => self.receive_interest(from, &ids, now),
+                Frame::Load { bytes } => self.receive_load(from, bytes, now)?,
             }
         }
         Ok(())
@@ -135,7 +136,7 @@ impl Agent {
         }
     }
 
-    /// True if the signature is valid and `from` may still have signatures checked.
+    /// True if the signature of a record is valid and `from` may still have signatures checked.
     fn check(&mut self, from: usize, origin: usize, bytes: &[u8], now: Instant) -> bool {
         if !self.peers[from].credit.take(now) {
             self.refused.excess += 1;

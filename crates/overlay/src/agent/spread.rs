@@ -54,9 +54,21 @@ impl Agent {
         let Some(bytes) = self.push_record_of(at, now, true) else {
             return;
         };
+        self.push_along(&bytes, at, from);
+        self.push_load(at, from);
+    }
+
+    /// Pushes the load of member `at`, if it has one, along the tree, except back to `from`.
+    pub(super) fn push_load(&mut self, at: usize, from: Option<usize>) {
+        if let Some(bytes) = self.load_frame_of(at) {
+            self.push_along(&bytes, at, from);
+        }
+    }
+
+    fn push_along(&mut self, bytes: &[u8], at: usize, from: Option<usize>) {
         for to in self.active.iter().copied().collect::<Vec<_>>() {
             if self.peers[to].is_eager && Some(to) != from && to != at {
-                self.queue_bytes(to, bytes.clone());
+                self.queue_bytes(to, bytes.to_vec());
             }
         }
     }
@@ -221,6 +233,9 @@ impl Agent {
             && let Some(bytes) = self.push_record_of(at, now, false)
         {
             self.queue_bytes(to, bytes);
+            if let Some(load) = self.load_frame_of(at) {
+                self.queue_bytes(to, load);
+            }
         }
         if let Some(bytes) = self.claim_frame_of(at) {
             self.queue_bytes(to, bytes);

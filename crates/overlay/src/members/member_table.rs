@@ -11,7 +11,7 @@ use anabranch_base::{Instant, NodeId};
 use super::{moves::Moves, ring::Ring};
 use crate::{
     config::{ConfigError, MEMBERS_MAX, Member},
-    wire::{DigestEntry, Record, ShortId},
+    wire::{DigestEntry, Load, LoadOf, Record, ShortId},
 };
 
 /// State of a member.
@@ -59,6 +59,8 @@ pub(crate) struct Entry {
     pub(crate) version: u64,
     /// Signed record, as transmitted.
     pub(crate) record: Option<Box<[u8]>>,
+    /// Signed load that belongs to the record, as transmitted; `None`: the member publishes none, or it has not come.
+    pub(crate) load: Option<Box<[u8]>>,
     /// Time at which the record was signed, by this node's clock, as reported by the nodes that passed it on.
     pub(crate) signed_at: Instant,
     /// Age of the record beyond the start of this node's clock.
@@ -75,6 +77,12 @@ impl Entry {
     /// Time since the record was signed.
     pub(crate) fn held(&self, now: Instant) -> Duration {
         now.since(self.signed_at).saturating_add(self.signed_before)
+    }
+
+    /// The load that belongs to the record, while the member counts as part of the overlay.
+    pub(crate) fn load(&self) -> Option<Load> {
+        let bytes = self.load.as_ref().filter(|_| self.state.is_live())?;
+        LoadOf::decode(bytes).ok().map(|of| of.load)
     }
 
     fn digest(&self) -> DigestEntry {
@@ -130,6 +138,7 @@ impl MemberTable {
                 is_barred: false,
                 version: 0,
                 record: None,
+                load: None,
                 signed_at: Instant::EPOCH,
                 signed_before: Duration::ZERO,
                 claim: None,
@@ -235,6 +244,7 @@ impl MemberTable {
         self.change(at, now, |entry| {
             entry.version = record.version;
             entry.record = Some(bytes.into());
+            entry.load = None;
             entry.signed_at = now - held;
             entry.signed_before = held.saturating_sub(now.since_epoch());
             entry.claim = None;
@@ -244,6 +254,11 @@ impl MemberTable {
                 State::Alive
             };
         });
+    }
+
+    /// Stores the verified load that belongs to the present record.
+    pub(crate) fn take_load(&mut self, at: usize, bytes: &[u8]) {
+        self.entries[at].load = Some(bytes.into());
     }
 
     /// Stores a verified claim that [`Self::judge_claim`] calls new.

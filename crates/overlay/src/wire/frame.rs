@@ -8,6 +8,7 @@
 //! WANT      5 { count varint, of each: id 6 bytes, what 8 bits: 1 record, 2 claim, 3 both }
 //! PRUNE     6 { }
 //! INTEREST  7 { count varint, of each: id 6 bytes }
+//! LOAD      8 { length varint, load }
 //! ```
 
 use std::time::Duration;
@@ -16,6 +17,7 @@ use super::{
     DecodeError, MESSAGE_BYTES_MAX, ShortId,
     claim::CLAIM_BYTES_MAX,
     code::{Cursor, put_varint, varint_bytes},
+    load::LOAD_BYTES_MAX,
     record::RECORD_BYTES_MAX,
 };
 
@@ -56,6 +58,12 @@ pub enum Frame<'a> {
     Prune,
     /// Destinations of the sender, so that the receiver measures its links to them and may relay.
     Interest(Vec<ShortId>),
+    /// Load of a node that processes streams, the sender's own or passed on. Nodes that do not know it drop the rest of the message, so that it
+    /// comes last.
+    Load {
+        /// The signed load.
+        bytes: &'a [u8],
+    },
 }
 
 /// Entry of one member in a digest.
@@ -85,6 +93,7 @@ const DIGEST: u8 = 4;
 const WANT: u8 = 5;
 const PRUNE: u8 = 6;
 const INTEREST: u8 = 7;
+const LOAD: u8 = 8;
 
 /// Most entries of a digest or a list of wants.
 pub const ENTRIES_MAX: usize = 120;
@@ -142,6 +151,11 @@ impl Frame<'_> {
                 put_varint(out, ids.len() as u64);
                 ids.iter().for_each(|id| out.extend_from_slice(&id.0));
             }
+            Self::Load { bytes } => {
+                out.push(LOAD);
+                put_varint(out, bytes.len() as u64);
+                out.extend_from_slice(bytes);
+            }
         }
     }
 }
@@ -149,6 +163,11 @@ impl Frame<'_> {
 /// Bytes of a digest entry.
 pub(crate) fn entry_bytes(entry: &DigestEntry) -> usize {
     6 + varint_bytes(entry.version * 2 + 1)
+}
+
+/// True if a written frame may be unknown to nodes that know those before it.
+pub(crate) fn is_last(frame: &[u8]) -> bool {
+    frame.first() == Some(&LOAD)
 }
 
 /// Reader of a message, frame by frame.
@@ -227,6 +246,9 @@ impl<'a> Reader<'a> {
             })?),
             PRUNE => Frame::Prune,
             INTEREST => Frame::Interest(many(from, |from| Ok(ShortId(from.array()?)))?),
+            LOAD => Frame::Load {
+                bytes: counted(from, LOAD_BYTES_MAX)?,
+            },
             other => return Err(DecodeError::UnknownType(other)),
         };
         Ok(Some(frame))
@@ -299,6 +321,7 @@ mod tests {
             Frame::Want(vec![(id(3), Want::Record), (id(4), Want::Claim)]),
             Frame::Prune,
             Frame::Interest(vec![id(9), id(2)]),
+            Frame::Load { bytes: &[3; 86] },
         ];
         let mut message = Vec::new();
         frames.iter().for_each(|frame| frame.write(&mut message));

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `code` | numbers: variable-length integers, two-byte and one-byte floating point |
 //! | [`record`] | [`Record`]: signed statements of a node about itself and its links |
+//! | [`load`] | [`Load`]: load of a node that processes streams, signed by it |
 //! | [`claim`] | [`Claim`]: claim that a node is silent, signed by its accuser |
 //! | [`frame`] | [`Frame`]: the frames of which messages consist |
 
 pub mod claim;
 pub(crate) mod code;
 pub mod frame;
+pub mod load;
 pub mod record;
 
 use anabranch_base::NodeId;
@@ -17,6 +19,7 @@ use anabranch_base::NodeId;
 pub use claim::Claim;
 pub use code::VARINT_MAX;
 pub use frame::{DigestEntry, Frame, Reader, Want};
+pub use load::{Load, LoadOf};
 pub use record::{LinkState, Record};
 
 /// Largest message, in bytes: it fits in one packet on any Internet path.

@@ -4,3 +4,4 @@
 mod bad_input;
 mod change;
 mod dialling;
+mod load;

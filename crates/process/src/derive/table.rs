@@ -260,6 +260,17 @@ impl Table {
         })
     }
 
+    /// ADUs that wait for all subscribers, and the bytes of their bodies.
+    pub fn queued(&self) -> (usize, usize) {
+        let queues = self
+            .subscribers
+            .values()
+            .map(|subscriber| &subscriber.queue);
+        queues.fold((0, 0), |(adus, bytes), queue| {
+            (adus + queue.len(), bytes + queue.bytes())
+        })
+    }
+
     /// The pipeline that a subscriber's ADUs are derived by; `None` if there is no such subscriber, or it has ended.
     pub fn running(&self, id: SubscriberId) -> Option<&Running> {
         let number = self.subscribers.get(&id)?.derivation?;

@@ -17,6 +17,7 @@ mod objectives;
 mod on_time;
 mod overlay;
 mod overlay_engine;
+mod overlay_loads;
 mod parts;
 mod paths_out;
 mod pings;

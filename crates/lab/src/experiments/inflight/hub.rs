@@ -98,6 +98,11 @@ impl Hub {
             .collect()
     }
 
+    /// All sessions.
+    pub(super) fn sessions(&self) -> Vec<SessionId> {
+        self.peers.keys().copied().collect()
+    }
+
     /// Sessions with a peer.
     pub(super) fn sessions_with(&self, peer: NodeId) -> impl Iterator<Item = SessionId> {
         let own = self.peers.iter().filter(move |(_, known)| **known == peer);

@@ -7,7 +7,7 @@
 //! | `viewers` | viewers and their pipelines |
 //! | `source`, `hub`, `viewer` | the three kinds of nodes |
 //! | `peer`, `watch` | peers that a node calls; death of one |
-//! | `steady`, `failover` | the runs |
+//! | `steady`, `failover`, `place` | the runs |
 //! | `show` | rows, comparison, plots |
 
 mod failover;
@@ -15,6 +15,7 @@ mod hub;
 mod legs;
 mod molecule;
 mod peer;
+mod place;
 mod show;
 mod source;
 mod steady;
@@ -35,7 +36,7 @@ use source::Fallback;
 /// The experiment.
 pub const EXPERIMENT: Experiment = Experiment {
     name: "inflight",
-    summary: "atoms and bonds processed on the way to three viewers, beside the same unprocessed, and the death of the processing node [IQ-Paths §III]",
+    summary: "atoms and bonds processed on the way to three viewers, beside the same unprocessed, the death of the processing node, and its place [IQ-Paths §III]",
     plan: include_str!("plan.md"),
     folders: WHEN_NAMED,
     run,
@@ -55,9 +56,10 @@ const TIMING: Timing = Timing {
 enum Part {
     Steady { is_processed: bool },
     Failover(Fallback),
+    Place,
 }
 
-const PARTS: [(&str, Part); 4] = [
+const PARTS: [(&str, Part); 5] = [
     (
         "unprocessed",
         Part::Steady {
@@ -67,6 +69,7 @@ const PARTS: [(&str, Part); 4] = [
     ("processed", Part::Steady { is_processed: true }),
     ("failover-source", Part::Failover(Fallback::Source)),
     ("failover-node", Part::Failover(Fallback::Node)),
+    ("place", Part::Place),
 ];
 
 fn run(options: &Options<'_>) -> Vec<Row> {
@@ -92,6 +95,9 @@ fn rows(options: &Options<'_>, timing: Timing, times: Times) -> Vec<Row> {
                 .map(|run| show::steady_rows(name, &run)),
             Part::Failover(fallback) => failover::run(options.seed, &legs, fallback, times)
                 .map(|rows| show::failover_rows(name, &rows)),
+            Part::Place => {
+                place::run(options.seed, &legs, timing).map(|rows| show::place_rows(name, &rows))
+            }
         };
         (options.progress)(&format!("inflight: {name}"));
         rows.unwrap_or_default()

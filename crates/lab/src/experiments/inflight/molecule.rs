@@ -89,6 +89,21 @@ impl Molecule {
         adus.collect()
     }
 
+    /// Mean units of work of a pipeline on an ADU.
+    pub(super) fn work(&self, stream: usize, pipeline: &Pipeline) -> f64 {
+        let modules = Modules::default();
+        let running = pipeline.start(&modules, Limits::default());
+        let mut running = running.expect("built-in operators begin");
+        let work = (0..LOOP).map(|frame| {
+            let (fields, body) = self.part(stream, frame);
+            let mut adu = Adu::new(frame, body);
+            adu.fields = fields;
+            let processed = running.process(adu, &modules);
+            processed.expect("positions can be processed").work
+        });
+        work.sum::<u64>() as f64 / LOOP as f64
+    }
+
     /// Rate at which a pipeline's ADUs travel, `overhead` bytes of each included.
     pub(super) fn rate(&self, stream: usize, pipeline: &Pipeline, overhead: u64) -> Rate {
         let adus = self.run(stream, pipeline, LOOP);

@@ -6,7 +6,7 @@ use anabranch_session::{Explanation, Term};
 use serde_json::{Value, json};
 
 use super::{
-    failover,
+    failover, place,
     steady::{self, Operators, Steady},
     viewers::{VIEWERS, is_critical, name},
 };
@@ -143,6 +143,58 @@ pub(super) fn failover_rows(part: &str, rows: &[failover::Row]) -> Vec<Row> {
     rows.iter().map(one).collect()
 }
 
+/// Rows of an operator at each of its candidates.
+pub(super) fn place_rows(part: &str, rows: &[place::Row]) -> Vec<Row> {
+    let one = |figures: &place::Row| {
+        let mut row = labelled("place", part);
+        let mut put = |field: &str, value: Value| row.insert(field.to_owned(), value);
+        let (estimate, measured) = (&figures.estimate, &figures.measured);
+        put("place", json!(figures.name));
+        put("is_placed", json!(figures.is_placed));
+        put("expected_fraction", rounded(estimate.share));
+        let time = estimate.time_s.is_finite();
+        put(
+            "expected_ms",
+            if time {
+                rounded(estimate.time_s * 1e3)
+            } else {
+                Value::Null
+            },
+        );
+        put("tightest", json!(estimate.tightest.to_string()));
+        put("kept_fraction", rounded(measured.kept));
+        put("age_p50_ms", rounded(measured.age_ms[0]));
+        put("age_p99_ms", rounded(measured.age_ms[1]));
+        put("arrived_adus", json!(measured.frames[0]));
+        put("due_adus", json!(measured.frames[1]));
+        put("sent_mb", rounded(measured.bytes as f64 / 1e6));
+        row
+    };
+    rows.iter().map(one).collect()
+}
+
+/// The placed operator beside the others.
+fn compare_places(rows: &[Row]) -> Option<Published> {
+    let own = || rows.iter().filter(|row| row["kind"] == "place");
+    let kept = |row: &Row| number(row, "kept_fraction").unwrap_or_default();
+    let placed = own().find(|row| row["is_placed"] == true)?;
+    let first = own().next()?;
+    let best = own().map(kept).fold(0.0, f64::max);
+    let worst = own().map(kept).fold(1.0, f64::min);
+    let words =
+        "windows kept: operator as placed, at the best place, first in the list, at the worst";
+    Some(Published::new(
+        words.to_owned(),
+        "target",
+        "placed = best".to_owned(),
+        format!(
+            "{:.3}, {best:.3}, {:.3}, {worst:.3}",
+            kept(placed),
+            kept(first)
+        ),
+    ))
+}
+
 /// Targets beside the figures.
 pub(super) fn compare(rows: &[Row]) -> Vec<Published> {
     let mut lines = Vec::new();
@@ -211,6 +263,7 @@ pub(super) fn compare(rows: &[Row]) -> Vec<Published> {
             ),
         ));
     }
+    lines.extend(compare_places(rows));
     lines
 }
 

@@ -62,7 +62,7 @@ pub(super) struct Source {
     begin: Instant,
     end: Instant,
     next: u64,
-    hub: Hub,
+    pub(super) hub: Hub,
     /// Time at which the processing node was found to be dead.
     pub(super) declared: Option<Instant>,
 }
@@ -101,8 +101,9 @@ impl Source {
         }
     }
 
-    /// Nodes to offer to, the first one at once.
+    /// Nodes to offer to, the first one at once. Without any, subscribers are served here.
     pub(super) fn dial(&mut self, peers: Vec<(NodeId, Vec<Link>)>, patience: Duration) {
+        self.current = (!peers.is_empty()).then_some(0);
         self.peers = Peer::all(peers, patience);
     }
 

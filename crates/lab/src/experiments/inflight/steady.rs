@@ -26,9 +26,9 @@ use crate::kit::{
 };
 
 /// Time on top of the delay of the legs, without queues, within which a window is to be complete.
-const DEADLINE: Duration = Duration::from_millis(250);
+pub(super) const DEADLINE: Duration = Duration::from_millis(250);
 /// Frames of a window.
-const FRAMES: u64 = 25;
+pub(super) const FRAMES: u64 = 25;
 /// A death that never comes: nobody moves in this run.
 const FOREVER: Duration = Duration::from_secs(3_600);
 
@@ -203,7 +203,7 @@ fn sent(world: &mut World, source: usize, node: usize, viewers: &[usize]) -> (u6
     (first, last.collect())
 }
 
-fn session_bytes(world: &mut World, node: usize, session: SessionId) -> u64 {
+pub(super) fn session_bytes(world: &mut World, node: usize, session: SessionId) -> u64 {
     let reports = world
         .engine(node)
         .session(session)
@@ -252,10 +252,10 @@ fn operators(world: &mut World, node: usize) -> Vec<Operators> {
 }
 
 /// Windows of the source's time.
-struct Windows {
-    begin: Instant,
-    first_frame: u64,
-    count: u64,
+pub(super) struct Windows {
+    pub(super) begin: Instant,
+    pub(super) first_frame: u64,
+    pub(super) count: u64,
 }
 
 impl Windows {
@@ -265,12 +265,12 @@ impl Windows {
         (index < self.count).then_some(index as usize)
     }
 
-    fn made_at(&self, frame: u64) -> Instant {
+    pub(super) fn made_at(&self, frame: u64) -> Instant {
         self.begin + PERIOD * frame as u32
     }
 
     /// Windows with an ADU that was not there `delay` and [`DEADLINE`] after the window's last frame was made.
-    fn late(
+    pub(super) fn late(
         &self,
         due: impl Iterator<Item = u64>,
         delay: Duration,

@@ -58,6 +58,23 @@ fn processing_spares_the_last_legs_and_what_arrives_is_right() {
 }
 
 #[test]
+fn an_operator_is_placed_where_its_frames_are_in_time() {
+    let rows = short("place");
+    let kept = numbers(&rows, "place", "kept_fraction");
+    assert_eq!(kept.len(), 3);
+    let placed: Vec<bool> = rows.iter().map(|row| row["is_placed"] == true).collect();
+    assert_eq!(placed.iter().filter(|placed| **placed).count(), 1);
+    let at = placed.iter().position(|placed| *placed).unwrap();
+    // The first one is behind a leg that is hardly wide enough for the whole stream.
+    assert!(at > 0, "{rows:?}");
+    let best = kept.iter().fold(0.0, |best: f64, kept| best.max(*kept));
+    assert!(kept[at] >= best, "{kept:?}");
+    let ages = numbers(&rows, "place", "age_p50_ms");
+    assert!(ages.iter().all(|age| ages[at] <= *age), "{ages:?}");
+    assert!(ages[at] < ages[0], "{ages:?}");
+}
+
+#[test]
 fn the_death_of_the_node_loses_and_repeats_nothing() {
     for part in ["failover-source", "failover-node"] {
         let rows = short(part);

@@ -44,7 +44,7 @@ pub use self::{
 use super::{
     GREETING_TIME,
     frame::{Decoder, Frame, Side},
-    message::{self, Bye, Hello, PROTOCOL, Request, Versions, Welcome},
+    message::{self, Bye, Hello, LoadBody, PROTOCOL, Request, Versions, Welcome},
     socket::{Halves, Reading},
     token,
 };
@@ -177,6 +177,17 @@ impl Client {
             Reply::Service(state) => Ok(Service::new(self.tasks.clone(), state)),
             _ => Err(ClientError::Protocol("no service in the answer".to_owned())),
         }
+    }
+
+    /// States the load of this program, which processes streams, for ten seconds: its node publishes it in the overlay. Returns false if the
+    /// node is in none. The program has registered a service.
+    ///
+    /// # Errors
+    /// Another program states the load of this node; a number is out of range; the node does not know the request; the connection is over.
+    pub async fn state_load(&self, load: LoadBody) -> Result<bool, ClientError> {
+        let request = Request::StateLoad { load };
+        let reply = self.tasks.core.ask(request, Expected::Value).await?;
+        reply.field("is_published")
     }
 
     /// Waits until the connection is over; returns the reason.
