@@ -1,7 +1,7 @@
 // The page: leads, heart rate, video, files and paths of the newest case, each with its age.
 
 import { Clock } from "./clock.js";
-import { enter, follow } from "./feed.js";
+import { enter, follow, post } from "./feed.js";
 import { Leads } from "./leads.js";
 import { put, showPaths, showStills } from "./tables.js";
 import { Video } from "./video.js";
@@ -14,9 +14,12 @@ const STALE_MS = { ekg: 1000, vital: 2000, video: 1000 };
 const DRAW_MS = 80, CLOCK_MS = 1000, AGAIN_MS = 1000;
 /** Time without a state after which the hospital counts as lost. */
 const LOST_MS = 1000;
+/** Asks for a key picture; an answer that does not come is asked for again later. */
+function wantKey(wish) { post("/api/key", wish).catch(() => {}); }
+
 const ORIGINS = { real: "real", replayed: "replayed", generated: "generated", unstated: "origin not stated" };
 
-const clock = new Clock(), leads = new Leads(at("leads")), video = new Video(at("picture"), at("player"));
+const clock = new Clock(), leads = new Leads(at("leads")), video = new Video(at("picture"), at("player"), wantKey);
 let state = null, stateAt = -Infinity, failure = null, colours = null;
 const limits = new Limits(() => show());
 
@@ -63,9 +66,9 @@ function ekgWords() {
 }
 
 function videoWords() {
-  const { received, missing, in_time: inTime, not_shown: large } = state.video, unread = state.dropped.pictures;
+  const { received, missing, in_time: inTime, not_shown: large, keys_requested: keys } = state.video, unread = state.dropped.pictures;
   const counts = received > 0 ? `${received} pictures came, ${inTime} of them within 800 ms, ${missing} did not. ` : "";
-  return `${counts}${video.words}${large > 0 ? ` ${large} were too large to be shown.` : ""}${unread > 0 ? ` This page did not read ${unread} in time.` : ""}`;
+  return `${counts}${video.words}${keys > 0 ? ` Key pictures that were asked for: ${keys}.` : ""}${large > 0 ? ` ${large} were too large to be shown.` : ""}${unread > 0 ? ` This page did not read ${unread} in time.` : ""}`;
 }
 
 function origin(name, text) { put(at(`${name}-origin`), text); }

@@ -9,13 +9,18 @@ export async function answered(response) {
   throw Object.assign(new Error(words), { isRefused: response.status === 401 || response.status === 403 });
 }
 
+/** Sends a message in JSON. */
+export async function post(path, message) {
+  const headers = { "content-type": "application/json" };
+  return answered(await fetch(path, { method: "POST", headers, body: JSON.stringify(message) }));
+}
+
 /** Exchanges the token of the link, if the address has one, for a cookie. */
 export async function enter() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (token === null) return;
   history.replaceState(null, "", "/");
-  const headers = { "content-type": "application/json" };
-  await answered(await fetch("/api/enter", { method: "POST", headers, body: JSON.stringify({ token }) }));
+  await post("/api/enter", { token });
 }
 
 /** Bytes of a body, so many at a time; null at its end. */

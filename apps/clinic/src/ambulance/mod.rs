@@ -8,6 +8,7 @@
 //! | `vitals` | numbers of each second, and their stream |
 //! | `film` | pictures of a byte stream or of an ffmpeg process |
 //! | `encoder`, `y4m` | an encoder that follows the rate of the paths, and the raw pictures that it gets |
+//! | `keys` | requests for pictures at which a decoder can begin |
 //! | `video` | the stream of the video |
 //! | `stills` | the watched folder, and its stream |
 
@@ -15,6 +16,7 @@ mod buffer;
 mod ekg;
 mod encoder;
 mod film;
+mod keys;
 mod stills;
 mod video;
 mod vitals;
@@ -31,7 +33,7 @@ use tokio::{
 };
 
 use self::{ekg::Ekg, stills::Stills, video::Video, vitals::Vitals};
-pub use self::{encoder::Source, film::Film};
+pub use self::{encoder::Source, film::Film, keys::Requests};
 use crate::{
     error::ClinicError,
     wfdb::files::Missing,
@@ -109,7 +111,11 @@ pub enum Report {
         pictures: u64,
         /// Pictures that no session took: between sessions, or beyond what its buffer holds.
         skipped: u64,
+        /// Requests of the hospital for key pictures.
+        requests: Requests,
     },
+    /// The hospital asks for a key picture of a video that is sent as it is; further requests are counted only.
+    KeyIgnored,
 }
 
 /// Time of an ambulance, and reports: what all of its parts share.
@@ -194,6 +200,7 @@ impl Ambulance {
             secret: encode_base32(&self.secret.0),
             run: self.run,
             contents: self.contents,
+            takes_key: self.video.is_some(),
         };
         send::<S>(&case, &hello).await?;
         let welcome = timeout(WELCOME_TIME, receive::<S>(&case)).await;
@@ -266,6 +273,11 @@ impl Ambulance {
                 Some(Notice::Clock { at_us }) => {
                     let own_us = self.desk.now_us();
                     send::<S>(case, &Request::Clock { at_us, own_us }).await?;
+                }
+                Some(Notice::Key { after }) => {
+                    if let Some(video) = &self.video {
+                        video.request(after, &self.desk);
+                    }
                 }
                 Some(Notice::Refused { why }) => return Err(refused(&why)),
                 None => {

@@ -14,12 +14,14 @@
 //! | `case` | one session: greeting, clock, streams |
 //! | `door` | the node to which the ticket is bound, and the case that is open |
 //! | `ekg`, `vitals`, `video`, `stills` | what comes on each stream |
+//! | `keys` | requests for key pictures of the video |
 //! | [`live`] | the newest case for viewers, while it comes |
 //! | `page` | the page in which a browser shows it (feature `page`) |
 
 mod case;
 mod door;
 mod ekg;
+mod keys;
 pub mod live;
 #[cfg(feature = "page")]
 pub mod page;
@@ -114,6 +116,8 @@ pub struct Pictures {
     /// Those that came within 800 ms of their capture, by the ambulance's clock as it is estimated here; a picture before the clock
     /// is known is not one of them.
     pub in_time: u64,
+    /// Key pictures that were asked for.
+    pub keys_requested: u64,
 }
 
 /// A hospital, which takes the cases of the ambulance that holds its ticket.

@@ -42,6 +42,9 @@ pub enum Request {
         /// Origin of the contents.
         #[serde(default)]
         contents: Contents,
+        /// The ambulance takes [`Notice::Key`].
+        #[serde(default)]
+        takes_key: bool,
     },
     /// Answer to a question about the clock.
     Clock {
@@ -110,6 +113,11 @@ pub enum Notice {
     Clock {
         /// Time of the hospital, in microseconds.
         at_us: u64,
+    },
+    /// A picture at which a decoder can begin is wanted, on the stream `case`; only to an ambulance that takes it.
+    Key {
+        /// Number that it is to be above: that of the last picture that came.
+        after: u64,
     },
     /// Answer to [`Request::Leads`].
     Begun {

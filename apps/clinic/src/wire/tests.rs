@@ -31,18 +31,26 @@ fn messages_have_the_form_of_the_document() {
             ekg: Origin::Replayed,
             video: Origin::Unstated,
         },
+        takes_key: true,
     };
     let adu = encode(&hello);
     assert_eq!(
         &adu[1..],
-        br#"{"do":"hello","secret":"abc","run":18446744073709551615,"contents":{"ekg":"replayed","video":"unstated"}}"#
+        br#"{"do":"hello","secret":"abc","run":18446744073709551615,"contents":{"ekg":"replayed","video":"unstated"},"takes_key":true}"#
     );
     assert_eq!(decode(&adu), Ok(hello));
     let other = br#"{"do":"hello","secret":"","run":0,"contents":{"video":"dreamt"}}"#;
-    let Ok(Request::Hello { contents, .. }) = decode(&[&[0], &other[..]].concat()) else {
+    let Ok(Request::Hello {
+        contents,
+        takes_key,
+        ..
+    }) = decode(&[&[0], &other[..]].concat())
+    else {
         panic!("words that are not known are no error");
     };
-    assert_eq!(contents, Contents::default());
+    assert_eq!((contents, takes_key), (Contents::default(), false));
+    let key = Notice::Key { after: 3 };
+    assert_eq!(encode(&key), &b"\0{\"is\":\"key\",\"after\":3}"[..]);
     assert_eq!(
         decode(b"\0{\"is\":\"welcome\",\"more\":1}"),
         Ok(Notice::Welcome)

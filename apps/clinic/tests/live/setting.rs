@@ -30,7 +30,6 @@ pub(crate) struct Running {
     serving: JoinHandle<()>,
     pub(crate) ticket: Ticket,
     pub(crate) reports: mpsc::Receiver<hospital::Report>,
-    #[cfg(feature = "page")]
     pub(crate) live: std::sync::Arc<hospital::live::Live>,
 }
 
@@ -41,7 +40,6 @@ impl Running {
         let hospital = Hospital::open(store, &key, sender).unwrap();
         let host = host(1, address, AllowList::everyone());
         let ticket = hospital.ticket(&host);
-        #[cfg(feature = "page")]
         let live = hospital.live();
         let serving = tokio::spawn({
             let host = host.clone();
@@ -52,7 +50,6 @@ impl Running {
             serving,
             ticket,
             reports,
-            #[cfg(feature = "page")]
             live,
         }
     }

@@ -321,9 +321,20 @@ fn show(arguments: &Arguments, report: &Report) -> Outcome {
             json!({"kind": "rate", "rate_bps": rate_bps}),
             format!("The video is encoded at {}.", Rate::from_bps(*rate_bps)),
         ),
-        Report::Film { pictures, skipped } => (
-            json!({"kind": "film", "pictures": pictures, "skipped": skipped}),
-            format!("The video has ended: {pictures} pictures, {skipped} of them not sent."),
+        Report::Film {
+            pictures,
+            skipped,
+            requests,
+        } => (
+            json!({"kind": "film", "pictures": pictures, "skipped": skipped, "keys_requested": requests.received, "keys_ignored": requests.ignored}),
+            format!(
+                "The video has ended: {pictures} pictures, {skipped} of them not sent; {} key pictures were asked for, {} times in vain.",
+                requests.received, requests.ignored
+            ),
+        ),
+        Report::KeyIgnored => (
+            json!({"kind": "key_ignored"}),
+            "The hospital asks for a key picture; a file is sent as it is.".to_owned(),
         ),
         Report::Failed { purpose, why } => {
             if !arguments.json {

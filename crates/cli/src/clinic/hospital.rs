@@ -147,10 +147,10 @@ fn show(arguments: &Arguments, report: &Report) -> Outcome {
             format!("Kept {} ({bytes} bytes).", path.display()),
         ),
         Report::Pictures(of) => (
-            json!({"kind": "pictures", "received": of.received, "missing": of.missing, "in_time": of.in_time}),
+            json!({"kind": "pictures", "received": of.received, "missing": of.missing, "in_time": of.in_time, "keys_requested": of.keys_requested}),
             format!(
-                "Video: {} pictures came, {} of them within 800 ms; {} did not.",
-                of.received, of.in_time, of.missing
+                "Video: {} pictures came, {} of them within 800 ms; {} did not. Key pictures that were asked for: {}.",
+                of.received, of.in_time, of.missing, of.keys_requested
             ),
         ),
         Report::Left { node, why } => (

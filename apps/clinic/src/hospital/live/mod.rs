@@ -32,7 +32,10 @@ use anabranch::{
     peer_clock::Age,
 };
 use bytes::Bytes;
-use tokio::{sync::broadcast, time::Instant};
+use tokio::{
+    sync::{broadcast, watch},
+    time::Instant,
+};
 
 pub use self::{
     state::{Dated, Ekg, Failed, Lead, PathState, State, Still, Vital},
@@ -96,6 +99,8 @@ pub struct Live {
     samples: broadcast::Sender<Item>,
     pictures: broadcast::Sender<Item>,
     viewers: AtomicUsize,
+    /// Number of the newest case of which a viewer waits for a key picture, changed with each that does.
+    waits: watch::Sender<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -106,6 +111,8 @@ struct Inner {
     /// Pictures from the last on at which a decoder can begin, and their bytes; empty if they are too many.
     group: VecDeque<Item>,
     group_bytes: usize,
+    /// Number of the last picture at which a decoder can begin.
+    last_key: Option<u64>,
     /// Places of the files that are listed.
     stills: VecDeque<PathBuf>,
 }
@@ -119,6 +126,7 @@ impl Live {
             samples: broadcast::Sender::new(SAMPLES_MAX),
             pictures: broadcast::Sender::new(PICTURES_MAX),
             viewers: AtomicUsize::new(0),
+            waits: watch::Sender::new(0),
         }
     }
 
@@ -161,12 +169,30 @@ impl Live {
         increased.ok()?;
         // Pictures are given under the same lock, so that none is missed, and none comes twice.
         let inner = self.lock();
+        if inner.group.is_empty() && inner.state.video.received > 0 {
+            self.waits.send_replace(inner.state.case);
+        }
         Some(Viewer::new(
             self.clone(),
             self.samples.subscribe(),
             self.pictures.subscribe(),
             inner.group.clone(),
         ))
+    }
+
+    /// A viewer of this case, which got pictures up to this number, cannot go on before a key picture.
+    pub fn want_key(&self, case: u32, after: u64) {
+        let inner = self.lock();
+        let is_newest = case > 0 && inner.state.case == case;
+        // One that came meanwhile is on its way to the viewer.
+        if is_newest && inner.last_key.is_none_or(|last| last <= after) {
+            self.waits.send_replace(case);
+        }
+    }
+
+    /// Cases of which a viewer waits for a key picture.
+    pub(super) fn waits(&self) -> watch::Receiver<u32> {
+        self.waits.subscribe()
     }
 
     /// A session of a case begins; returns the number of the case, by which its data is given.
@@ -268,6 +294,9 @@ impl Live {
         self.change(case, |inner| {
             inner.state.video.counts(counts);
             inner.state.video.dated = Some(dated);
+            if picture.is_key {
+                inner.last_key = Some(picture.number);
+            }
             let bytes = picture.bytes.len();
             if bytes > PICTURE_BYTES_MAX {
                 inner.state.video.not_shown += 1;

@@ -143,11 +143,14 @@ pub struct Video {
     pub dated: Option<Dated>,
     /// Pictures that were too large to be shown.
     pub not_shown: u64,
+    /// Key pictures that the ambulance was asked for.
+    pub keys_requested: u64,
 }
 
 impl Video {
     pub(super) fn counts(&mut self, of: Pictures) {
         (self.received, self.missing, self.in_time) = (of.received, of.missing, of.in_time);
+        self.keys_requested = of.keys_requested;
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `GET /api/clock` | the hospital's clock: `{"now_us": …}` |
 //! | `GET /api/state` | the state, in JSON |
 //! | `GET /api/stills/N` | file N of the case, if it is a picture |
+//! | `POST /api/key` | asks for a key picture: `{"case": …, "after": …}`, the number of the last picture that came |
 
 mod files;
 mod record;
@@ -18,9 +19,11 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use anabranch_console::{
     StartError,
     site::{
-        Body, Bytes, Method, Request, Response, Served, Site, StatusCode, answer, refused, streamed,
+        Body, Bytes, Method, Request, Response, Served, Site, StatusCode, answer, body, refused,
+        streamed,
     },
 };
+use serde::Deserialize;
 use serde_json::json;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -54,6 +57,9 @@ struct Shared {
 impl Site for Shared {
     async fn answer(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        if path == "/api/key" && method == Method::POST {
+            return self.key(request).await;
+        }
         let is_read = method == Method::GET || method == Method::HEAD;
         if !is_read {
             return refused(StatusCode::METHOD_NOT_ALLOWED, "this is read only");
@@ -106,6 +112,20 @@ impl Shared {
         }
     }
 
+    async fn key(&self, request: Request<Body>) -> Response<Body> {
+        let wish = match body(request).await {
+            Ok(body) => serde_json::from_slice::<KeyWish>(&body),
+            Err(response) => return response,
+        };
+        match wish {
+            Ok(wish) => {
+                self.live.want_key(wish.case, wish.after);
+                answer(StatusCode::NO_CONTENT, JSON, Body::empty())
+            }
+            Err(error) => refused(StatusCode::BAD_REQUEST, &error.to_string()),
+        }
+    }
+
     fn feed(&self) -> Response<Body> {
         let Some(viewer) = self.live.view() else {
             let words = format!("{VIEWERS_MAX} pages are open already; close one");
@@ -118,6 +138,13 @@ impl Shared {
             Some((reading.next().await, reading))
         })
     }
+}
+
+/// Wish of a page for a key picture.
+#[derive(Debug, Deserialize)]
+struct KeyWish {
+    case: u32,
+    after: u64,
 }
 
 /// A page that reads.

@@ -71,6 +71,7 @@ impl Watched {
             "missing": counts.missing,
             "in_time": counts.in_time,
             "skipped": skipped,
+            "keys_requested": counts.keys_requested,
             "usable": self.usable.len(),
             "longest_pause_ms": ms(whole),
             "cuts": cuts.collect::<Vec<_>>(),
@@ -118,8 +119,8 @@ pub(super) fn lines(report: &Value) -> Vec<String> {
     ];
     if video.is_object() {
         lines.push(format!(
-            "video     {} pictures came, {} of them within 800 ms, {} did not; {} are of use to a decoder",
-            video["received"], video["in_time"], video["missing"], video["usable"]
+            "video     {} pictures came, {} of them within 800 ms, {} did not; {} are of use to a decoder; {} key pictures were asked for",
+            video["received"], video["in_time"], video["missing"], video["usable"], video["keys_requested"]
         ));
         let rates = report["encoders_bps"].as_array().into_iter().flatten();
         let rates: Vec<u64> = rates.filter_map(Value::as_u64).collect();
