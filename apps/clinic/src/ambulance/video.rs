@@ -14,7 +14,7 @@ use tokio::{
     task::AbortHandle,
 };
 
-use super::{Desk, Film, Report, film::Wishes, keys::Keys, spec};
+use super::{Desk, Film, Report, film::Wishes, keys::Keys, streams::spec};
 use crate::{
     error::ClinicError,
     wire::{Data, Picture, Purpose},

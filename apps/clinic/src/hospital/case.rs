@@ -25,7 +25,7 @@ use super::{
     Report, Shared, ekg,
     keys::Keys,
     live::{self, Dated, Live},
-    stills, video, vitals,
+    speech, stills, video, vitals,
 };
 use crate::{
     error::ClinicError,
@@ -278,6 +278,8 @@ async fn receive(purpose: Purpose, stream: Stream, case: Arc<Case>) {
         Purpose::Vitals => vitals::receive(&stream, &case).await,
         Purpose::Video => video::receive(&stream, &case).await,
         Purpose::Stills => stills::receive(&stream, &case).await,
+        Purpose::SpeechUp => speech::receive(&stream, &case).await,
+        Purpose::SpeechDown => speech::speak(&stream, &case).await,
         Purpose::Case => Ok(()),
     };
     match received {

@@ -26,6 +26,8 @@ pub struct Contents {
     pub ekg: Origin,
     /// The video.
     pub video: Origin,
+    /// The speech.
+    pub speech: Origin,
 }
 
 /// Message of an ambulance. Times are microseconds of its own clock.
@@ -79,6 +81,8 @@ pub enum Request {
         /// Origin of the numbers, for people.
         origin: String,
     },
+    /// The first message of the stream `speech_down`: what the hospital says there is heard.
+    Listen,
     /// A file begins, on the stream `stills`.
     Still {
         /// Its number in the case, from 0.

@@ -13,6 +13,8 @@ fn labels_are_those_of_purposes() {
         Purpose::Vitals,
         Purpose::Video,
         Purpose::Stills,
+        Purpose::SpeechUp,
+        Purpose::SpeechDown,
     ] {
         assert_eq!(Purpose::of_label(purpose.label()), Some(purpose));
     }
@@ -30,13 +32,14 @@ fn messages_have_the_form_of_the_document() {
         contents: Contents {
             ekg: Origin::Replayed,
             video: Origin::Unstated,
+            speech: Origin::Real,
         },
         takes_key: true,
     };
     let adu = encode(&hello);
     assert_eq!(
         &adu[1..],
-        br#"{"do":"hello","secret":"abc","run":18446744073709551615,"contents":{"ekg":"replayed","video":"unstated"},"takes_key":true}"#
+        br#"{"do":"hello","secret":"abc","run":18446744073709551615,"contents":{"ekg":"replayed","video":"unstated","speech":"real"},"takes_key":true}"#
     );
     assert_eq!(decode(&adu), Ok(hello));
     let other = br#"{"do":"hello","secret":"","run":0,"contents":{"video":"dreamt"}}"#;
@@ -105,7 +108,8 @@ proptest! {
         for data in [
             Data::Samples(Samples { captured_us, first: number, samples }),
             Data::Picture(Picture { captured_us, number, kind, is_key, group, bytes: bytes.clone() }),
-            Data::Piece(Piece { still: group, offset: number, bytes }),
+            Data::Piece(Piece { still: group, offset: number, bytes: bytes.clone() }),
+            Data::Speech(Speech { captured_us, number, bytes: [&[8][..], &bytes].concat().into() }),
         ] {
             prop_assert_eq!(Data::read(data.to_adu()), Ok(data));
         }

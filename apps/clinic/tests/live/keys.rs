@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use anabranch::{StreamSpec, base::ids::encode_base32};
 use anabranch_clinic::{
     ambulance::{self, Film, Report, Requests, Source},
     annexb::PictureType,
     hospital::live::{Item, Viewer},
-    wire::{Contents, Data, Notice, Picture, Purpose, Request, decode, encode},
+    wire::{Data, Notice, Picture, Purpose, Request, decode, encode},
 };
 use tokio::time::timeout;
 
-use crate::setting::{Car, Running, begin, film_of, loopback, nothing};
+use crate::setting::{Car, Running, begin, film_of, greet, loopback, nothing, open};
 
 /// Longest time of a test, for a busy machine.
 const LONG: Duration = Duration::from_secs(120);
@@ -114,25 +113,9 @@ async fn a_file_is_sent_as_it_is_whatever_is_asked_for() {
 /// An ambulance that sends pictures 0, 1 and 3; the notices that it gets on the way, up to `clocks` questions about the clock after them.
 async fn notices(hospital: &Running, seed: u8, takes_key: bool, clocks: usize) -> Vec<Notice> {
     let session = Car::new(seed).call(&hospital.ticket).await;
-    let open = |purpose: Purpose| {
-        let spec = StreamSpec {
-            duplex: purpose == Purpose::Case,
-            label: purpose.label().to_owned(),
-            ..StreamSpec::default()
-        };
-        session.open_stream(spec).unwrap()
-    };
-    let case = open(Purpose::Case);
-    let hello = Request::Hello {
-        secret: encode_base32(&hospital.ticket.secret.unwrap().0),
-        run: 7,
-        contents: Contents::default(),
-        takes_key,
-    };
-    case.send(encode(&hello)).await.unwrap();
+    let case = greet(&session, &hospital.ticket, takes_key).await;
     let notice = async || -> Notice { decode(&case.recv().await.unwrap().unwrap().data).unwrap() };
-    assert_eq!(notice().await, Notice::Welcome);
-    let video = open(Purpose::Video);
+    let video = open(&session, Purpose::Video);
     for number in [0, 1, 3] {
         let picture = Picture {
             captured_us: 0,

@@ -8,3 +8,4 @@ mod keys;
 mod page;
 mod rate;
 mod setting;
+mod speech;

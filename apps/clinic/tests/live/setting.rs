@@ -6,12 +6,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anabranch::{AllowList, Host, HostConfig, SecretKey, Session, Ticket};
+use anabranch::{
+    AllowList, Host, HostConfig, SecretKey, Session, Stream, StreamSpec, Ticket,
+    base::ids::encode_base32,
+};
 use anabranch_clinic::{
     ambulance::{self, Ambulance, Film},
     hospital::{self, Hospital},
     wfdb::{Format, INVALID, Packer, files::Reader},
-    wire::Contents,
+    wire::{Contents, Notice, Purpose, Request, decode, encode},
 };
 use tokio::{sync::mpsc, task::JoinHandle};
 
@@ -87,6 +90,31 @@ impl Car {
     }
 }
 
+/// A stream as an ambulance opens it, but reliable.
+pub(crate) fn open(session: &Session, purpose: Purpose) -> Stream {
+    let spec = StreamSpec {
+        duplex: purpose == Purpose::Case,
+        label: purpose.label().to_owned(),
+        ..StreamSpec::default()
+    };
+    session.open_stream(spec).unwrap()
+}
+
+/// Greets a hospital, and waits for its welcome.
+pub(crate) async fn greet(session: &Session, ticket: &Ticket, takes_key: bool) -> Stream {
+    let case = open(session, Purpose::Case);
+    let hello = Request::Hello {
+        secret: encode_base32(&ticket.secret.unwrap().0),
+        run: 7,
+        contents: Contents::default(),
+        takes_key,
+    };
+    case.send(encode(&hello)).await.unwrap();
+    let welcome = case.recv().await.unwrap().unwrap();
+    assert_eq!(decode(&welcome.data), Ok(Notice::Welcome));
+    case
+}
+
 pub(crate) fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
@@ -100,6 +128,8 @@ pub(crate) fn nothing(ticket: &Ticket) -> ambulance::Settings {
         is_looping: false,
         film: None,
         is_video_repaired: false,
+        sound: None,
+        output: None,
         stills: None,
         contents: Contents::default(),
     }

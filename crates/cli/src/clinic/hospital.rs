@@ -153,6 +153,13 @@ fn show(arguments: &Arguments, report: &Report) -> Outcome {
                 of.received, of.in_time, of.missing, of.keys_requested
             ),
         ),
+        Report::Speech(of) => (
+            json!({"kind": "speech", "received": of.received, "missing": of.missing, "in_time": of.in_time}),
+            format!(
+                "Speech: {} packets came, {} of them within 400 ms; {} did not.",
+                of.received, of.in_time, of.missing
+            ),
+        ),
         Report::Left { node, why } => (
             json!({"kind": "left", "node": node.to_string(), "why": why}),
             format!("The session is over: {why}."),

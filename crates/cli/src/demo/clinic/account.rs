@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use anabranch::base::Rate;
 use anabranch_clinic::{
     hospital::{
-        Pictures,
+        Packets, Pictures,
         live::{Item, Viewer},
     },
     wfdb::{INVALID, files::Reader},
@@ -79,6 +79,17 @@ impl Watched {
     }
 }
 
+/// Figures of the speech: packets that the ambulance made and heard, and packets that the hospital was given to say.
+pub(super) fn speech(came: Packets, [made, heard]: [u64; 2], said: u64) -> Value {
+    json!({
+        "made": made,
+        "received": came.received,
+        "in_time": came.in_time,
+        "said": said,
+        "heard": heard,
+    })
+}
+
 /// Compares what the hospital keeps with what was played.
 pub(super) fn compare(record: &Record, kept: &Path) -> Result<Value, Failure> {
     let mut reader = Reader::open(&kept.join("ekg.hea")).map_err(Failure::file)?;
@@ -142,6 +153,13 @@ pub(super) fn lines(report: &Value) -> Vec<String> {
         lines.push(format!(
             "          longest pause of all: {} ms",
             video["longest_pause_ms"]
+        ));
+    }
+    let speech = &report["speech"];
+    if speech.is_object() {
+        lines.push(format!(
+            "speech    within 400 ms: {} of {} packets of the ambulance ({} came); {} of {} packets of the hospital came",
+            speech["in_time"], speech["made"], speech["received"], speech["heard"], speech["said"]
         ));
     }
     lines.push(format!("files     {} kept", report["files"]));
