@@ -29,7 +29,7 @@ impl<T: AduStream> Drop for Finished<T> {
     }
 }
 
-/// What the hospital says, in all sessions.
+/// Listener to the hospital, in all sessions.
 #[derive(Debug)]
 pub(super) struct Listener {
     loudspeaker: Mutex<Loudspeaker>,

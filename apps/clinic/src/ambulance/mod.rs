@@ -140,7 +140,7 @@ pub enum Report {
         /// Packets that no session took: between sessions, or beyond what its buffer holds.
         skipped: u64,
     },
-    /// What the hospital said up to the end of a session.
+    /// Speech of the hospital up to the end of a session.
     Heard {
         /// Packets that came.
         received: u64,

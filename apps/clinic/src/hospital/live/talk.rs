@@ -1,4 +1,4 @@
-//! What is said at the hospital: one viewer speaks at a time.
+//! Speech at the hospital: one viewer speaks at a time.
 
 use anabranch::base::text::printable;
 use bytes::Bytes;

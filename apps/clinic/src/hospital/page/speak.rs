@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::hospital::live::{Live, Refusal, Utterance};
 
-/// What a page sends.
+/// Message of a page.
 #[derive(Debug, Deserialize)]
 struct Said {
     case: u32,

@@ -93,7 +93,7 @@ impl Keeping {
 }
 
 impl Drop for Keeping {
-    /// What still waits is kept, however the stream ends.
+    /// Packets that still wait are kept, however the stream ends.
     fn drop(&mut self) {
         for (_, spoken) in self.ordered.finish() {
             // There is nobody left to hear of it.

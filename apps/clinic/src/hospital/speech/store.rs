@@ -1,4 +1,4 @@
-//! What an ambulance said: a file of sound, and a table with a line for each packet.
+//! Store of the speech of an ambulance: a file of sound, and a table with a line for each packet.
 //!
 //! A program that was killed goes on after the last page and the last line that are whole.
 
