@@ -1,5 +1,6 @@
 use anabranch_clinic::{
     annexb::{AccessUnit, AnnexBError, Reader},
+    speech::{Pages, Reader as Ogg, Source, Timeline, is_speech},
     wfdb::{Format, Header, Holes, INVALID, LEADS_MAX, Packer, Unpacker},
     wire::{Data, Notice, Purpose, Request, decode, encode},
 };
@@ -87,4 +88,67 @@ fn units(data: &[u8], piece: usize) -> Result<Vec<AccessUnit>, AnnexBError> {
     }
     units.extend(reader.finish()?);
     Ok(units)
+}
+
+/// Packets of Ogg are the same however their bytes are divided; packets of speech are those of 20 ms, and are read as they are written, with
+/// gaps between them.
+pub fn speech(data: &[u8]) {
+    let mut pages = data.to_vec();
+    mend(&mut pages);
+    let at_once = Ogg::default().push(&pages);
+    let (mut reader, mut divided) = (Ogg::default(), Ok(Vec::new()));
+    for piece in pages.chunks(7) {
+        match (reader.push(piece), &mut divided) {
+            (Ok(more), Ok(packets)) => packets.extend(more),
+            (Err(error), _) => {
+                divided = Err(error);
+                break;
+            }
+            (_, Err(_)) => break,
+        }
+    }
+    assert_eq!(at_once, divided);
+    let mut source = Source::default();
+    let Ok(packets) = source.push(&pages) else {
+        return;
+    };
+    let (mut stream, mut timeline, mut written) = (Pages::new(1), Timeline::default(), Vec::new());
+    let mut captured_us = 0;
+    for (number, packet) in (0..).zip(&packets) {
+        assert!(is_speech(packet));
+        captured_us += 20_000 * u64::from(packet[0] % 32);
+        let place = timeline.place(number, captured_us);
+        written.extend(stream.put(place.expect("it follows"), packet));
+    }
+    let mut again = Source::default();
+    let again = again.push(&written).expect("it was written here");
+    assert_eq!(again.len() as u64, stream.next());
+    let kept = again.iter().filter(|packet| packet.len() > 1);
+    let sent = packets.iter().filter(|packet| packet.len() > 1);
+    assert!(kept.eq(sent));
+}
+
+/// Sets the checksums of pages of Ogg, which no random bytes have.
+fn mend(bytes: &mut [u8]) {
+    let mut rest = bytes;
+    while rest.len() >= 27 && rest.starts_with(b"OggS") {
+        let head = 27 + usize::from(rest[26]);
+        let lengths = rest.get(27..head).unwrap_or_default();
+        let whole = head
+            + lengths
+                .iter()
+                .map(|length| usize::from(*length))
+                .sum::<usize>();
+        let Some((page, after)) = rest.split_at_mut_checked(whole) else {
+            return;
+        };
+        page[22..26].fill(0);
+        let sum = page.iter().fold(0_u32, |sum, byte| {
+            (0..8).fold(sum ^ u32::from(*byte) << 24, |sum, _| {
+                sum << 1 ^ if sum >> 31 == 1 { 0x04c1_1db7 } else { 0 }
+            })
+        });
+        page[22..26].copy_from_slice(&sum.to_le_bytes());
+        rest = after;
+    }
 }

@@ -29,6 +29,7 @@
 //! | [`media`] | stored video: files, stored indexes, and their use |
 //! | [`wfdb`] | records of sampled signals: headers, samples |
 //! | [`annexb`] | byte streams of H.264 |
+//! | [`speech`] | speech in Ogg Opus: packets, gaps, what is written |
 //! | [`clinic_messages`] | messages and data between ambulance and hospital |
 //! | [`imd`] | IMDv3 of simulations and clients, messages between source and viewer |
 //! | [`pipeline`] | the text of pipelines of operators |
@@ -78,7 +79,7 @@ mod tunnel;
 mod video;
 
 pub use bare_peer::bare_peer;
-pub use clinic::{annexb, clinic_messages, wfdb};
+pub use clinic::{annexb, clinic_messages, speech, wfdb};
 pub use codes::codes;
 pub use container::container;
 pub use exports::exports;
@@ -133,6 +134,7 @@ pub const PROPERTIES: &[(&str, Property)] = &[
     ("relay", relay),
     ("processed", processed),
     ("smartpointer", smartpointer),
+    ("speech", speech),
     ("stored_video", stored_video),
     ("tariffs", tariffs),
     ("ticket", ticket),

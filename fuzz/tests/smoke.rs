@@ -930,15 +930,42 @@ fn clinic_messages() {
         b"{\"do\":\"vital\",\"number\":1,\"at_us\":2,\"heart_rate\":1e300}",
         b"{\"do\":\"still\",\"still\":1,\"name\":\"../a\",\"bytes\":9}",
         b"{\"is\":\"kept\",\"still\":1,\"why\":null}",
+        b"{\"do\":\"hello\",\"secret\":\"\",\"run\":1,\"contents\":{\"speech\":\"real\"},\"takes_key\":true}",
+        b"{\"do\":\"listen\"}",
+        b"{\"is\":\"key\",\"after\":18446744073709551615}",
         b"clinic/1/ekg",
+        b"clinic/1/speech_up",
         &[1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2],
         &[
             2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 3, 0, 0, 0, 1,
         ],
         &[3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0],
+        &[4, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 8, 1],
         &[0, 1],
     ];
     feed("clinic_messages", pieces, anabranch_fuzz::clinic_messages);
+}
+
+#[test]
+fn speech() {
+    let page = |flags: u8, body: &[u8]| {
+        let mut page = b"OggS\0".to_vec();
+        page.push(flags);
+        page.extend([0; 20]);
+        page.extend([1, body.len() as u8]);
+        page.extend(body);
+        page
+    };
+    let pages = [
+        page(2, b"OpusHead\x01\x01\x38\x01\x80\xbb\0\0\0\0\0"),
+        page(0, b"OpusTags\0\0\0\0\0\0\0\0"),
+        page(0, &[8, 1, 2]),
+        page(1, &[76, 3]),
+        page(0, &[8]),
+    ];
+    let mut pieces: Vec<&[u8]> = pages.iter().map(Vec::as_slice).collect();
+    pieces.extend([&b"OggS"[..], &[0], &[255]]);
+    feed("speech", &pieces, anabranch_fuzz::speech);
 }
 
 #[test]

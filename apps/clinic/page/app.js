@@ -1,24 +1,30 @@
-// The page: leads, heart rate, video, files and paths of the newest case, each with its age.
+// The page: leads, heart rate, video, speech, files and paths of the newest case, each with its age.
 
 import { Clock } from "./clock.js";
-import { enter, follow } from "./feed.js";
+import { enter, follow, post } from "./feed.js";
 import { Leads } from "./leads.js";
+import { Speech } from "./speech.js";
 import { put, showPaths, showStills } from "./tables.js";
+import { Talk } from "./talk.js";
 import { Video } from "./video.js";
 import { Limits } from "./vitals.js";
 
 const root = document.documentElement, at = (name) => document.getElementById(name);
 /** Ages from which on something is stale, in ms: its period, and a second. */
-const STALE_MS = { ekg: 1000, vital: 2000, video: 1000 };
+const STALE_MS = { ekg: 1000, vital: 2000, video: 1000, speech: 1000 };
 /** Time between two pictures of the page, two questions about the clock, and two attempts to reach the hospital, in ms. */
 const DRAW_MS = 80, CLOCK_MS = 1000, AGAIN_MS = 1000;
 /** Time without a state after which the hospital counts as lost. */
 const LOST_MS = 1000;
+/** Asks for a key picture; an answer that does not come is asked for again later. */
+function wantKey(wish) { post("/api/key", wish).catch(() => {}); }
+
 const ORIGINS = { real: "real", replayed: "replayed", generated: "generated", unstated: "origin not stated" };
 
-const clock = new Clock(), leads = new Leads(at("leads")), video = new Video(at("picture"), at("player"));
+const clock = new Clock(), leads = new Leads(at("leads")), video = new Video(at("picture"), at("player"), wantKey);
 let state = null, stateAt = -Infinity, failure = null, colours = null;
 const limits = new Limits(() => show());
+const speech = new Speech(), talk = new Talk();
 
 function theme(name) {
   root.dataset.theme = name;
@@ -31,6 +37,11 @@ let kept = null;
 try { kept = localStorage.getItem("theme"); } catch { /* a private window */ }
 theme(kept ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
 at("theme").addEventListener("click", () => theme(root.dataset.theme === "dark" ? "light" : "dark"));
+
+at("listen").addEventListener("click", () => speech.toggle());
+at("talk").addEventListener("click", () => talk.toggle(state?.case ?? 0, at("name").value));
+try { at("name").value = localStorage.getItem("name") ?? ""; } catch { /* a private window */ }
+at("name").addEventListener("change", () => { try { localStorage.setItem("name", at("name").value); } catch { /* a private window */ } });
 
 /** A time in words. */
 function words(ms) { return ms < 10_000 ? `${ms.toFixed(0)} ms` : ms < 120_000 ? `${(ms / 1000).toFixed(0)} s` : `${(ms / 60_000).toFixed(0)} min`; }
@@ -63,9 +74,27 @@ function ekgWords() {
 }
 
 function videoWords() {
-  const { received, missing, in_time: inTime, not_shown: large } = state.video, unread = state.dropped.pictures;
+  const { received, missing, in_time: inTime, not_shown: large, keys_requested: keys } = state.video, unread = state.dropped.pictures;
   const counts = received > 0 ? `${received} pictures came, ${inTime} of them within 800 ms, ${missing} did not. ` : "";
-  return `${counts}${video.words}${large > 0 ? ` ${large} were too large to be shown.` : ""}${unread > 0 ? ` This page did not read ${unread} in time.` : ""}`;
+  return `${counts}${video.words}${keys > 0 ? ` Key pictures that were asked for: ${keys}.` : ""}${large > 0 ? ` ${large} were too large to be shown.` : ""}${unread > 0 ? ` This page did not read ${unread} in time.` : ""}`;
+}
+
+function speechWords() {
+  const { received, missing, in_time: inTime } = state.speech, unread = state.dropped.speech;
+  if (received === 0) return "No speech has come.";
+  return `${received} packets of 20 ms came, ${inTime} of them within 400 ms, ${missing} did not. ${speech.words}${unread > 0 ? ` This page did not read ${unread} in time.` : ""}`;
+}
+
+function showTalk() {
+  const { is_heard: isHeard, speaker } = state.speech, button = at("talk"), isOther = speaker !== null && !talk.isOn;
+  button.disabled = !talk.isOn && (!isHeard || isOther);
+  button.setAttribute("aria-pressed", talk.isOn);
+  put(button, talk.isOn ? "Stop" : "Speak");
+  at("listen").setAttribute("aria-pressed", speech.isOn);
+  put(at("listen"), speech.isOn ? "Mute" : "Listen");
+  at("level").value = speech.level;
+  const who = isOther ? `${speaker.name} speaks.` : "";
+  put(at("talk-note"), talk.words || who || (isHeard ? "The ambulance listens." : "The ambulance does not listen."));
 }
 
 function origin(name, text) { put(at(`${name}-origin`), text); }
@@ -78,11 +107,15 @@ function show() {
   const isOver = state?.ekg?.has_ended === true;
   const ages = { ekg: mark("ekg", state?.ekg?.dated, isOver), vital: mark("vital", state?.vital?.dated, isOver) };
   mark("video", video.dated, false);
+  mark("speech", speech.dated, false);
   const rate = state?.vital?.heart_rate;
   put(at("heart-rate"), typeof rate === "number" ? rate.toFixed(0) : "–");
   if (state !== null && state.case > 0) {
     put(at("ekg-note"), ekgWords());
     put(at("video-note"), videoWords());
+    put(at("speech-note"), speechWords());
+    showTalk();
+    origin("speech", state.speech.received > 0 ? ORIGINS[state.contents.speech] : "");
     origin("ekg", state.ekg ? ORIGINS[state.contents.ekg] : "");
     origin("vital", state.vitals_origin ?? "");
     origin("video", state.video.received > 0 ? ORIGINS[state.contents.video] : "");
@@ -121,7 +154,7 @@ try { await enter(); } catch (error) { failure = error.message; }
 clocks();
 for (;;) {
   try {
-    await follow({ state: received, samples, picture: (picture) => video.take(picture) });
+    await follow({ state: received, samples, picture: (picture) => video.take(picture), speech: (packet) => speech.take(packet) });
     failure = "The hospital no longer answers. Does it still run?";
   } catch (error) {
     failure = error.isRefused ? (failure ?? error.message) : "The hospital no longer answers. Does it still run?";

@@ -1,4 +1,4 @@
-// States, samples and pictures, as the hospital sends them: records with their length before them (hospital/page/record.rs).
+// States, samples, pictures and speech, as the hospital sends them: records with their length before them (hospital/page/record.rs).
 
 const LITTLE = true, HEAD_BYTES = 32, UNKNOWN = 0xffffffff;
 
@@ -9,13 +9,18 @@ export async function answered(response) {
   throw Object.assign(new Error(words), { isRefused: response.status === 401 || response.status === 403 });
 }
 
+/** Sends a message in JSON. */
+export async function post(path, message) {
+  const headers = { "content-type": "application/json" };
+  return answered(await fetch(path, { method: "POST", headers, body: JSON.stringify(message) }));
+}
+
 /** Exchanges the token of the link, if the address has one, for a cookie. */
 export async function enter() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (token === null) return;
   history.replaceState(null, "", "/");
-  const headers = { "content-type": "application/json" };
-  await answered(await fetch("/api/enter", { method: "POST", headers, body: JSON.stringify({ token }) }));
+  await post("/api/enter", { token });
 }
 
 /** Bytes of a body, so many at a time; null at its end. */
@@ -58,8 +63,8 @@ function dataOf(record) {
   };
 }
 
-/** Calls `state`, `samples` and `picture` with what comes, until the hospital ends or is lost. */
-export async function follow({ state, samples, picture }) {
+/** Calls `state`, `samples`, `picture` and `speech` with what comes, until the hospital ends or is lost. */
+export async function follow({ state, samples, picture, speech }) {
   const response = await answered(await fetch("/api/feed"));
   const source = new Source(response.body.getReader()), text = new TextDecoder();
   for (;;) {
@@ -69,5 +74,6 @@ export async function follow({ state, samples, picture }) {
     if (record[0] === 0) state(JSON.parse(text.decode(record.subarray(1))));
     else if (record[0] === 1) samples(dataOf(record));
     else if (record[0] === 2) picture(dataOf(record));
+    else if (record[0] === 3) speech(dataOf(record));
   }
 }

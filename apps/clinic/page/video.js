@@ -10,6 +10,8 @@ const WAITING_MAX = 60;
 const PAUSE_MS = 60_000;
 /** Lag of a player behind what is there, beyond which it jumps, in seconds. */
 const LAG = 0.3;
+/** Time after which a key picture is asked for again, in ms. */
+const AGAIN_MS = 3000;
 
 /** Decoder of WebCodecs, drawing on a canvas. */
 class Decoder {
@@ -161,9 +163,12 @@ export class Video {
   #pending = null;
   #pauses = [];
   #shownAt = null;
+  #want;
+  #wantedAt = -Infinity;
 
-  constructor(canvas, element) {
-    [this.#canvas, this.#element] = [canvas, element];
+  /** Calls `want` with the case and the number of the last picture when a key picture is wanted. */
+  constructor(canvas, element, want) {
+    [this.#canvas, this.#element, this.#want] = [canvas, element, want];
   }
 
   get words() {
@@ -188,10 +193,15 @@ export class Video {
     const follows = this.#last !== null && picture.number === this.#last + 1;
     this.#last = picture.number;
     if (!follows && !picture.isKey) this.#isWaiting = true;
-    if (picture.isKey) [this.#isWaiting, this.#isOwnFault] = [false, false];
+    if (picture.isKey) [this.#isWaiting, this.#isOwnFault, this.#wantedAt] = [false, false, -Infinity];
     if (this.#isWaiting) {
       if (this.#isOwnFault) this.leftOut += 1;
       else this.unusable += 1;
+      const now = performance.now();
+      if (!this.trouble && now - this.#wantedAt > AGAIN_MS) {
+        this.#wantedAt = now;
+        this.#want({ case: picture.case, after: picture.number });
+      }
       return;
     }
     if (this.#pending) {

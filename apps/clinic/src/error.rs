@@ -7,6 +7,7 @@ use anabranch::{
 
 use crate::{
     annexb::AnnexBError,
+    speech::SpeechError,
     wfdb::WfdbError,
     wire::{CODE_MALFORMED, WireError},
 };
@@ -30,6 +31,9 @@ pub enum ClinicError {
     /// The video cannot be sent.
     #[error(transparent)]
     Video(#[from] AnnexBError),
+    /// The speech cannot be sent.
+    #[error(transparent)]
+    Speech(#[from] SpeechError),
     /// A file cannot be read or written.
     #[error("{file}: {why}")]
     File {

@@ -13,7 +13,13 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep},
 };
 
-use super::{Desk, Report, buffer::Buffer, receive, send, spec, unexpected, vitals::Vitals};
+use super::{
+    Desk, Report,
+    buffer::Buffer,
+    streams::{receive, send, spec},
+    unexpected,
+    vitals::Vitals,
+};
 use crate::{
     error::ClinicError,
     wfdb::files::Reader,

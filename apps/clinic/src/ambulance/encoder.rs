@@ -2,19 +2,19 @@
 //!
 //! The process at the new rate is started while the old one encodes. Once it has had time to begin, pictures go to it; the old one gets no
 //! more, and ends with what it has. So every picture is encoded once, in order, and the first at the new rate is one at which a decoder can
-//! begin.
+//! begin. A wish for such a picture is answered in the same way, at the same rate.
 
 use std::{collections::VecDeque, ops::RangeInclusive, process::Stdio, sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     process::{ChildStdin, ChildStdout, Command},
-    sync::{mpsc, watch},
+    sync::mpsc,
     task::JoinSet,
     time::Instant,
 };
 
-use super::film::{Input, ended, last_words, words};
+use super::film::{Input, Wishes, ended, last_words, words};
 use crate::{ambulance::y4m, annexb::AccessUnit, error::ClinicError};
 
 /// Pictures between two at which a decoder can begin.
@@ -24,6 +24,8 @@ const BEGIN_TIME: Duration = Duration::from_millis(300);
 /// Shortest time from a change to one to a lower rate, and to one to a higher rate: what the paths have for a stream comes and goes, and
 /// each change costs a key picture.
 const CHANGE_TIME: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+/// Shortest time between two key pictures on request.
+const KEY_TIME: Duration = Duration::from_secs(1);
 /// Smallest change that is worth another process: one in so many.
 const CHANGE: u64 = 6;
 /// Raw pictures that wait for an encoder, and access units that come from it.
@@ -62,10 +64,10 @@ impl Source {
         }
     }
 
-    /// Plays it to its end at the rate, and gives each picture; `changed` is called with the rate of each encoder.
+    /// Plays it to its end as it is wished, and gives each picture; `changed` is called with the rate of each encoder.
     pub(super) async fn play(
         &self,
-        rate: watch::Receiver<u64>,
+        wishes: Wishes<'_>,
         changed: impl Fn(u64),
         mut give: impl FnMut(AccessUnit),
     ) -> Result<(), ClinicError> {
@@ -90,13 +92,20 @@ impl Source {
         let mut encoders = VecDeque::<Encoder>::new();
         let mut piece = vec![0; PIECE_BYTES];
         let mut is_over = false;
+        let mut key_at = None;
         loop {
             let front = encoders.front_mut();
             let has_front = front.is_some();
             tokio::select! {
                 biased;
                 unit = async { front?.units.recv().await }, if has_front => match unit {
-                    Some(unit) => give(unit?),
+                    Some(unit) => {
+                        let unit = unit?;
+                        if unit.is_key {
+                            key_at = Some(Instant::now());
+                        }
+                        give(unit);
+                    }
                     None => {
                         let ended = encoders.pop_front();
                         if ended.is_some_and(|ended| ended.input.is_some()) {
@@ -125,9 +134,12 @@ impl Source {
                     let pictures = pictures.map_err(|why| self.failed(std::io::Error::other(why)))?;
                     let Some(head) = reader.head() else { continue };
                     for picture in pictures {
-                        let wanted = self.held(*rate.borrow());
+                        let wanted = self.held(*wishes.rate.borrow());
                         let last = encoders.back();
-                        let is_other = last.is_none_or(|last| last.is_other(wanted));
+                        let is_other = last.is_none_or(|last| {
+                            last.is_other(wanted)
+                                || wishes.keys.is_wanted() && last.may_be_followed(key_at)
+                        });
                         if encoders.len() < 2 && is_other {
                             encoders.push_back(Encoder::start(self, wanted, head)?);
                             changed(wanted);
@@ -198,6 +210,11 @@ impl Encoder {
             units,
             _tasks: tasks,
         })
+    }
+
+    /// True if it has given a key picture, and one of an encoder that is started now would be late enough after the last one.
+    fn may_be_followed(&self, key_at: Option<Instant>) -> bool {
+        key_at.is_some_and(|at| at >= self.begun && at.elapsed() + BEGIN_TIME >= KEY_TIME)
     }
 
     /// True if the rate is so far from that of this encoder that another one is worth it.
@@ -275,7 +292,10 @@ async fn read(
 mod tests {
     use std::sync::Mutex;
 
+    use tokio::sync::watch;
+
     use super::*;
+    use crate::ambulance::keys::Keys;
 
     fn source(seconds: u32) -> Source {
         let video = format!("testsrc2=size=160x120:rate=25:duration={seconds}");
@@ -313,8 +333,13 @@ mod tests {
         let (rate, followed) = watch::channel(1_000_000);
         let (changes, mut units) = (Mutex::new(Vec::new()), Vec::new());
         let source = source(8);
+        let keys = Keys::new(true);
+        let wishes = Wishes {
+            rate: followed,
+            keys: &keys,
+        };
         let played = source.play(
-            followed,
+            wishes,
             |rate_bps| changes.lock().unwrap().push(rate_bps),
             |unit| {
                 units.push((unit.is_key, unit.bytes.len()));
@@ -344,6 +369,47 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
+    async fn a_key_picture_is_made_on_request_a_second_after_the_last() {
+        if !has_ffmpeg() {
+            return;
+        }
+        let (_rate, followed) = watch::channel(300_000);
+        let keys = Keys::new(true);
+        let wishes = Wishes {
+            rate: followed,
+            keys: &keys,
+        };
+        let (starts, mut made) = (Mutex::new(0), Vec::new());
+        let mut number = 0;
+        let source = source(8);
+        let played = source.play(
+            wishes,
+            |_| *starts.lock().unwrap() += 1,
+            |unit| {
+                if unit.is_key {
+                    keys.made(number);
+                    made.push((number, Instant::now()));
+                }
+                // More than can be answered, for a while.
+                if (60..110).contains(&number) {
+                    keys.request(number);
+                }
+                number += 1;
+            },
+        );
+        played.await.unwrap();
+        assert_eq!((number, made[0].0, made[1].0), (200, 0, 50));
+        let answers = *starts.lock().unwrap() - 1;
+        assert!((1..=3).contains(&answers), "{answers}: {made:?}");
+        assert!((61..=110).contains(&made[2].0), "{made:?}");
+        for two in made.windows(2) {
+            let time = two[1].1 - two[0].1;
+            assert!(time >= KEY_TIME - BEGIN_TIME, "{time:?}: {made:?}");
+        }
+        assert!(!keys.is_wanted());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn a_process_that_is_no_ffmpeg_fails_in_words() {
         let other = |program: &str| Source {
             program: program.to_owned(),
@@ -351,7 +417,12 @@ mod tests {
         };
         let play = async |source: Source| {
             let (_rate, followed) = watch::channel(1_000_000);
-            let played = source.play(followed, |_| {}, |_| {}).await;
+            let keys = Keys::new(true);
+            let wishes = Wishes {
+                rate: followed,
+                keys: &keys,
+            };
+            let played = source.play(wishes, |_| {}, |_| {}).await;
             played.unwrap_err().to_string()
         };
         let words = play(other("no-such-program")).await;

@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use crate::{
-    ambulance::encoder::Source,
+    ambulance::{encoder::Source, keys::Keys},
     annexb::{AccessUnit, Reader},
     error::ClinicError,
 };
@@ -20,6 +20,15 @@ use crate::{
 const PIECE_BYTES: usize = 64 << 10;
 /// Bytes of what a process writes to its standard error that are kept: the last ones.
 const WORDS_BYTES: u64 = 16 << 10;
+
+/// Wishes that an encoder follows.
+#[derive(Debug)]
+pub(super) struct Wishes<'a> {
+    /// Rate, in bit/s.
+    pub(super) rate: watch::Receiver<u64>,
+    /// Pictures at which a decoder can begin.
+    pub(super) keys: &'a Keys,
+}
 
 /// Source of the video.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,15 +65,15 @@ impl Film {
         }
     }
 
-    /// Plays it to its end: gives each picture at its time. An encoder follows `rate`, and calls `changed` with each that it takes.
+    /// Plays it to its end: gives each picture at its time. An encoder follows `wishes`, and calls `changed` with each rate that it takes.
     pub(super) async fn play(
         &self,
-        rate: watch::Receiver<u64>,
+        wishes: Wishes<'_>,
         changed: impl Fn(u64),
         mut give: impl FnMut(AccessUnit),
     ) -> Result<(), ClinicError> {
         match self {
-            Self::Encoded(source) => source.play(rate, changed, give).await,
+            Self::Encoded(source) => source.play(wishes, changed, give).await,
             Self::File {
                 path,
                 rate: per_second,

@@ -3,39 +3,56 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod` | [`Ambulance`]: its parts, and one session |
+//! | `streams` | streams with what their contents need, and their messages |
 //! | `buffer` | the last 30 s of the record |
 //! | `ekg` | the record played, and its stream |
 //! | `vitals` | numbers of each second, and their stream |
 //! | `film` | pictures of a byte stream or of an ffmpeg process |
 //! | `encoder`, `y4m` | an encoder that follows the rate of the paths, and the raw pictures that it gets |
+//! | `keys` | requests for pictures at which a decoder can begin |
 //! | `video` | the stream of the video |
+//! | `sound` | packets of speech from a file or an encoder |
+//! | `speech` | the stream of the ambulance's speech |
+//! | `loudspeaker`, `listen` | the output of the hospital's speech, and its stream |
 //! | `stills` | the watched folder, and its stream |
 
 mod buffer;
 mod ekg;
 mod encoder;
 mod film;
+mod keys;
+mod listen;
+mod loudspeaker;
+mod sound;
+mod speech;
 mod stills;
+mod streams;
 mod video;
 mod vitals;
 mod y4m;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use anabranch::{
-    AduSession, AduStream, Priority, StreamSpec, base::ids::encode_base32, ticket::Secret,
-};
+use anabranch::{AduSession, AduStream, base::ids::encode_base32, ticket::Secret};
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, timeout},
 };
 
-use self::{ekg::Ekg, stills::Stills, video::Video, vitals::Vitals};
-pub use self::{encoder::Source, film::Film};
+use self::{
+    ekg::Ekg,
+    listen::Listener,
+    speech::Voice,
+    stills::Stills,
+    streams::{open, receive, send},
+    video::Video,
+    vitals::Vitals,
+};
+pub use self::{encoder::Source, film::Film, keys::Requests, loudspeaker::Output, sound::Sound};
 use crate::{
     error::ClinicError,
     wfdb::files::Missing,
-    wire::{Contents, Notice, Purpose, Request, decode, encode},
+    wire::{Contents, Notice, Purpose, Request},
 };
 
 /// Time that a hospital may take for its first answer, and to keep the last that came.
@@ -56,6 +73,10 @@ pub struct Settings {
     pub film: Option<Film>,
     /// Parts of pictures that were lost are sent again within their lifetime; pictures after them wait meanwhile.
     pub is_video_repaired: bool,
+    /// The speech.
+    pub sound: Option<Sound>,
+    /// Output of what the hospital says; `None`: it is not heard.
+    pub output: Option<Output>,
     /// Folder whose files are sent.
     pub stills: Option<PathBuf>,
     /// Origin of the contents, which the hospital's page shows.
@@ -109,7 +130,25 @@ pub enum Report {
         pictures: u64,
         /// Pictures that no session took: between sessions, or beyond what its buffer holds.
         skipped: u64,
+        /// Requests of the hospital for key pictures.
+        requests: Requests,
     },
+    /// The speech has ended.
+    Spoken {
+        /// Packets that were made.
+        packets: u64,
+        /// Packets that no session took: between sessions, or beyond what its buffer holds.
+        skipped: u64,
+    },
+    /// Speech of the hospital up to the end of a session.
+    Heard {
+        /// Packets that came.
+        received: u64,
+        /// Packets that did not, or too late, between the first and the last that came.
+        missing: u64,
+    },
+    /// The hospital asks for a key picture of a video that is sent as it is; further requests are counted only.
+    KeyIgnored,
 }
 
 /// Time of an ambulance, and reports: what all of its parts share.
@@ -140,6 +179,8 @@ pub struct Ambulance {
     ekg: Option<Arc<Ekg>>,
     vitals: Option<Arc<Vitals>>,
     video: Option<Arc<Video>>,
+    voice: Option<Arc<Voice>>,
+    listener: Option<Arc<Listener>>,
     stills: Option<Arc<Stills>>,
 }
 
@@ -148,7 +189,7 @@ impl Ambulance {
     /// dropped.
     ///
     /// # Errors
-    /// The record, the video or the folder cannot be opened.
+    /// The record, the video, the output of the speech or the folder cannot be opened.
     pub fn begin(settings: Settings, reports: mpsc::Sender<Report>) -> Result<Self, ClinicError> {
         let desk = Desk {
             begun: Instant::now(),
@@ -162,6 +203,8 @@ impl Ambulance {
             .film
             .map(|film| Video::play(film, settings.is_video_repaired, &desk))
             .transpose()?;
+        let listener = settings.output.map(Listener::begin).transpose()?;
+        let voice = settings.sound.map(|sound| Voice::play(sound, &desk));
         let ekg = settings.ekg.as_deref();
         let ekg = ekg
             .map(|path| Ekg::play(path, settings.is_looping, &desk))
@@ -178,11 +221,13 @@ impl Ambulance {
             ekg,
             vitals,
             video,
+            voice,
+            listener,
             stills,
         })
     }
 
-    /// Sends in a session until the record, the video, and the files that are there then, are done; with files alone, until the session is
+    /// Sends in a session until the record, the video, the speech, and the files that are there then, are done; with files alone, until the session is
     /// over.
     /// In a later session, what the hospital lacks and is not too old is sent.
     ///
@@ -194,6 +239,7 @@ impl Ambulance {
             secret: encode_base32(&self.secret.0),
             run: self.run,
             contents: self.contents,
+            takes_key: self.video.is_some(),
         };
         send::<S>(&case, &hello).await?;
         let welcome = timeout(WELCOME_TIME, receive::<S>(&case)).await;
@@ -218,8 +264,12 @@ impl Ambulance {
                         Purpose::Video,
                         self.video.as_ref().map(|video| video.send(session))
                     ),
+                    self.part(
+                        Purpose::SpeechUp,
+                        self.voice.as_ref().map(|voice| voice.send(session))
+                    ),
                 );
-                if self.ekg.is_some() || self.video.is_some() {
+                if self.has_live() {
                     is_last.send_replace(true);
                 }
                 parts
@@ -228,12 +278,22 @@ impl Ambulance {
                 .stills
                 .as_ref()
                 .map(|stills| stills.send(session, is_last.subscribe()));
-            tokio::try_join!(live, self.part(Purpose::Stills, stills)).map(drop)
+            let all = tokio::try_join!(live, self.part(Purpose::Stills, stills));
+            if all.is_ok() && !self.has_live() && self.stills.is_none() && self.listener.is_some() {
+                // It only listens.
+                std::future::pending::<()>().await;
+            }
+            all.map(drop)
         };
-        tokio::select! {
+        let ended = tokio::select! {
             ended = streams => ended,
             ended = self.answer::<S>(&case) => ended,
-        }?;
+            ended = self.hear(session) => ended,
+        };
+        if let Some(listener) = &self.listener {
+            listener.report(&self.desk);
+        }
+        ended?;
         // The hospital closes the session once it has kept everything.
         let _ = case.finish();
         let _ = timeout(WELCOME_TIME, async {
@@ -241,6 +301,19 @@ impl Ambulance {
         })
         .await;
         Ok(())
+    }
+
+    /// True if there is something that ends, after which files that are there are the last.
+    fn has_live(&self) -> bool {
+        self.ekg.is_some() || self.video.is_some() || self.voice.is_some()
+    }
+
+    /// Plays what the hospital says; returns when the session is over.
+    async fn hear<S: AduSession>(&self, session: &S) -> Result<(), ClinicError> {
+        let listener = self.listener.as_ref();
+        let receiving = listener.map(|listener| listener.receive(session));
+        self.part(Purpose::SpeechDown, receiving).await?;
+        std::future::pending().await
     }
 
     async fn part(
@@ -267,6 +340,11 @@ impl Ambulance {
                     let own_us = self.desk.now_us();
                     send::<S>(case, &Request::Clock { at_us, own_us }).await?;
                 }
+                Some(Notice::Key { after }) => {
+                    if let Some(video) = &self.video {
+                        video.request(after, &self.desk);
+                    }
+                }
                 Some(Notice::Refused { why }) => return Err(refused(&why)),
                 None => {
                     return Err(ClinicError::Over(
@@ -287,6 +365,9 @@ impl Drop for Ambulance {
         if let Some(video) = &self.video {
             video.stop();
         }
+        if let Some(voice) = &self.voice {
+            voice.stop();
+        }
         if let Some(stills) = &self.stills {
             stills.stop();
         }
@@ -302,44 +383,5 @@ fn unexpected(notice: Option<&Notice>) -> ClinicError {
     match notice {
         None => ClinicError::Over("the hospital ended a stream".to_owned()),
         Some(notice) => ClinicError::Protocol(format!("{notice:?}").chars().take(100).collect()),
-    }
-}
-
-/// Opens a stream with what its content needs.
-async fn open<S: AduSession>(session: &S, purpose: Purpose) -> Result<S::Stream, ClinicError> {
-    let spec = spec(purpose);
-    let opened = session.open_stream(spec).await;
-    opened.map_err(|error| ClinicError::of(&error))
-}
-
-/// Demands of a stream.
-fn spec(purpose: Purpose) -> StreamSpec {
-    let (is_reliable, lifetime_ms, priority) = match purpose {
-        Purpose::Case => (true, None, Priority::URGENT),
-        Purpose::Ekg => (true, Some(30_000), Priority::URGENT),
-        Purpose::Vitals => (true, Some(5_000), Priority::URGENT),
-        Purpose::Video => (false, Some(800), Priority::NORMAL),
-        Purpose::Stills => (true, None, Priority::BULK),
-    };
-    StreamSpec {
-        reliable: is_reliable,
-        lifetime: lifetime_ms.map(Duration::from_millis),
-        priority,
-        duplex: purpose != Purpose::Video && purpose != Purpose::Vitals,
-        label: purpose.label().to_owned(),
-        ..StreamSpec::default()
-    }
-}
-
-async fn send<S: AduSession>(stream: &S::Stream, request: &Request) -> Result<(), ClinicError> {
-    let sent = stream.send(encode(request)).await;
-    sent.map(drop).map_err(|error| ClinicError::of(&error))
-}
-
-async fn receive<S: AduSession>(stream: &S::Stream) -> Result<Option<Notice>, ClinicError> {
-    let received = stream.recv().await;
-    match received.map_err(|error| ClinicError::of(&error))? {
-        Some(adu) => Ok(Some(decode(&adu.data)?)),
-        None => Ok(None),
     }
 }

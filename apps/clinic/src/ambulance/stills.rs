@@ -16,7 +16,11 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{Desk, Report, open, receive, send, unexpected};
+use super::{
+    Desk, Report,
+    streams::{open, receive, send},
+    unexpected,
+};
 use crate::{
     error::ClinicError,
     wire::{Data, Notice, PIECE_BYTES_MAX, Piece, Purpose, Request, STILL_BYTES_MAX, is_name},

@@ -14,7 +14,7 @@ use tokio::{
     task::AbortHandle,
 };
 
-use super::{Desk, Film, Report, spec};
+use super::{Desk, Film, Report, film::Wishes, keys::Keys, streams::spec};
 use crate::{
     error::ClinicError,
     wire::{Data, Picture, Purpose},
@@ -35,6 +35,7 @@ pub(super) struct Video {
     has_ended: watch::Sender<bool>,
     /// Rate that an encoder follows, in bit/s.
     rate: watch::Sender<u64>,
+    keys: Keys,
     skipped: AtomicU64,
     playing: std::sync::OnceLock<AbortHandle>,
 }
@@ -59,6 +60,7 @@ impl Video {
                 Film::Encoded(source) => source.first_bps(),
                 _ => 0,
             }),
+            keys: Keys::new(matches!(film, Film::Encoded(_))),
             skipped: AtomicU64::new(0),
             playing: std::sync::OnceLock::new(),
         });
@@ -81,6 +83,9 @@ impl Video {
         let (mut number, mut group) = (0, 0);
         let give = |unit: crate::annexb::AccessUnit| {
             group += u32::from(unit.is_key);
+            if unit.is_key {
+                self.keys.made(number);
+            }
             let picture = Picture {
                 captured_us: desk.now_us(),
                 number,
@@ -95,7 +100,11 @@ impl Video {
             }
         };
         let changed = |rate_bps| desk.report(Report::Rate { rate_bps });
-        let played = film.play(self.rate.subscribe(), changed, give).await;
+        let wishes = Wishes {
+            rate: self.rate.subscribe(),
+            keys: &self.keys,
+        };
+        let played = film.play(wishes, changed, give).await;
         if let Err(error) = played {
             desk.report(Report::Failed {
                 purpose: Purpose::Video,
@@ -105,8 +114,16 @@ impl Video {
         desk.report(Report::Film {
             pictures: number,
             skipped: self.skipped.load(Ordering::Relaxed),
+            requests: self.keys.counts(),
         });
         self.has_ended.send_replace(true);
+    }
+
+    /// The hospital asks for a key picture after the one with this number.
+    pub(super) fn request(&self, after: u64, desk: &Desk) {
+        if self.keys.request(after) {
+            desk.report(Report::KeyIgnored);
+        }
     }
 
     fn skip(&self, pictures: u64) {
@@ -137,6 +154,7 @@ impl Video {
         let opened = session.open_stream(spec).await;
         let stream = opened.map_err(|error| ClinicError::of(&error))?;
         self.has_begun.send_replace(true);
+        self.keys.begin();
         let mut has_begun = false;
         let mut following = std::pin::pin!(self.follow::<S>(&stream));
         loop {

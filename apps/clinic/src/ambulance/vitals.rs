@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anabranch::AduSession;
 use tokio::sync::watch;
 
-use super::{Desk, open, send};
+use super::{
+    Desk,
+    streams::{open, send},
+};
 use crate::{
     error::ClinicError,
     vitals::HeartRate,

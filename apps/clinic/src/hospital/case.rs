@@ -23,8 +23,9 @@ use tokio::{
 
 use super::{
     Report, Shared, ekg,
+    keys::Keys,
     live::{self, Dated, Live},
-    stills, video, vitals,
+    speech, stills, video, vitals,
 };
 use crate::{
     error::ClinicError,
@@ -44,6 +45,7 @@ pub(super) struct Case {
     pub(super) folder: PathBuf,
     /// Number of the case in the view.
     pub(super) number: u32,
+    pub(super) keys: Keys,
     shared: Arc<Shared>,
     clock: Mutex<PeerClock>,
 }
@@ -89,7 +91,7 @@ impl Case {
 pub(super) async fn serve(session: Session, shared: Arc<Shared>) {
     let node = session.peer();
     let greeted = timeout(HELLO_TIME, greeting(&session, &shared)).await;
-    let (control, run, contents) = match greeted {
+    let (control, hello) = match greeted {
         Ok(Ok(greeted)) => greeted,
         Ok(Err(end)) => {
             let why = printable(&end, REASON_CHARS);
@@ -101,7 +103,7 @@ pub(super) async fn serve(session: Session, shared: Arc<Shared>) {
         }
         Err(_) => return session.close(1, "no greeting"),
     };
-    let served = converse(&session, &control, (run, contents), &shared).await;
+    let served = converse(&session, &control, hello, &shared).await;
     let why = match served {
         Ok(()) => "the ambulance has sent everything".to_owned(),
         Err(error) => printable(&error.to_string(), REASON_CHARS),
@@ -110,8 +112,16 @@ pub(super) async fn serve(session: Session, shared: Arc<Shared>) {
     shared.report(Report::Left { node, why });
 }
 
-/// Waits for the greeting; returns the stream, the run of the case, and the origin of its contents.
-async fn greeting(session: &Session, shared: &Shared) -> Result<(Stream, u64, Contents), String> {
+/// Contents of the greeting.
+#[derive(Clone, Copy, Debug)]
+struct Hello {
+    run: u64,
+    contents: Contents,
+    takes_key: bool,
+}
+
+/// Waits for the greeting on its stream.
+async fn greeting(session: &Session, shared: &Shared) -> Result<(Stream, Hello), String> {
     let is_case = |spec: &anabranch::StreamSpec| spec.label == Purpose::Case.label();
     let control = session.accept_stream_where(is_case).await;
     let control = control.map_err(|error| error.to_string())?;
@@ -121,6 +131,7 @@ async fn greeting(session: &Session, shared: &Shared) -> Result<(Stream, u64, Co
         secret,
         run,
         contents,
+        takes_key,
     } = decode(&hello.data).map_err(|error| error.to_string())?
     else {
         return Err("it did not greet".to_owned());
@@ -139,18 +150,27 @@ async fn greeting(session: &Session, shared: &Shared) -> Result<(Stream, u64, Co
         return Err(why);
     }
     session.end_probation().map_err(|error| error.to_string())?;
-    Ok((control, run, contents))
+    let hello = Hello {
+        run,
+        contents,
+        takes_key,
+    };
+    Ok((control, hello))
 }
 
 async fn converse(
     session: &Session,
     control: &Stream,
-    (run, contents): (u64, Contents),
+    hello: Hello,
     shared: &Arc<Shared>,
 ) -> Result<(), ClinicError> {
     let node: NodeId = session.peer();
-    let mut place = shared.door.enter(run).await.map_err(ClinicError::Over)?;
-    let folder = shared.store.join(format!("{node}-{run:016x}"));
+    let mut place = shared
+        .door
+        .enter(hello.run)
+        .await
+        .map_err(ClinicError::Over)?;
+    let folder = shared.store.join(format!("{node}-{:016x}", hello.run));
     let made = tokio::fs::create_dir_all(folder.join("stills")).await;
     made.map_err(|why| ClinicError::file(&folder, why))?;
     shared.report(Report::Begun {
@@ -160,10 +180,11 @@ async fn converse(
     let sent = control.send(encode(&Notice::Welcome)).await;
     sent.map_err(|error| ClinicError::Over(error.to_string()))?;
     // From here on, the end of the session ends the view.
-    let number = shared.live.begin(node, run, contents);
+    let number = shared.live.begin(node, hello.run, hello.contents);
     let case = Arc::new(Case {
         folder,
         number,
+        keys: Keys::default(),
         shared: shared.clone(),
         clock: Mutex::default(),
     });
@@ -173,6 +194,7 @@ async fn converse(
         ended = clock(control, &case) => ended,
         ended = accept(session, &case, &mut streams) => ended,
         never = look(session, &case) => match never {},
+        failed = request_keys(control, &case), if hello.takes_key => Err(failed),
         () = place.taken() => Err(ClinicError::Over("the ambulance has begun another session".to_owned())),
     };
     if ended.is_ok() {
@@ -225,6 +247,26 @@ async fn look(session: &Session, case: &Case) -> std::convert::Infallible {
     }
 }
 
+/// Asks for key pictures; returns when the session is over.
+async fn request_keys(control: &Stream, case: &Case) -> ClinicError {
+    let mut waits = case.live().waits();
+    loop {
+        let after = tokio::select! {
+            after = case.keys.next() => after,
+            changed = waits.changed() => {
+                // The sender is as old as the view.
+                if changed.is_ok() && *waits.borrow() == case.number {
+                    case.keys.want();
+                }
+                continue;
+            }
+        };
+        if let Err(error) = notify(control, &Notice::Key { after }).await {
+            return error;
+        }
+    }
+}
+
 fn refuse(stream: &Stream) {
     // An error means that it is over.
     let _ = (stream.reset(CODE_MALFORMED), stream.stop(CODE_MALFORMED));
@@ -236,6 +278,8 @@ async fn receive(purpose: Purpose, stream: Stream, case: Arc<Case>) {
         Purpose::Vitals => vitals::receive(&stream, &case).await,
         Purpose::Video => video::receive(&stream, &case).await,
         Purpose::Stills => stills::receive(&stream, &case).await,
+        Purpose::SpeechUp => speech::receive(&stream, &case).await,
+        Purpose::SpeechDown => speech::speak(&stream, &case).await,
         Purpose::Case => Ok(()),
     };
     match received {

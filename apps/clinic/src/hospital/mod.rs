@@ -5,6 +5,7 @@
 //! STORE/NODE-RUN/ekg.hea, ekg.dat    the record
 //! STORE/NODE-RUN/vitals.csv          numbers of each second
 //! STORE/NODE-RUN/video.h264, .csv    pictures as they came, and a line for each
+//! STORE/NODE-RUN/speech.opus, .csv   what the ambulance said, and a line for each packet
 //! STORE/NODE-RUN/stills/             files that are whole
 //! ```
 //!
@@ -13,16 +14,19 @@
 //! | `mod` | [`Hospital`]: its ticket, and the sessions that it takes |
 //! | `case` | one session: greeting, clock, streams |
 //! | `door` | the node to which the ticket is bound, and the case that is open |
-//! | `ekg`, `vitals`, `video`, `stills` | what comes on each stream |
+//! | `ekg`, `vitals`, `video`, `speech`, `stills` | what comes on each stream |
+//! | `keys` | requests for key pictures of the video |
 //! | [`live`] | the newest case for viewers, while it comes |
 //! | `page` | the page in which a browser shows it (feature `page`) |
 
 mod case;
 mod door;
 mod ekg;
+mod keys;
 pub mod live;
 #[cfg(feature = "page")]
 pub mod page;
+mod speech;
 mod stills;
 mod video;
 mod vitals;
@@ -88,6 +92,8 @@ pub enum Report {
     },
     /// Pictures of a session.
     Pictures(Pictures),
+    /// Speech of a session.
+    Speech(Packets),
     /// The session is over.
     Left {
         /// The ambulance.
@@ -113,6 +119,20 @@ pub struct Pictures {
     pub missing: u64,
     /// Those that came within 800 ms of their capture, by the ambulance's clock as it is estimated here; a picture before the clock
     /// is known is not one of them.
+    pub in_time: u64,
+    /// Key pictures that were asked for.
+    pub keys_requested: u64,
+}
+
+/// Packets of speech in one session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Packets {
+    /// Those that came.
+    pub received: u64,
+    /// Those that did not, between the first and the last that came.
+    pub missing: u64,
+    /// Those that came within 400 ms of their capture, by the ambulance's clock as it is estimated here; a packet before the clock is known
+    /// is not one of them.
     pub in_time: u64,
 }
 

@@ -52,6 +52,8 @@ async fn pictures_of<T: AduStream>(
         counts.missing += last.map_or(0, |last| picture.number - last - 1);
         counts.in_time += u64::from(age.is_some_and(|age| age.age <= LIFETIME));
         last = Some(picture.number);
+        case.keys.arrived(picture.number, picture.is_key);
+        counts.keys_requested = case.keys.requests();
         let dated = case.dated(picture.captured_us);
         case.live().picture(case.number, &picture, dated, *counts);
         let age_ms = age.map(|age| age.age.as_millis().to_string());

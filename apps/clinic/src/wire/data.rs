@@ -8,13 +8,18 @@
 //!  | 2    | captured (u64)  | number (u64)| type | group | access unit (Annex B)  |
 //!  +------+--------+--------+-------------+------+-------+------------------------+
 //!  | 3    | still  | offset (u64) | bytes
-//!  +------+--------+--------------+------
+//!  +------+--------+--------+-----+-------+------
+//!  | 4    | captured (u64)  | number (u64)| packet of Opus, 20 ms
+//!  +------+-----------------+-------------+------
 //! ```
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::WireError;
-use crate::annexb::{PictureType, UNIT_BYTES_MAX};
+use crate::{
+    annexb::{PictureType, UNIT_BYTES_MAX},
+    speech::is_speech,
+};
 
 /// Most bytes of samples in one ADU.
 pub const SAMPLES_BYTES_MAX: usize = 1 << 20;
@@ -24,6 +29,7 @@ pub const PIECE_BYTES_MAX: usize = 64 << 10;
 const SAMPLES: u8 = 1;
 const PICTURE: u8 = 2;
 const PIECE: u8 = 3;
+const SPEECH: u8 = 4;
 /// Bits of a picture's type.
 const INTRA: u8 = 1;
 const KEY: u8 = 2;
@@ -67,6 +73,17 @@ pub struct Piece {
     pub bytes: Bytes,
 }
 
+/// A packet of speech.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Speech {
+    /// Time at which its last sample was there, in microseconds of the sender's clock.
+    pub captured_us: u64,
+    /// Its number among those that were made.
+    pub number: u64,
+    /// The packet of Opus, of 20 ms.
+    pub bytes: Bytes,
+}
+
 /// An ADU with data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
@@ -76,6 +93,8 @@ pub enum Data {
     Picture(Picture),
     /// A piece of a file.
     Piece(Piece),
+    /// A packet of speech.
+    Speech(Speech),
 }
 
 fn wrong<T>(why: &str) -> Result<T, WireError> {
@@ -113,6 +132,12 @@ impl Data {
                 adu.put_u64(of.offset);
                 adu.put_slice(&of.bytes);
             }
+            Self::Speech(of) => {
+                adu.put_u8(SPEECH);
+                adu.put_u64(of.captured_us);
+                adu.put_u64(of.number);
+                adu.put_slice(&of.bytes);
+            }
         }
         adu.freeze()
     }
@@ -123,7 +148,7 @@ impl Data {
     /// It is none with data, or it is too long.
     pub fn read(mut adu: Bytes) -> Result<Self, WireError> {
         let head_bytes = match adu.first() {
-            Some(&SAMPLES) => 17,
+            Some(&SAMPLES | &SPEECH) => 17,
             Some(&PICTURE) => 22,
             Some(&PIECE) => 13,
             _ => return wrong("an ADU of another kind"),
@@ -164,6 +189,17 @@ impl Data {
                     group,
                     bytes: adu,
                 }))
+            }
+            SPEECH => {
+                let (captured_us, number) = (adu.get_u64(), adu.get_u64());
+                match is_speech(&adu) {
+                    true => Ok(Self::Speech(Speech {
+                        captured_us,
+                        number,
+                        bytes: adu,
+                    })),
+                    false => wrong("speech that is no packet of Opus of 20 ms"),
+                }
             }
             _ => {
                 let (still, offset) = (adu.get_u32(), adu.get_u64());

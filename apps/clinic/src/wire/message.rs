@@ -26,6 +26,8 @@ pub struct Contents {
     pub ekg: Origin,
     /// The video.
     pub video: Origin,
+    /// The speech.
+    pub speech: Origin,
 }
 
 /// Message of an ambulance. Times are microseconds of its own clock.
@@ -42,6 +44,9 @@ pub enum Request {
         /// Origin of the contents.
         #[serde(default)]
         contents: Contents,
+        /// The ambulance takes [`Notice::Key`].
+        #[serde(default)]
+        takes_key: bool,
     },
     /// Answer to a question about the clock.
     Clock {
@@ -76,6 +81,8 @@ pub enum Request {
         /// Origin of the numbers, for people.
         origin: String,
     },
+    /// The first message of the stream `speech_down`: what the hospital says there is heard.
+    Listen,
     /// A file begins, on the stream `stills`.
     Still {
         /// Its number in the case, from 0.
@@ -110,6 +117,11 @@ pub enum Notice {
     Clock {
         /// Time of the hospital, in microseconds.
         at_us: u64,
+    },
+    /// A picture at which a decoder can begin is wanted, on the stream `case`; only to an ambulance that takes it.
+    Key {
+        /// Number that it is to be above: that of the last picture that came.
+        after: u64,
     },
     /// Answer to [`Request::Leads`].
     Begun {

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `mod` | [`Purpose`] of streams, limits, messages as ADUs |
 //! | `message` | [`Request`] of an ambulance, [`Notice`] of a hospital, [`Origin`] of contents |
-//! | `data` | [`Data`]: samples, pictures, pieces of files |
+//! | `data` | [`Data`]: samples, pictures, pieces of files, packets of speech |
 
 mod data;
 mod message;
@@ -19,7 +19,7 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
-pub use data::{Data, PIECE_BYTES_MAX, Picture, Piece, SAMPLES_BYTES_MAX, Samples};
+pub use data::{Data, PIECE_BYTES_MAX, Picture, Piece, SAMPLES_BYTES_MAX, Samples, Speech};
 pub use message::{Contents, Notice, Origin, Request};
 
 /// Longest message in JSON.
@@ -52,15 +52,21 @@ pub enum Purpose {
     Video,
     /// Files.
     Stills,
+    /// Speech of the ambulance.
+    SpeechUp,
+    /// Speech of the hospital.
+    SpeechDown,
 }
 
 impl Purpose {
-    const ALL: [(Self, &'static str); 5] = [
+    const ALL: [(Self, &'static str); 7] = [
         (Self::Case, "clinic/1/case"),
         (Self::Ekg, "clinic/1/ekg"),
         (Self::Vitals, "clinic/1/vitals"),
         (Self::Video, "clinic/1/video"),
         (Self::Stills, "clinic/1/stills"),
+        (Self::SpeechUp, "clinic/1/speech_up"),
+        (Self::SpeechDown, "clinic/1/speech_down"),
     ];
 
     /// The purpose of a stream with this label; `None`: it is none of the protocol.

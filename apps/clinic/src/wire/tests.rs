@@ -13,6 +13,8 @@ fn labels_are_those_of_purposes() {
         Purpose::Vitals,
         Purpose::Video,
         Purpose::Stills,
+        Purpose::SpeechUp,
+        Purpose::SpeechDown,
     ] {
         assert_eq!(Purpose::of_label(purpose.label()), Some(purpose));
     }
@@ -30,19 +32,28 @@ fn messages_have_the_form_of_the_document() {
         contents: Contents {
             ekg: Origin::Replayed,
             video: Origin::Unstated,
+            speech: Origin::Real,
         },
+        takes_key: true,
     };
     let adu = encode(&hello);
     assert_eq!(
         &adu[1..],
-        br#"{"do":"hello","secret":"abc","run":18446744073709551615,"contents":{"ekg":"replayed","video":"unstated"}}"#
+        br#"{"do":"hello","secret":"abc","run":18446744073709551615,"contents":{"ekg":"replayed","video":"unstated","speech":"real"},"takes_key":true}"#
     );
     assert_eq!(decode(&adu), Ok(hello));
     let other = br#"{"do":"hello","secret":"","run":0,"contents":{"video":"dreamt"}}"#;
-    let Ok(Request::Hello { contents, .. }) = decode(&[&[0], &other[..]].concat()) else {
+    let Ok(Request::Hello {
+        contents,
+        takes_key,
+        ..
+    }) = decode(&[&[0], &other[..]].concat())
+    else {
         panic!("words that are not known are no error");
     };
-    assert_eq!(contents, Contents::default());
+    assert_eq!((contents, takes_key), (Contents::default(), false));
+    let key = Notice::Key { after: 3 };
+    assert_eq!(encode(&key), &b"\0{\"is\":\"key\",\"after\":3}"[..]);
     assert_eq!(
         decode(b"\0{\"is\":\"welcome\",\"more\":1}"),
         Ok(Notice::Welcome)
@@ -97,7 +108,8 @@ proptest! {
         for data in [
             Data::Samples(Samples { captured_us, first: number, samples }),
             Data::Picture(Picture { captured_us, number, kind, is_key, group, bytes: bytes.clone() }),
-            Data::Piece(Piece { still: group, offset: number, bytes }),
+            Data::Piece(Piece { still: group, offset: number, bytes: bytes.clone() }),
+            Data::Speech(Speech { captured_us, number, bytes: [&[8][..], &bytes].concat().into() }),
         ] {
             prop_assert_eq!(Data::read(data.to_adu()), Ok(data));
         }

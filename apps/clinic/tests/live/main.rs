@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 mod case;
+mod keys;
 #[cfg(feature = "page")]
 mod page;
 mod rate;
 mod setting;
+mod speech;

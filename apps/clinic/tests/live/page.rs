@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use anabranch_clinic::{
-    ambulance,
+    ambulance::{self, Output},
     hospital::page::{Page, serve_page},
     wire::{Contents, Origin},
 };
@@ -140,6 +140,7 @@ async fn a_page_that_does_not_read_costs_the_others_nothing() {
         contents: Contents {
             ekg: Origin::Generated,
             video: Origin::Generated,
+            ..Contents::default()
         },
         ..nothing(&hospital.ticket)
     });
@@ -161,5 +162,85 @@ async fn a_page_that_does_not_read_costs_the_others_nothing() {
     // What the other did not read is counted.
     let (_, pictures, state) = timeout(LONG, silent.until_over()).await.unwrap();
     assert_eq!(state["video"]["received"], pictures + dropped(&state));
+    hospital.stop().await;
+}
+
+/// Status and body of the answer to a message in JSON.
+async fn post(page: &Page, cookie: &str, path: &str, message: &Value) -> (String, Value) {
+    let body = message.to_string();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nCookie: {cookie}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let (head, mut connection) = ask(page.address(), &request).await;
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+    connection.read_exact(&mut body).await.unwrap();
+    let status = head.split(' ').nth(1).unwrap().to_owned();
+    (status, serde_json::from_slice(&body).unwrap_or_default())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_page_speaks_and_another_is_told_who_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let hospital = Running::start(folder.path(), loopback());
+    let page = serve_page(loopback(), hospital.live.clone()).unwrap();
+    let cookie = cookie(&page).await;
+    let said = |speaker: u32, data: &str| {
+        serde_json::json!({
+            "case": 1, "speaker": speaker, "name": "Dr. A", "packets": [{"age_ms": 1.5, "data": data}]
+        })
+    };
+    let say =
+        async |speaker, data: &str| post(&page, &cookie, "/api/speak", &said(speaker, data)).await;
+    let (status, answer) = say(1, "0801").await;
+    assert_eq!(status, "409");
+    assert!(
+        answer["error"]
+            .as_str()
+            .unwrap()
+            .contains("no ambulance listens"),
+        "{answer}"
+    );
+    let (ambulance, _reports) = begin(ambulance::Settings {
+        output: Some(Output::File(folder.path().join("heard.opus"))),
+        ..nothing(&hospital.ticket)
+    });
+    let session = Car::new(2).call(&hospital.ticket).await;
+    let speaking = async {
+        while !hospital.live.state().speech.is_heard {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(
+            say(1, "0801").await,
+            ("200".to_owned(), serde_json::json!({"lost": 0}))
+        );
+        let (status, answer) = say(2, "0801").await;
+        assert_eq!(status, "409");
+        assert_eq!(answer["error"], "Dr. A speaks; wait for the end");
+        for wrong in ["", "00ff", "8"] {
+            assert_eq!(say(1, wrong).await.0, "400", "{wrong}");
+        }
+        let state = serde_json::json!(hospital.live.state());
+        assert_eq!(state["speech"]["speaker"]["name"], "Dr. A");
+        // A wish for a key picture of a case without a video changes nothing.
+        let wish = serde_json::json!({"case": 1, "after": 0});
+        assert_eq!(post(&page, &cookie, "/api/key", &wish).await.0, "204");
+        assert_eq!(
+            post(&page, &cookie, "/api/key", &Value::Null).await.0,
+            "400"
+        );
+        assert_eq!(
+            post(&page, "", "/api/speak", &said(1, "0801")).await.0,
+            "401"
+        );
+    };
+    // It only listens, and does not end by itself.
+    tokio::select! {
+        ended = ambulance.run(&session) => panic!("{ended:?}"),
+        spoken = timeout(LONG, speaking) => spoken.unwrap(),
+    }
     hospital.stop().await;
 }

@@ -6,12 +6,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anabranch::{AllowList, Host, HostConfig, SecretKey, Session, Ticket};
+use anabranch::{
+    AllowList, Host, HostConfig, SecretKey, Session, Stream, StreamSpec, Ticket,
+    base::ids::encode_base32,
+};
 use anabranch_clinic::{
     ambulance::{self, Ambulance, Film},
     hospital::{self, Hospital},
     wfdb::{Format, INVALID, Packer, files::Reader},
-    wire::Contents,
+    wire::{Contents, Notice, Purpose, Request, decode, encode},
 };
 use tokio::{sync::mpsc, task::JoinHandle};
 
@@ -30,7 +33,6 @@ pub(crate) struct Running {
     serving: JoinHandle<()>,
     pub(crate) ticket: Ticket,
     pub(crate) reports: mpsc::Receiver<hospital::Report>,
-    #[cfg(feature = "page")]
     pub(crate) live: std::sync::Arc<hospital::live::Live>,
 }
 
@@ -41,7 +43,6 @@ impl Running {
         let hospital = Hospital::open(store, &key, sender).unwrap();
         let host = host(1, address, AllowList::everyone());
         let ticket = hospital.ticket(&host);
-        #[cfg(feature = "page")]
         let live = hospital.live();
         let serving = tokio::spawn({
             let host = host.clone();
@@ -52,7 +53,6 @@ impl Running {
             serving,
             ticket,
             reports,
-            #[cfg(feature = "page")]
             live,
         }
     }
@@ -90,6 +90,31 @@ impl Car {
     }
 }
 
+/// A stream as an ambulance opens it, but reliable.
+pub(crate) fn open(session: &Session, purpose: Purpose) -> Stream {
+    let spec = StreamSpec {
+        duplex: purpose == Purpose::Case,
+        label: purpose.label().to_owned(),
+        ..StreamSpec::default()
+    };
+    session.open_stream(spec).unwrap()
+}
+
+/// Greets a hospital, and waits for its welcome.
+pub(crate) async fn greet(session: &Session, ticket: &Ticket, takes_key: bool) -> Stream {
+    let case = open(session, Purpose::Case);
+    let hello = Request::Hello {
+        secret: encode_base32(&ticket.secret.unwrap().0),
+        run: 7,
+        contents: Contents::default(),
+        takes_key,
+    };
+    case.send(encode(&hello)).await.unwrap();
+    let welcome = case.recv().await.unwrap().unwrap();
+    assert_eq!(decode(&welcome.data), Ok(Notice::Welcome));
+    case
+}
+
 pub(crate) fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
@@ -103,6 +128,8 @@ pub(crate) fn nothing(ticket: &Ticket) -> ambulance::Settings {
         is_looping: false,
         film: None,
         is_video_repaired: false,
+        sound: None,
+        output: None,
         stills: None,
         contents: Contents::default(),
     }

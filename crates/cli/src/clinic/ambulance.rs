@@ -11,17 +11,14 @@ use anabranch::{
     base::{Rate, duration},
     keys, objectives,
 };
-use anabranch_clinic::{
-    ambulance::{Ambulance, Film, Report, Settings, Source as Camera},
-    wire::{Contents, Origin},
-};
+use anabranch_clinic::ambulance::{Ambulance, Report, Settings};
 use serde_json::json;
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep},
 };
 
-use super::{failure, tell};
+use super::{failure, inputs::NONE, tell};
 use crate::{
     exit::{Failure, Outcome, note, stopped},
     keygen::key_path,
@@ -38,7 +35,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 #[command(after_help = "\
 The record is played as if it were measured now. When the session breaks, the hospital is called again, and gets what it lacks of the last 30 s of the record. \
 Video: a file *.h264 (byte stream, without B pictures) is played at --fps; any other file is played by ffmpeg as it is; a camera such as /dev/video0, and \
-lavfi:SOURCE, are encoded by ffmpeg at the rate that the paths have for it, between --rate-min and --rate. A part that fails leaves the others alone; the exit code is 7 then.
+lavfi:SOURCE, are encoded by ffmpeg at the rate that the paths have for it, between --rate-min and --rate. Speech: a file of Opus (Ogg) with packets of 20 ms is \
+played as it is; other files, and alsa:NAME, pulse:NAME and lavfi:SOURCE, are encoded by ffmpeg. A part that fails leaves the others alone; the exit code is 7 then.
 
 No fitness for diagnosis is claimed.")]
 pub(super) struct Arguments {
@@ -50,25 +48,31 @@ pub(super) struct Arguments {
     ticket_file: Option<PathBuf>,
     /// Header of the record to play (WFDB).
     #[arg(long, value_name = "RECORD.hea")]
-    ekg: Option<PathBuf>,
+    pub(super) ekg: Option<PathBuf>,
     /// Begin the record anew at its end.
     #[arg(long = "loop", requires = "ekg")]
     is_looping: bool,
     /// Video: a file, a camera (/dev/…), or lavfi:SOURCE.
     #[arg(long, value_name = "FILE|CAMERA")]
-    video: Option<String>,
+    pub(super) video: Option<String>,
     /// Pictures per second of a file *.h264.
     #[arg(long, value_name = "N", default_value_t = 25.0, value_parser = parse_fps)]
-    fps: f64,
+    pub(super) fps: f64,
     /// Highest rate at which a camera is encoded.
     #[arg(long, value_name = "RATE", default_value = "2 Mbit/s")]
-    rate: Rate,
+    pub(super) rate: Rate,
     /// Lowest rate at which a camera is encoded.
     #[arg(long, value_name = "RATE", default_value = "200 kbit/s")]
-    rate_min: Rate,
+    pub(super) rate_min: Rate,
     /// Do not send parts of pictures that were lost again. Otherwise they are, within 800 ms of the capture, and pictures after them wait meanwhile.
     #[arg(long, requires = "video")]
     no_repair: bool,
+    /// Speech: a file, a microphone (alsa:NAME, pulse:NAME), lavfi:SOURCE, or none.
+    #[arg(long, value_name = "FILE|DEVICE", default_value = "none")]
+    pub(super) audio: String,
+    /// Output of what the hospital says: a file (Ogg Opus, extended if it is there), a device (alsa:NAME, pulse:NAME), or none.
+    #[arg(long, value_name = "FILE|DEVICE", default_value = "none")]
+    pub(super) audio_out: String,
     /// Folder whose files are sent: those that are in it, and those that come.
     #[arg(long, value_name = "DIR")]
     stills: Option<PathBuf>,
@@ -115,47 +119,6 @@ impl Arguments {
             Failure::usage("no ticket: give the one that `anabranch clinic hospital` printed, in a file with --ticket-file, or in ANABRANCH_TICKET")
         })
     }
-
-    /// A file is of another time, a camera is not, and lavfi makes its pictures.
-    fn contents(&self) -> Contents {
-        let video = match self.video.as_deref() {
-            None => Origin::Unstated,
-            Some(video) if video.starts_with("lavfi:") => Origin::Generated,
-            Some(video) if video.starts_with("/dev/") => Origin::Real,
-            Some(_) => Origin::Replayed,
-        };
-        let ekg = match self.ekg {
-            None => Origin::Unstated,
-            Some(_) => Origin::Replayed,
-        };
-        Contents { ekg, video }
-    }
-
-    fn film(&self) -> Option<Film> {
-        let video = self.video.as_deref()?;
-        let input = |words: &[&str]| -> Vec<String> {
-            words.iter().map(|word| (*word).to_owned()).collect()
-        };
-        let encoded = |words: &[&str]| {
-            Film::Encoded(Camera {
-                program: "ffmpeg".to_owned(),
-                input: input(words),
-                rates_bps: self.rate_min.as_bps().min(self.rate.as_bps())..=self.rate.as_bps(),
-            })
-        };
-        Some(if let Some(source) = video.strip_prefix("lavfi:") {
-            encoded(&["-f", "lavfi", "-i", source])
-        } else if video.starts_with("/dev/") {
-            encoded(&["-f", "v4l2", "-i", video])
-        } else if video.ends_with(".h264") || video.ends_with(".264") {
-            Film::File {
-                path: video.into(),
-                rate: self.fps,
-            }
-        } else {
-            Film::ffmpeg(&input(&["-i", video]))
-        })
-    }
 }
 
 pub(super) async fn run(arguments: &Arguments) -> Outcome {
@@ -163,9 +126,11 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
     let secret = ticket.secret.ok_or_else(|| {
         Failure::usage("the ticket has no secret; copy the whole line that `anabranch clinic hospital` printed")
     })?;
-    if arguments.ekg.is_none() && arguments.video.is_none() && arguments.stills.is_none() {
+    let is_silent = arguments.audio == NONE && arguments.audio_out == NONE;
+    let has_data = arguments.ekg.is_some() || arguments.video.is_some();
+    if is_silent && !has_data && arguments.stills.is_none() {
         return Err(Failure::usage(
-            "there is nothing to send: give --ekg, --video or --stills",
+            "there is nothing to send: give --ekg, --video, --audio, --audio-out or --stills",
         ));
     }
     let mut run = [0; 8];
@@ -187,6 +152,8 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         is_looping: arguments.is_looping,
         film: arguments.film(),
         is_video_repaired: !arguments.no_repair,
+        sound: arguments.sound()?,
+        output: arguments.output(),
         stills: arguments.stills.clone(),
         contents: arguments.contents(),
     };
@@ -321,9 +288,28 @@ fn show(arguments: &Arguments, report: &Report) -> Outcome {
             json!({"kind": "rate", "rate_bps": rate_bps}),
             format!("The video is encoded at {}.", Rate::from_bps(*rate_bps)),
         ),
-        Report::Film { pictures, skipped } => (
-            json!({"kind": "film", "pictures": pictures, "skipped": skipped}),
-            format!("The video has ended: {pictures} pictures, {skipped} of them not sent."),
+        Report::Film {
+            pictures,
+            skipped,
+            requests,
+        } => (
+            json!({"kind": "film", "pictures": pictures, "skipped": skipped, "keys_requested": requests.received, "keys_ignored": requests.ignored}),
+            format!(
+                "The video has ended: {pictures} pictures, {skipped} of them not sent; {} key pictures were asked for, {} times in vain.",
+                requests.received, requests.ignored
+            ),
+        ),
+        Report::Spoken { packets, skipped } => (
+            json!({"kind": "spoken", "packets": packets, "skipped": skipped}),
+            format!("The speech has ended: {packets} packets, {skipped} of them not sent."),
+        ),
+        Report::Heard { received, missing } => (
+            json!({"kind": "heard", "received": received, "missing": missing}),
+            format!("The hospital said {received} packets; {missing} did not come, or too late."),
+        ),
+        Report::KeyIgnored => (
+            json!({"kind": "key_ignored"}),
+            "The hospital asks for a key picture; a file is sent as it is.".to_owned(),
         ),
         Report::Failed { purpose, why } => {
             if !arguments.json {

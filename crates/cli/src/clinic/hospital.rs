@@ -147,9 +147,16 @@ fn show(arguments: &Arguments, report: &Report) -> Outcome {
             format!("Kept {} ({bytes} bytes).", path.display()),
         ),
         Report::Pictures(of) => (
-            json!({"kind": "pictures", "received": of.received, "missing": of.missing, "in_time": of.in_time}),
+            json!({"kind": "pictures", "received": of.received, "missing": of.missing, "in_time": of.in_time, "keys_requested": of.keys_requested}),
             format!(
-                "Video: {} pictures came, {} of them within 800 ms; {} did not.",
+                "Video: {} pictures came, {} of them within 800 ms; {} did not. Key pictures that were asked for: {}.",
+                of.received, of.in_time, of.missing, of.keys_requested
+            ),
+        ),
+        Report::Speech(of) => (
+            json!({"kind": "speech", "received": of.received, "missing": of.missing, "in_time": of.in_time}),
+            format!(
+                "Speech: {} packets came, {} of them within 400 ms; {} did not.",
                 of.received, of.in_time, of.missing
             ),
         ),

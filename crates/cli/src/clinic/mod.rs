@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `hospital` | `clinic hospital`: prints a ticket, and keeps what comes |
 //! | `ambulance` | `clinic ambulance`: plays a case, and sends it |
+//! | `inputs` | its inputs and outputs, from its options |
 
 pub(crate) mod ambulance;
 mod hospital;
+mod inputs;
 
 use anabranch_clinic::ClinicError;
 use serde_json::Value;
@@ -26,7 +28,7 @@ pub(crate) struct Arguments {
 enum Command {
     /// Receive the cases of an ambulance, and keep them in a folder; prints the ticket that the ambulance needs.
     Hospital(Box<hospital::Arguments>),
-    /// Send a record (WFDB), video and files to a hospital.
+    /// Send a record (WFDB), video, speech and files to a hospital.
     Ambulance(Box<ambulance::Arguments>),
 }
 
@@ -49,9 +51,10 @@ fn failure(error: ClinicError) -> Failure {
     match &error {
         ClinicError::Over(_) => Failure::interrupted(error),
         ClinicError::Refused(_) => Failure::refused(error),
-        ClinicError::Record(_) | ClinicError::Video(_) | ClinicError::File { .. } => {
-            Failure::file(error)
-        }
+        ClinicError::Record(_)
+        | ClinicError::Video(_)
+        | ClinicError::Speech(_)
+        | ClinicError::File { .. } => Failure::file(error),
         _ => Failure::other(error),
     }
 }

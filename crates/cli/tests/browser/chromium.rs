@@ -59,6 +59,10 @@ impl Browser {
                 // WebGL without a graphics card.
                 "--enable-unsafe-swiftshader",
                 "--no-first-run",
+                // A microphone that beeps, and sound without a person who begins it.
+                "--use-fake-device-for-media-stream",
+                "--use-fake-ui-for-media-stream",
+                "--autoplay-policy=no-user-gesture-required",
             ])
             .args([
                 "--disable-dev-shm-usage",

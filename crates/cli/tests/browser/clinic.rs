@@ -245,6 +245,79 @@ fn a_browser_without_webcodecs_plays_fragments_or_reports_that_it_cannot() {
     browser.wait_for("This browser cannot decode the video (H.264, avc1.");
 }
 
+/// A microphone that beeps at one end, and a tone at the other: both are heard, one page speaks at a time, and the other is told who it is.
+#[test]
+fn both_sides_speak_and_hear() {
+    let Some(mut browser) = Browser::start().filter(|_| has_ffmpeg()) else {
+        return;
+    };
+    let folder = private_folder();
+    let at = folder.path();
+    let (_hospital, link) = hospital(at);
+    let words = ["clinic", "ambulance", "--ticket-file", "ticket", "--json"];
+    let more = ["--key", "ambulance.key", "--bind", "127.0.0.1:0"];
+    let sound = [
+        "--audio",
+        "lavfi:sine=frequency=440:sample_rate=48000",
+        "--audio-out",
+        "heard.opus",
+    ];
+    let _ambulance = Running::start(command(at).args(words).args(more).args(sound));
+    browser.size(1280, 900);
+    browser.open(&link);
+    browser.wait_for("The ambulance listens.");
+    browser.wait(&format!("{} === 'generated'", text_of("speech-origin")));
+    let press = |id: &str| format!("document.getElementById('{id}').click()");
+    browser.value(&press("listen"));
+    browser.wait(&format!(
+        "/[1-9][0-9]* packets played/.test({})",
+        text_of("speech-note")
+    ));
+    browser.wait("document.getElementById('level').value > 0.01");
+    browser.wait(&format!(
+        "/^[0-9]+ ms . [0-9]+ ms old$/.test({})",
+        text_of("speech-age")
+    ));
+    browser.value("document.getElementById('name').value = 'Dr. A'");
+    browser.value(&press("talk"));
+    // The microphone beeps now and then: within two seconds.
+    browser.wait(&format!(
+        "/You are heard: [1-9][0-9][0-9]+ packets sent/.test({})",
+        text_of("talk-note")
+    ));
+    // Another page is told who speaks: here its request, as it would send it.
+    let other = "fetch('/api/speak', { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ \
+                 case: 1, speaker: 1, packets: [] }) }).then((answer) => answer.json()).then((answer) => { window.refusal = answer.error; })";
+    browser.value(other);
+    browser.wait("window.refusal === 'Dr. A speaks; wait for the end'");
+    browser.value(&press("talk"));
+    browser.wait(&format!(
+        "{} === 'The ambulance listens.'",
+        text_of("talk-note")
+    ));
+    // What the ambulance heard is a file that ffmpeg decodes, and not silence.
+    let mut decode = Command::new("ffmpeg");
+    decode.args(["-nostdin", "-i", "heard.opus", "-af", "volumedetect"]);
+    let decoded = decode.args(["-f", "null", "-"]).current_dir(at).output();
+    let decoded = decoded.unwrap();
+    let said = String::from_utf8_lossy(&decoded.stderr);
+    assert!(decoded.status.success(), "{said}");
+    let loudest = said.split("max_volume: ").nth(1).unwrap();
+    let loudest: f64 = loudest.split(' ').next().unwrap().parse().unwrap();
+    assert!(loudest > -60.0, "{said}");
+    let is_expected = |text: &&String| text.contains("GL Driver Message") || text.contains("409");
+    let mut problems = browser.problems.iter().filter(|text| !is_expected(text));
+    assert_eq!(problems.next(), None);
+    // Browsers without WebCodecs are told so.
+    browser.before_pages("delete globalThis.AudioDecoder; delete globalThis.AudioEncoder;");
+    browser.value("location.reload()");
+    browser.wait_for("The ambulance listens.");
+    browser.value(&press("listen"));
+    browser.wait_for("This browser cannot play the speech");
+    browser.value(&press("talk"));
+    browser.wait_for("This browser cannot send speech: it has no AudioEncoder");
+}
+
 /// Pictures of the demonstration at 20, 40 and 60 s: those of `docs/clinic.md`. Only where they are wanted.
 #[cfg(feature = "demo")]
 #[test]

@@ -6,10 +6,14 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod` | [`Live`]: what sessions give, and viewers get |
+//! | `item` | [`Item`]: samples, pictures and speech |
 //! | `state` | [`State`] of the case |
+//! | `talk` | what viewers say, one at a time |
 //! | `viewer` | [`Viewer`], which reads |
 
+mod item;
 mod state;
+mod talk;
 #[cfg(test)]
 mod tests;
 mod viewer;
@@ -31,17 +35,22 @@ use anabranch::{
     net::session::ChannelReport,
     peer_clock::Age,
 };
-use bytes::Bytes;
-use tokio::{sync::broadcast, time::Instant};
+use tokio::{
+    sync::{broadcast, mpsc, watch},
+    time::Instant,
+};
 
+use self::talk::Talk;
 pub use self::{
-    state::{Dated, Ekg, Failed, Lead, PathState, State, Still, Vital},
+    item::Item,
+    state::{Dated, Ekg, Failed, Lead, PathState, Speaker, State, Still, Vital},
+    talk::{Refusal, Utterance},
     viewer::Viewer,
 };
-use super::Pictures;
+use super::{Packets, Pictures};
 use crate::{
     wfdb::{Header, Hole},
-    wire::{Contents, Picture, Purpose, Samples},
+    wire::{Contents, Picture, Purpose, Samples, Speech},
 };
 
 /// Viewers at a time.
@@ -54,39 +63,10 @@ const SAMPLES_BYTES_MAX: usize = 64 << 10;
 const PICTURES_MAX: usize = 48;
 /// Bytes of a picture that is shown; a larger one is counted only.
 const PICTURE_BYTES_MAX: usize = 1 << 20;
+/// Packets of speech that wait for a viewer: those of two seconds.
+const SPEECH_MAX: usize = 100;
 /// Pictures since the last at which a decoder can begin that a new viewer gets, and their bytes.
 const GROUP_MAX: (usize, usize) = (300, 8 << 20);
-
-/// Samples or a picture.
-#[derive(Clone, Debug)]
-pub enum Item {
-    /// Frames of the record.
-    Samples {
-        /// Number of the case.
-        case: u32,
-        /// Number of the first frame.
-        first: u64,
-        /// Leads of a frame.
-        leads: usize,
-        /// Time of the last frame.
-        dated: Dated,
-        /// Samples, frame by frame.
-        samples: Arc<[i16]>,
-    },
-    /// A picture of the video.
-    Picture {
-        /// Number of the case.
-        case: u32,
-        /// Number of the picture.
-        number: u64,
-        /// A decoder can begin here.
-        is_key: bool,
-        /// Time of its capture.
-        dated: Dated,
-        /// The access unit.
-        bytes: Bytes,
-    },
-}
 
 /// The newest case, as viewers see it.
 #[derive(Debug)]
@@ -95,7 +75,10 @@ pub struct Live {
     inner: Mutex<Inner>,
     samples: broadcast::Sender<Item>,
     pictures: broadcast::Sender<Item>,
+    speech: broadcast::Sender<Item>,
     viewers: AtomicUsize,
+    /// Number of the newest case of which a viewer waits for a key picture, changed with each that does.
+    waits: watch::Sender<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -106,6 +89,9 @@ struct Inner {
     /// Pictures from the last on at which a decoder can begin, and their bytes; empty if they are too many.
     group: VecDeque<Item>,
     group_bytes: usize,
+    /// Number of the last picture at which a decoder can begin.
+    last_key: Option<u64>,
+    talk: Talk,
     /// Places of the files that are listed.
     stills: VecDeque<PathBuf>,
 }
@@ -118,7 +104,9 @@ impl Live {
             inner: Mutex::default(),
             samples: broadcast::Sender::new(SAMPLES_MAX),
             pictures: broadcast::Sender::new(PICTURES_MAX),
+            speech: broadcast::Sender::new(SPEECH_MAX),
             viewers: AtomicUsize::new(0),
+            waits: watch::Sender::new(0),
         }
     }
 
@@ -133,8 +121,14 @@ impl Live {
 
     /// The state now.
     pub fn state(&self) -> State {
-        let mut state = self.lock().state.clone();
-        state.now_us = self.now_us();
+        let now_us = self.now_us();
+        let mut state = {
+            let inner = self.lock();
+            let mut state = inner.state.clone();
+            inner.talk.describe(now_us, &mut state.speech);
+            state
+        };
+        state.now_us = now_us;
         state.viewers = self.viewers.load(Ordering::Relaxed);
         state
     }
@@ -161,12 +155,27 @@ impl Live {
         increased.ok()?;
         // Pictures are given under the same lock, so that none is missed, and none comes twice.
         let inner = self.lock();
-        Some(Viewer::new(
-            self.clone(),
-            self.samples.subscribe(),
-            self.pictures.subscribe(),
-            inner.group.clone(),
-        ))
+        if inner.group.is_empty() && inner.state.video.received > 0 {
+            self.waits.send_replace(inner.state.case);
+        }
+        let rings = [&self.samples, &self.pictures, &self.speech];
+        let rings = rings.map(broadcast::Sender::subscribe);
+        Some(Viewer::new(self.clone(), rings, inner.group.clone()))
+    }
+
+    /// A viewer of this case, which got pictures up to this number, cannot go on before a key picture.
+    pub fn want_key(&self, case: u32, after: u64) {
+        let inner = self.lock();
+        let is_newest = case > 0 && inner.state.case == case;
+        // One that came meanwhile is on its way to the viewer.
+        if is_newest && inner.last_key.is_none_or(|last| last <= after) {
+            self.waits.send_replace(case);
+        }
+    }
+
+    /// Cases of which a viewer waits for a key picture.
+    pub(super) fn waits(&self) -> watch::Receiver<u32> {
+        self.waits.subscribe()
     }
 
     /// A session of a case begins; returns the number of the case, by which its data is given.
@@ -268,6 +277,9 @@ impl Live {
         self.change(case, |inner| {
             inner.state.video.counts(counts);
             inner.state.video.dated = Some(dated);
+            if picture.is_key {
+                inner.last_key = Some(picture.number);
+            }
             let bytes = picture.bytes.len();
             if bytes > PICTURE_BYTES_MAX {
                 inner.state.video.not_shown += 1;
@@ -283,6 +295,24 @@ impl Live {
             inner.join(&item, bytes);
             let _ = self.pictures.send(item);
         });
+    }
+
+    /// A packet of speech, and the counts of its session with it.
+    pub(super) fn speech(&self, case: u32, packet: &Speech, dated: Dated, counts: Packets) {
+        self.change(case, |inner| {
+            inner.state.speech.counts(counts, dated);
+            let _ = self.speech.send(Item::Speech {
+                case,
+                number: packet.number,
+                dated,
+                bytes: packet.bytes.clone(),
+            });
+        });
+    }
+
+    /// The stream on which the ambulance of a case listens.
+    pub(super) fn listens(&self, case: u32, stream: mpsc::Sender<Speech>) {
+        self.change(case, |inner| inner.talk.listens(stream));
     }
 
     /// A file is kept.

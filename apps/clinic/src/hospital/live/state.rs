@@ -5,7 +5,11 @@ use std::collections::VecDeque;
 use anabranch::{base::NodeId, net::session::ChannelReport};
 use serde::Serialize;
 
-use crate::{hospital::Pictures, wfdb::Header, wire::Contents};
+use crate::{
+    hospital::{Packets, Pictures},
+    wfdb::Header,
+    wire::Contents,
+};
 
 /// Files that are listed: the last ones.
 pub(super) const STILLS_MAX: usize = 32;
@@ -35,6 +39,8 @@ pub struct State {
     pub vitals_origin: Option<String>,
     /// The video in this session.
     pub video: Video,
+    /// The speech in this session.
+    pub speech: Speech,
     /// Files that are kept: the last ones, the newest at the end.
     pub stills: VecDeque<Still>,
     /// Files that were kept.
@@ -143,12 +149,54 @@ pub struct Video {
     pub dated: Option<Dated>,
     /// Pictures that were too large to be shown.
     pub not_shown: u64,
+    /// Key pictures that the ambulance was asked for.
+    pub keys_requested: u64,
 }
 
 impl Video {
     pub(super) fn counts(&mut self, of: Pictures) {
         (self.received, self.missing, self.in_time) = (of.received, of.missing, of.in_time);
+        self.keys_requested = of.keys_requested;
     }
+}
+
+/// Speech of a session, of both sides.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Speech {
+    /// Packets that came.
+    pub received: u64,
+    /// Packets that did not, between the first and the last that came.
+    pub missing: u64,
+    /// Packets that came within 400 ms of their capture.
+    pub in_time: u64,
+    /// Time of the last packet that came.
+    pub dated: Option<Dated>,
+    /// The ambulance listens.
+    pub is_heard: bool,
+    /// The viewer that speaks.
+    pub speaker: Option<Speaker>,
+    /// Packets that viewers gave.
+    pub spoken: u64,
+}
+
+impl Speech {
+    pub(super) fn counts(&mut self, of: Packets, dated: Dated) {
+        (self.received, self.missing, self.in_time) = (of.received, of.missing, of.in_time);
+        // One that was overtaken is older.
+        let is_newer = |last: Dated| dated.at_us > last.at_us;
+        if self.dated.is_none_or(is_newer) {
+            self.dated = Some(dated);
+        }
+    }
+}
+
+/// A viewer that speaks.
+#[derive(Clone, Debug, Serialize)]
+pub struct Speaker {
+    /// Its name, for people.
+    pub name: String,
+    /// Time at which it began.
+    pub since_us: u64,
 }
 
 /// A file that is kept.

@@ -1,4 +1,4 @@
-//! Viewer of a case: reads samples and pictures in their order, and counts those that it did not read in time.
+//! Viewer of a case: reads samples, pictures and speech, each in their order, and counts those that it did not read in time.
 
 use std::{
     collections::VecDeque,
@@ -13,38 +13,38 @@ use super::{Item, Live};
 #[derive(Debug)]
 pub struct Viewer {
     live: Arc<Live>,
-    samples: broadcast::Receiver<Item>,
-    pictures: broadcast::Receiver<Item>,
+    /// Samples, pictures and speech.
+    rings: [broadcast::Receiver<Item>; 3],
     /// Pictures that were there before it.
     before: VecDeque<Item>,
-    dropped: [u64; 2],
+    dropped: [u64; 3],
 }
 
 impl Viewer {
     pub(super) fn new(
         live: Arc<Live>,
-        samples: broadcast::Receiver<Item>,
-        pictures: broadcast::Receiver<Item>,
+        rings: [broadcast::Receiver<Item>; 3],
         before: VecDeque<Item>,
     ) -> Self {
         Self {
             live,
-            samples,
-            pictures,
+            rings,
             before,
-            dropped: [0, 0],
+            dropped: [0; 3],
         }
     }
 
-    /// The next samples or picture; waits for it.
+    /// The next samples, picture or packet of speech; waits for it.
     pub async fn next(&mut self) -> Item {
         if let Some(item) = self.before.pop_front() {
             return item;
         }
         loop {
+            let [samples, pictures, speech] = &mut self.rings;
             let (next, kind) = tokio::select! {
-                next = self.samples.recv() => (next, 0),
-                next = self.pictures.recv() => (next, 1),
+                next = samples.recv() => (next, 0),
+                next = pictures.recv() => (next, 1),
+                next = speech.recv() => (next, 2),
             };
             match next {
                 Ok(item) => return item,
@@ -55,8 +55,8 @@ impl Viewer {
         }
     }
 
-    /// ADUs of samples, and pictures, that were not read in time.
-    pub fn dropped(&self) -> [u64; 2] {
+    /// ADUs of samples, pictures, and packets of speech that were not read in time.
+    pub fn dropped(&self) -> [u64; 3] {
         self.dropped
     }
 

@@ -18,8 +18,11 @@ const FILES: &[(&str, &str, &str)] = files![
     "/clock.js" SCRIPT "clock.js",
     "/feed.js" SCRIPT "feed.js",
     "/leads.js" SCRIPT "leads.js",
+    "/mic.js" SCRIPT "mic.js",
     "/mp4.js" SCRIPT "mp4.js",
+    "/speech.js" SCRIPT "speech.js",
     "/tables.js" SCRIPT "tables.js",
+    "/talk.js" SCRIPT "talk.js",
     "/video.js" SCRIPT "video.js",
     "/vitals.js" SCRIPT "vitals.js",
 ];

@@ -4,13 +4,16 @@
 //! |---|---|
 //! | `/` | the page; it holds no data |
 //! | `POST /api/enter` | exchanges the one-time token of a link for a cookie, which the others need |
-//! | `GET /api/feed` | records of states, samples and pictures, as long as the page reads |
+//! | `GET /api/feed` | records of states, samples, pictures and speech, as long as the page reads |
 //! | `GET /api/clock` | the hospital's clock: `{"now_us": …}` |
 //! | `GET /api/state` | the state, in JSON |
 //! | `GET /api/stills/N` | file N of the case, if it is a picture |
+//! | `POST /api/key` | asks for a key picture: `{"case": …, "after": …}`, the number of the last picture that came |
+//! | `POST /api/speak` | sends speech to the ambulance; 409 if it does not listen, or another page speaks |
 
 mod files;
 mod record;
+mod speak;
 mod stills;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -18,9 +21,11 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use anabranch_console::{
     StartError,
     site::{
-        Body, Bytes, Method, Request, Response, Served, Site, StatusCode, answer, refused, streamed,
+        Body, Bytes, Method, Request, Response, Served, Site, StatusCode, answer, body, refused,
+        streamed,
     },
 };
+use serde::Deserialize;
 use serde_json::json;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -54,6 +59,12 @@ struct Shared {
 impl Site for Shared {
     async fn answer(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        if path == "/api/key" && method == Method::POST {
+            return self.key(request).await;
+        }
+        if path == "/api/speak" && method == Method::POST {
+            return speak::answer(&self.live, request).await;
+        }
         let is_read = method == Method::GET || method == Method::HEAD;
         if !is_read {
             return refused(StatusCode::METHOD_NOT_ALLOWED, "this is read only");
@@ -64,7 +75,7 @@ impl Site for Shared {
                 let clock = json!({ "now_us": self.live.now_us() });
                 answer(StatusCode::OK, JSON, clock.to_string())
             }
-            "/api/state" => answer(StatusCode::OK, JSON, state(&self.live, [0, 0])),
+            "/api/state" => answer(StatusCode::OK, JSON, state(&self.live, [0; 3])),
             _ => match path.strip_prefix("/api/stills/") {
                 Some(number) => self.still(number).await,
                 None => file(&path),
@@ -74,10 +85,10 @@ impl Site for Shared {
 }
 
 /// The state, with what a page did not read in time.
-fn state(live: &Live, dropped: [u64; 2]) -> String {
+fn state(live: &Live, dropped: [u64; 3]) -> String {
     let mut state = json!(live.state());
-    let [samples, pictures] = dropped;
-    state["dropped"] = json!({ "samples": samples, "pictures": pictures });
+    let [samples, pictures, speech] = dropped;
+    state["dropped"] = json!({ "samples": samples, "pictures": pictures, "speech": speech });
     state.to_string()
 }
 
@@ -106,6 +117,20 @@ impl Shared {
         }
     }
 
+    async fn key(&self, request: Request<Body>) -> Response<Body> {
+        let wish = match body(request).await {
+            Ok(body) => serde_json::from_slice::<KeyWish>(&body),
+            Err(response) => return response,
+        };
+        match wish {
+            Ok(wish) => {
+                self.live.want_key(wish.case, wish.after);
+                answer(StatusCode::NO_CONTENT, JSON, Body::empty())
+            }
+            Err(error) => refused(StatusCode::BAD_REQUEST, &error.to_string()),
+        }
+    }
+
     fn feed(&self) -> Response<Body> {
         let Some(viewer) = self.live.view() else {
             let words = format!("{VIEWERS_MAX} pages are open already; close one");
@@ -118,6 +143,13 @@ impl Shared {
             Some((reading.next().await, reading))
         })
     }
+}
+
+/// Wish of a page for a key picture.
+#[derive(Debug, Deserialize)]
+struct KeyWish {
+    case: u32,
+    after: u64,
 }
 
 /// A page that reads.

@@ -5,12 +5,13 @@
 //!  +---------------+------+-------+-----+------------+------------+---------------+--------------+-------------+------
 //!  | bytes (u32)   | 0    | state, in JSON
 //!  +---------------+------+-------+-----+------------+------------+---------------+--------------+-------------+------
-//!  | bytes (u32)   | 1, 2 | flags | 0   | case (u32) | first or   | at, in us     | error, in us | leads (u32) | body
+//!  | bytes (u32)   | 1..3 | flags | 0   | case (u32) | first or   | at, in us     | error, in us | leads (u32) | body
 //!  |               |      |       |     |            | number     | (u64)         | (u32)        |             |
 //!  +---------------+------+-------+-----+------------+------------+---------------+--------------+-------------+------
 //! ```
 //!
-//! `bytes` counts what follows it. 1: samples, the body of `i16`; 2: a picture, with flag 1 where a decoder can begin. An error of
+//! `bytes` counts what follows it. 1: samples, the body of `i16`; 2: a picture, with flag 1 where a decoder can begin; 3: a packet of speech.
+//! An error of
 //! 0xffffffff means that the ambulance's clock is not known yet.
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -20,6 +21,7 @@ use crate::hospital::live::{Dated, Item};
 const STATE: u8 = 0;
 const SAMPLES: u8 = 1;
 const PICTURE: u8 = 2;
+const SPEECH: u8 = 3;
 const HEAD_BYTES: usize = 32;
 
 /// A state as a record.
@@ -31,7 +33,7 @@ pub(super) fn state(json: &str) -> Bytes {
     record.freeze()
 }
 
-/// Samples or a picture as a record.
+/// Samples, a picture or a packet of speech as a record.
 pub(super) fn item(item: &Item) -> Bytes {
     match item {
         Item::Samples {
@@ -59,6 +61,12 @@ pub(super) fn item(item: &Item) -> Bytes {
             0,
             bytes,
         ),
+        Item::Speech {
+            case,
+            number,
+            dated,
+            bytes,
+        } => record([SPEECH, 0], *case, *number, *dated, 0, bytes),
     }
 }
 

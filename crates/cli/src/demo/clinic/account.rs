@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use anabranch::base::Rate;
 use anabranch_clinic::{
     hospital::{
-        Pictures,
+        Packets, Pictures,
         live::{Item, Viewer},
     },
     wfdb::{INVALID, files::Reader},
@@ -71,11 +71,23 @@ impl Watched {
             "missing": counts.missing,
             "in_time": counts.in_time,
             "skipped": skipped,
+            "keys_requested": counts.keys_requested,
             "usable": self.usable.len(),
             "longest_pause_ms": ms(whole),
             "cuts": cuts.collect::<Vec<_>>(),
         })
     }
+}
+
+/// Figures of the speech: packets that the ambulance made and heard, and packets that the hospital was given to say.
+pub(super) fn speech(came: Packets, [made, heard]: [u64; 2], said: u64) -> Value {
+    json!({
+        "made": made,
+        "received": came.received,
+        "in_time": came.in_time,
+        "said": said,
+        "heard": heard,
+    })
 }
 
 /// Compares what the hospital keeps with what was played.
@@ -118,8 +130,8 @@ pub(super) fn lines(report: &Value) -> Vec<String> {
     ];
     if video.is_object() {
         lines.push(format!(
-            "video     {} pictures came, {} of them within 800 ms, {} did not; {} are of use to a decoder",
-            video["received"], video["in_time"], video["missing"], video["usable"]
+            "video     {} pictures came, {} of them within 800 ms, {} did not; {} are of use to a decoder; {} key pictures were asked for",
+            video["received"], video["in_time"], video["missing"], video["usable"], video["keys_requested"]
         ));
         let rates = report["encoders_bps"].as_array().into_iter().flatten();
         let rates: Vec<u64> = rates.filter_map(Value::as_u64).collect();
@@ -141,6 +153,13 @@ pub(super) fn lines(report: &Value) -> Vec<String> {
         lines.push(format!(
             "          longest pause of all: {} ms",
             video["longest_pause_ms"]
+        ));
+    }
+    let speech = &report["speech"];
+    if speech.is_object() {
+        lines.push(format!(
+            "speech    within 400 ms: {} of {} packets of the ambulance ({} came); {} of {} packets of the hospital came",
+            speech["in_time"], speech["made"], speech["received"], speech["heard"], speech["said"]
         ));
     }
     lines.push(format!("files     {} kept", report["files"]));

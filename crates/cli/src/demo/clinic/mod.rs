@@ -4,6 +4,7 @@
 
 mod account;
 mod record;
+mod speech;
 
 use std::{
     net::SocketAddr,
@@ -16,8 +17,8 @@ use anabranch::{
     AllowList, Host, HostConfig, Policy, SecretKey, base::Seed, net::emulate::Emulator,
 };
 use anabranch_clinic::{
-    ambulance::{self, Ambulance, Film, Source},
-    hospital::{self, Hospital, Pictures, page::serve_page},
+    ambulance::{self, Ambulance, Film, Output, Source},
+    hospital::{self, Hospital, Packets, Pictures, page::serve_page},
     wire::{Contents, Origin},
 };
 use serde_json::{Value, json};
@@ -135,6 +136,10 @@ async fn show(arguments: &Arguments, folder: &Path) -> Outcome {
         None => format!("ECG    {} leads, generated", record.leads),
     })?;
     narrator.say(match film {
+        Some(_) => "speech generated, both ways: encoded by ffmpeg at 24 kbit/s".to_owned(),
+        None => "speech none: there is no ffmpeg here".to_owned(),
+    })?;
+    narrator.say(match film {
         Some(_) => format!("video  replayed: {FILM}, encoded without B pictures by ffmpeg"),
         None => "video  none: there is no ffmpeg here".to_owned(),
     })?;
@@ -185,8 +190,13 @@ async fn show(arguments: &Arguments, folder: &Path) -> Outcome {
                 false => Origin::Replayed,
             },
             video: Origin::Replayed,
+            speech: Origin::Generated,
         },
         stills: film.is_some().then(|| stills.clone()),
+        sound: film.is_some().then(|| speech::sound(arguments.seconds)),
+        output: film
+            .is_some()
+            .then(|| Output::File(folder.join("heard.opus"))),
         film,
         is_video_repaired: !arguments.no_repair,
     };
@@ -209,13 +219,15 @@ async fn show(arguments: &Arguments, folder: &Path) -> Outcome {
         never = watched.watch(&mut viewer) => match never {},
         failed = play(arguments, &emulator, begin, narrator) => failed,
         failed = photograph(arguments, &stills, begin), if has_video => failed,
+        failed = speech::speak(&hospital, arguments.seconds), if has_video => failed,
         () = hospital.serve(&host_of_hospital) => Err(Failure::other("the hospital has ended")),
     };
     ended?;
     car.shutdown().await;
-    let (case, counts, files) = reported(reports)?;
+    let (case, (counts, packets), files) = reported(reports)?;
     let cuts = [(PATHS[CUT.0].0, at(CUT.1)), (PATHS[AWAY.0].0, at(AWAY.1))];
-    let (skipped, rates) = sent(told);
+    let (skipped, rates, spoken) = sent(told);
+    let spoken_down = hospital.live().state().speech.spoken;
     let report = json!({
         "seed": arguments.seed,
         "seconds": arguments.seconds,
@@ -225,6 +237,7 @@ async fn show(arguments: &Arguments, folder: &Path) -> Outcome {
         "is_repaired": !arguments.no_repair,
         "video": has_video.then(|| watched.report(counts, skipped, &cuts)),
         "encoders_bps": rates,
+        "speech": has_video.then(|| account::speech(packets, spoken, spoken_down)),
         "files": files,
         "paths": forward(rows(emulator.paths()), &emulator),
     });
@@ -250,15 +263,17 @@ fn forward(mut rows: Vec<Value>, emulator: &Emulator) -> Vec<Value> {
     rows
 }
 
-/// The folder of the case, the counts of its pictures, and its files, from what the hospital reported.
+/// The folder of the case, the counts of its pictures and of its speech, and its files, from what the hospital reported.
 fn reported(
     mut reports: mpsc::Receiver<hospital::Report>,
-) -> Result<(PathBuf, Pictures, u64), Failure> {
-    let (mut case, mut counts, mut files) = (None, Pictures::default(), 0);
+) -> Result<(PathBuf, (Pictures, Packets), u64), Failure> {
+    let (mut case, mut files) = (None, 0);
+    let mut counts = (Pictures::default(), Packets::default());
     while let Ok(report) = reports.try_recv() {
         match report {
             hospital::Report::Begun { folder, .. } => case = Some(folder),
-            hospital::Report::Pictures(pictures) => counts = pictures,
+            hospital::Report::Pictures(pictures) => counts.0 = pictures,
+            hospital::Report::Speech(packets) => counts.1 = packets,
             hospital::Report::Still { .. } => files += 1,
             hospital::Report::Failed { purpose, why } => {
                 return Err(Failure::other(format!("{purpose}: {why}")));
@@ -270,19 +285,21 @@ fn reported(
     Ok((case, counts, files))
 }
 
-/// Pictures that no session took, and the rates of the encoders, from what the ambulance reported.
-fn sent(mut reports: mpsc::Receiver<ambulance::Report>) -> (u64, Vec<u64>) {
-    let (mut skipped, mut rates) = (0, Vec::new());
+/// Pictures that no session took, the rates of the encoders, and the packets of speech that the ambulance made and heard, from what it reported.
+fn sent(mut reports: mpsc::Receiver<ambulance::Report>) -> (u64, Vec<u64>, [u64; 2]) {
+    let (mut skipped, mut rates, mut spoken) = (0, Vec::new(), [0; 2]);
     while let Ok(report) = reports.try_recv() {
         match report {
             ambulance::Report::Film {
                 skipped: pictures, ..
             } => skipped = pictures,
+            ambulance::Report::Spoken { packets, .. } => spoken[0] = packets,
+            ambulance::Report::Heard { received, .. } => spoken[1] = received,
             ambulance::Report::Rate { rate_bps } => rates.push(rate_bps),
             _ => {}
         }
     }
-    (skipped, rates)
+    (skipped, rates, spoken)
 }
 
 /// Cuts the paths at their times, with a line every five seconds; returns only on failure.
