@@ -193,7 +193,10 @@ fn record(input: &mut Input<'_>) -> Vec<u8> {
 fn load(input: &mut Input<'_>) -> Load {
     let large = |input: &mut Input<'_>| u64::from(input.byte()) << (input.byte() % 56);
     Load {
-        machine: input.byte().is_multiple_of(2).then(|| f64::from(input.byte()) / 255.0),
+        machine: input
+            .byte()
+            .is_multiple_of(2)
+            .then(|| f64::from(input.byte()) / 255.0),
         cores: input.byte(),
         operators: f64::from(input.byte()) / 16.0,
         memory_used: large(input),
