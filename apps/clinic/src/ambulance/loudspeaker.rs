@@ -168,7 +168,9 @@ impl Loudspeaker {
                 pages,
                 last,
             } => {
-                let gap = last.map_or(0, |last| packet.number.saturating_sub(last + 1));
+                let gap = last.map_or(0, |last| {
+                    packet.number.saturating_sub(last.saturating_add(1))
+                });
                 *last = Some(packet.number);
                 let concealed = if gap > CONCEALED_MAX { 0 } else { gap };
                 let bytes = pages.put(pages.next() + concealed, &packet.bytes);

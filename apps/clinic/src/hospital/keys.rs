@@ -32,7 +32,9 @@ struct Inner {
 
 impl Inner {
     fn arrived(&mut self, number: u64, is_key: bool) {
-        let is_loss = self.last.is_some_and(|last| number != last + 1);
+        let is_loss = self
+            .last
+            .is_some_and(|last| number != last.saturating_add(1));
         self.last = Some(number);
         if is_key {
             self.wanted = None;
@@ -129,6 +131,14 @@ mod tests {
         assert_eq!(keys.next().await, 11);
         assert!(begin.elapsed() > REQUEST_TIME / 2);
         assert_eq!(keys.requests(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn any_number_of_an_ambulance_is_taken() {
+        let keys = Keys::default();
+        keys.arrived(u64::MAX, true);
+        keys.arrived(0, false);
+        assert_eq!(keys.next().await, 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -345,7 +345,7 @@ impl Inner {
             return;
         };
         let follows = match self.group.back() {
-            Some(Item::Picture { number: last, .. }) => *number == last + 1,
+            Some(Item::Picture { number: last, .. }) => *number == last.saturating_add(1),
             _ => false,
         };
         let is_space = self.group.len() < GROUP_MAX.0 && self.group_bytes + bytes <= GROUP_MAX.1;
