@@ -7,7 +7,7 @@ use std::{
 };
 
 use anabranch_base::{
-    NodeId,
+    NodeId, SessionId,
     text::{nearest, printable},
 };
 use anabranch_net::{ConnectError, Host, Remotes, Session, WeakSession};
@@ -66,12 +66,18 @@ impl Sessions {
     }
 
     /// The open session with this peer that new streams go to: the one with the most channels; of two equal ones, that which the node
-    /// with the smaller id has opened, so that both nodes choose the same; of those, the oldest. `own` is the id of this node.
-    fn find(&self, own: NodeId, peer: &NodeId) -> Option<Session> {
+    /// with the smaller id has opened, so that both nodes choose the same; of those, the oldest. `own` is the id of this node. Those that are
+    /// `reserved` for something else are left out.
+    fn find(
+        &self,
+        own: NodeId,
+        peer: &NodeId,
+        reserved: impl Fn(SessionId) -> bool,
+    ) -> Option<Session> {
         let open: Vec<Session> = {
             let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
             let open = table.get(peer)?.iter().filter_map(WeakSession::upgrade);
-            open.filter(|session| session.close_reason().is_none())
+            open.filter(|session| session.close_reason().is_none() && !reserved(session.id()))
                 .collect()
         };
         let rank = |session: &Session| {
@@ -134,7 +140,7 @@ impl Handle {
     }
 
     /// A session with a peer: one that is open, whichever side opened it, or a new one to `addresses`, or to those in the
-    /// configuration if `addresses` is empty. A new one stays open until ten seconds after its last use.
+    /// configuration if `addresses` is empty, of a peer or of a member of the overlay. A new one stays open until ten seconds after its last use.
     ///
     /// # Errors
     /// As [`Host::connect`]. The node must be running ([`super::Daemon::run`]).
@@ -185,7 +191,10 @@ impl UnknownPeer {
 impl Core {
     /// The oldest open session with this peer, if there is one.
     pub(super) fn session_accepted(&self, peer: &NodeId) -> Option<Session> {
-        self.sessions.find(self.host.node_id(), peer)
+        // Nothing but the overlay is served on its sessions.
+        let overlay = self.overlay();
+        let reserved = |id| overlay.as_ref().is_some_and(|overlay| overlay.has_line(id));
+        self.sessions.find(self.host.node_id(), peer, reserved)
     }
 
     /// See [`Handle::node_named`].
@@ -201,21 +210,23 @@ impl Core {
         peer: NodeId,
         addresses: Remotes,
     ) -> Result<Session, ConnectError> {
-        if let Some(session) = self.sessions.find(self.host.node_id(), &peer) {
+        if let Some(session) = self.session_accepted(&peer) {
             return Ok(session);
         }
         if addresses.is_empty() {
             self.calling.settled(&peer).await;
         }
         let _dialling = self.sessions.dialling.lock().await;
-        if let Some(session) = self.sessions.find(self.host.node_id(), &peer) {
+        if let Some(session) = self.session_accepted(&peer) {
             return Ok(session);
         }
         let configured = self.calls.borrow().clone();
         let configured = configured.iter().find(|call| call.peer.node == peer);
         let addresses = match configured {
-            Some(call) if addresses.is_empty() => call.peer.addresses.clone(),
-            _ => addresses,
+            _ if !addresses.is_empty() => addresses,
+            Some(call) => call.peer.addresses.clone(),
+            // A member of the overlay need not be a peer, too.
+            None => (self.overlay().and_then(|overlay| overlay.remotes(&peer))).unwrap_or_default(),
         };
         let session = self.host.connect(peer, addresses).await?;
         self.note_connected(&session, "called on demand");

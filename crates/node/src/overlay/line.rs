@@ -1,14 +1,21 @@
 //! A line: the session with one member, and the streams that the overlay has on it.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
-use anabranch_base::NodeId;
-use anabranch_net::{ConnectError, Host, Remotes, Session, Stream, StreamEvent, StreamFailure};
+use anabranch_base::{NodeId, SessionId};
+use anabranch_net::{
+    ConnectError, Host, Remotes, Session, Stream, StreamEvent, StreamFailure, WeakSession,
+};
 use anabranch_session::{ChannelStatus, Order, Priority, StreamSpec};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::runner::Input;
+use crate::rights::CODE_NO_RIGHT;
 
 /// Prefix of the labels of the overlay's streams.
 pub(crate) const LABELS: &str = "anabranch-overlay";
@@ -33,6 +40,26 @@ pub(super) struct Line {
     probes: Stream,
     /// Node that opened the session.
     pub(super) opener: NodeId,
+}
+
+/// Sessions that are lines, for the rest of the node: nothing else is served on them. Bounded by the sessions of the host.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sessions(Arc<Mutex<BTreeMap<SessionId, WeakSession>>>);
+
+impl Sessions {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<SessionId, WeakSession>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn add(&self, line: &Line) {
+        let mut all = self.all();
+        all.retain(|_, session| session.upgrade().is_some());
+        all.insert(line.session.id(), line.session.downgrade());
+    }
+
+    pub(super) fn contains(&self, id: SessionId) -> bool {
+        self.all().contains_key(&id)
+    }
 }
 
 /// Gossip goes both ways on one stream; the node that was dialled sends on it, too.
@@ -133,6 +160,18 @@ impl Line {
     /// Sends a test message of so many zeros and returns its number.
     pub(super) fn probe(&self, bytes: usize) -> Result<u64, StreamFailure> {
         self.probes.try_send(vec![0; bytes].into())
+    }
+
+    /// Refuses streams that are none of the overlay, until the session is over: their opener would wait for ever.
+    pub(super) async fn refuse_others(self) {
+        let is_other = |spec: &StreamSpec| !spec.label.starts_with(LABELS);
+        while let Ok(stream) = self.session.accept_stream_where(is_other).await {
+            // A direction that is already over has nothing to stop.
+            let _ = stream.stop(CODE_NO_RIGHT);
+            if stream.can_send() {
+                let _ = stream.reset(CODE_NO_RIGHT);
+            }
+        }
     }
 
     /// Reports the member's messages and the outcome of test messages, until the session is over.

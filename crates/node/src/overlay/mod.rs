@@ -41,9 +41,9 @@ use std::{
     },
 };
 
-use anabranch_base::{NodeId, Seed};
+use anabranch_base::{NodeId, Seed, SessionId};
 pub use anabranch_net::relay::{RelayError, RelayReport, Totals};
-use anabranch_net::{Host, Session};
+use anabranch_net::{Host, Remotes, Session};
 use anabranch_overlay::Agent;
 pub use anabranch_overlay::{
     Config, ConfigError, LinkView, Load, MemberView, Path, Routes, Source, State,
@@ -96,6 +96,7 @@ pub struct Overlay {
     /// Users in this process are numbered from 0 on; others choose larger numbers.
     users: Arc<AtomicU64>,
     load: Stated,
+    lines: line::Sessions,
 }
 
 impl Overlay {
@@ -128,12 +129,13 @@ impl Overlay {
             rights: rights.clone(),
             users: Arc::default(),
             load: Stated::default(),
+            lines: line::Sessions::default(),
         };
         // Circuits from before a restart of this node may still exist, under small numbers.
         let first_circuit = u64::from_le_bytes(seed_bytes) >> 1;
         let inputs = (sender, inputs);
-        let (settings, load) = ((wanted, rights), overlay.load.clone());
-        let runner = Runner::new(host.clone(), agent, settings, (first_circuit, load), inputs);
+        let shared = (first_circuit, overlay.load.clone(), overlay.lines.clone());
+        let runner = Runner::new(host.clone(), agent, (wanted, rights), shared, inputs);
         Ok((overlay, runner))
     }
 
@@ -149,6 +151,21 @@ impl Overlay {
 
     fn is_listed(&self, node: &NodeId) -> bool {
         self.settings.borrow().sites.contains_key(node)
+    }
+
+    /// True if a session is for the overlay: nothing else is served on it at the node that opened it.
+    pub(crate) fn has_line(&self, session: SessionId) -> bool {
+        self.lines.contains(session)
+    }
+
+    /// Addresses of a member on the list; `None`: it is on none.
+    pub(crate) fn remotes(&self, node: &NodeId) -> Option<Remotes> {
+        let settings = self.settings.borrow();
+        let site = settings.sites.get(node).filter(|_| *node != self.me)?;
+        Some(Remotes {
+            addresses: site.addresses.clone(),
+            hosts: site.hosts.clone(),
+        })
     }
 
     /// Display name of a member; `here` for this node, and the beginning of its id for a node that is not on the list.

@@ -20,7 +20,12 @@ use tokio::{
 };
 
 use super::{
-    Site, change::Settings, line::Line, load::Stated, serving::Serving, subscription::Subscription,
+    Site,
+    change::Settings,
+    line::{self, Line},
+    load::Stated,
+    serving::Serving,
+    subscription::Subscription,
 };
 use crate::rights::{CODE_NO_RIGHT, Right, Rights, Table};
 
@@ -64,6 +69,8 @@ pub(crate) struct Runner {
     pub(super) sites: Arc<BTreeMap<NodeId, Site>>,
     pub(super) wanted: watch::Receiver<Arc<Settings>>,
     pub(super) lines: BTreeMap<NodeId, Line>,
+    /// Sessions of these, and of lines that were one too many.
+    line_sessions: line::Sessions,
     /// Members being dialled.
     calling: Vec<NodeId>,
     /// Sessions that members opened and that are, or have been, watched for the overlay's stream.
@@ -108,7 +115,7 @@ impl Runner {
         host: Host,
         agent: Agent,
         (mut wanted, rights): (watch::Receiver<Arc<Settings>>, Rights),
-        (first_circuit, load): (u64, Stated),
+        (first_circuit, load, line_sessions): (u64, Stated, line::Sessions),
         (sender, inputs): (mpsc::Sender<Input>, mpsc::Receiver<Input>),
     ) -> Self {
         let settings = wanted.borrow_and_update().clone();
@@ -127,6 +134,7 @@ impl Runner {
             host,
             agent,
             lines: BTreeMap::new(),
+            line_sessions,
             calling: Vec::new(),
             attended: BTreeMap::new(),
             inputs,
@@ -206,7 +214,10 @@ impl Runner {
         // What follows a change finds it in force.
         self.catch_up(now);
         match input {
-            Input::Up(line) => self.up(line, now),
+            Input::Up(line) => {
+                self.line_sessions.add(&line);
+                self.up(line, now);
+            }
             Input::Failed(peer) => {
                 self.calling.retain(|&other| other != peer);
                 if !self.sites.contains_key(&peer) {
@@ -326,6 +337,9 @@ impl Runner {
         }
         self.agent.handle_reached(&peer, &reached(&line).1, now);
         self.tasks.spawn(line.clone().listen(self.sender.clone()));
+        if line.opener == self.host.node_id() {
+            self.tasks.spawn(line.clone().refuse_others());
+        }
         if let Some(serving) = &self.serving {
             serving.set_session(peer, Some(line.session.clone()));
             let session = line.session.clone();

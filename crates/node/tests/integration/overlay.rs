@@ -2,6 +2,7 @@
 
 mod loads;
 mod reload;
+mod sessions;
 
 use std::{
     collections::BTreeMap,
