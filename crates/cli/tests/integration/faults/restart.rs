@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::faults::setting::{MIDDLE_BYTES, Setting};
+use crate::faults::setting::{MIDDLE_BYTES, Setting, until};
 
 #[test]
 fn send_goes_on_by_itself_when_the_receiver_was_killed_and_comes_back() {
@@ -106,15 +106,29 @@ fn the_same_command_goes_on_after_the_sender_was_stopped() {
 fn a_side_that_stands_still_goes_on_as_if_nothing_had_been() {
     const PAUSE: Duration = Duration::from_millis(1500);
     let setting = Setting::held();
-    let (receiver, ticket) = setting.receiver();
-    let sender = setting.sender(&ticket, &["--retry", "0 s"]);
+    let (mut receiver, ticket) = setting.receiver();
+    let mut sender = setting.sender(&ticket, &["--retry", "0 s"]);
     setting.arrived(MIDDLE_BYTES);
-    for side in [&receiver, &sender] {
-        side.signal("STOP");
+    for side in ["receiver", "sender"] {
+        let stopped = match side {
+            "receiver" => &receiver,
+            _ => &sender,
+        };
+        stopped.signal("STOP");
         std::thread::sleep(PAUSE);
-        side.signal("CONT");
+        stopped.signal("CONT");
         let before = setting.partial();
-        setting.arrived(before + 1);
+        until("more of the transfer", || {
+            assert!(
+                sender.is_running(),
+                "the {side} stood still, and the sender ended"
+            );
+            assert!(
+                receiver.is_running(),
+                "the {side} stood still, and the receiver ended"
+            );
+            setting.partial() > before
+        });
     }
     setting.go_on();
     let sent = sender.ended().is(0, &[]);
