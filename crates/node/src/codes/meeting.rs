@@ -102,8 +102,8 @@ pub enum MeetingError {
     Nobody(String),
     /// The only issuer has the key of this node.
     #[error(
-        "the code is shown under the key of this node itself, as by another command of the same user on this machine; give one of the two a key of its own, such as \
-         --key other-key, which is made if it is missing"
+        "the code is shown under the key of this node itself, as by another command of the same user on this machine; give one of the two a key of its own: \
+         --key other-key, which is made if it is missing, or for `pair` another --home"
     )]
     OwnKey,
     /// An issuer does not answer.
