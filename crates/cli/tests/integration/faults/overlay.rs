@@ -238,11 +238,11 @@ impl Mesh {
 fn a_transfer_over_relays_survives_a_killed_relay_and_a_cut_link() {
     const LINKS: [Link; 6] = [
         (0, 1, "direct: rate=2 Mbit/s, delay=15 ms"),
-        (0, 2, "lab-relay: rate=20 Mbit/s, delay=5 ms"),
-        (2, 1, "relay-clinic: rate=10 Mbit/s, delay=8 ms"),
-        (0, 3, "lab-spare: rate=20 Mbit/s, delay=5 ms"),
-        (3, 1, "spare-clinic: rate=10 Mbit/s, delay=10 ms"),
-        (2, 3, "relay-spare: rate=20 Mbit/s, delay=5 ms"),
+        (0, 2, "lab-relay: rate=10 Mbit/s, delay=5 ms"),
+        (2, 1, "relay-clinic: rate=5 Mbit/s, delay=8 ms"),
+        (0, 3, "lab-spare: rate=10 Mbit/s, delay=5 ms"),
+        (3, 1, "spare-clinic: rate=5 Mbit/s, delay=10 ms"),
+        (2, 3, "relay-spare: rate=10 Mbit/s, delay=5 ms"),
     ];
     let Some(mut mesh) = Mesh::start(&LINKS) else {
         return;
@@ -255,7 +255,7 @@ fn a_transfer_over_relays_survives_a_killed_relay_and_a_cut_link() {
     ]);
     mesh.until_path("a path over a relay", |_| true);
     // Far more than the links carry during all events below, however busy the machine is; the rest goes over quicker ones.
-    let reel = reel(120_000_000);
+    let reel = reel(60_000_000);
     let mut transfer = mesh.send(&reel);
     // Either relay may be in use; that one is killed.
     let mut used = 0;
@@ -286,7 +286,7 @@ fn a_transfer_over_relays_survives_a_killed_relay_and_a_cut_link() {
         estimate().is_none_or(|bps| bps < 3e6)
     });
     mesh.emulator
-        .say(&format!("set lab-{name} rate=20 Mbit/s, delay=5 ms"));
+        .say(&format!("set lab-{name} rate=10 Mbit/s, delay=5 ms"));
     mesh.nodes[used].signal("KILL");
     mesh.emulator.say("down direct");
     let other = 5 - used;
