@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::Stdio, time::Duration};
 use anabranch::base::text::{REASON_CHARS, printable};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
-    process::{Child, Command},
+    process::{Child, ChildStdout, Command},
     sync::watch,
     time::{Instant, sleep_until},
 };
@@ -98,17 +98,7 @@ impl Film {
                     file: program.clone(),
                     why,
                 };
-                let mut process = Command::new(program)
-                    .args(arguments)
-                    .stdin(Stdio::null())
-                    .stdout(Stdio::piped())
-                    .stderr(Stdio::piped())
-                    .kill_on_drop(true)
-                    .spawn()
-                    .map_err(failed)?;
-                let output = process.stdout.take().expect("it is piped");
-                let said = process.stderr.take().expect("it is piped");
-                let said = tokio::spawn(last_words(said));
+                let (process, output, said) = begun(program, arguments).map_err(failed)?;
                 let mut input = Input::new(output);
                 let mut wrong = None;
                 while let Some(units) = input.next().await.map_err(failed)? {
@@ -128,6 +118,26 @@ impl Film {
 
 pub(super) fn words(list: &[&str]) -> Vec<String> {
     list.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// Begins a process without an input; returns it with its output, and what it writes last.
+///
+/// # Errors
+/// It cannot be started.
+pub(super) fn begun(
+    program: &str,
+    arguments: &[String],
+) -> std::io::Result<(Child, ChildStdout, tokio::task::JoinHandle<String>)> {
+    let mut process = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let output = process.stdout.take().expect("it is piped");
+    let said = process.stderr.take().expect("it is piped");
+    Ok((process, output, tokio::spawn(last_words(said))))
 }
 
 /// The end of a process: its own failure is the reason, if it has one.

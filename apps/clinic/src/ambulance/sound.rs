@@ -1,17 +1,13 @@
 //! Packets of speech from a file of Opus, as it is, or from an ffmpeg process that encodes.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Stdio,
-};
+use std::path::{Path, PathBuf};
 
 use tokio::{
     io::AsyncReadExt as _,
-    process::Command,
     time::{Instant, sleep_until},
 };
 
-use super::film::{ended, last_words, words};
+use super::film::{begun, ended, words};
 use crate::{
     error::ClinicError,
     speech::{PACKET_TIME, Source, SpeechError},
@@ -121,17 +117,7 @@ impl Sound {
                     file: program.clone(),
                     why,
                 };
-                let mut process = Command::new(program)
-                    .args(arguments)
-                    .stdin(Stdio::null())
-                    .stdout(Stdio::piped())
-                    .stderr(Stdio::piped())
-                    .kill_on_drop(true)
-                    .spawn()
-                    .map_err(failed)?;
-                let mut output = process.stdout.take().expect("it is piped");
-                let said = process.stderr.take().expect("it is piped");
-                let said = tokio::spawn(last_words(said));
+                let (process, mut output, said) = begun(program, arguments).map_err(failed)?;
                 let mut source = Source::default();
                 let mut piece = vec![0; PIECE_BYTES];
                 let wrong: Option<SpeechError> = loop {
