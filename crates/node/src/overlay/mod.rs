@@ -95,7 +95,14 @@ pub struct Overlay {
     rights: Rights,
     /// Users in this process are numbered from 0 on; others choose larger numbers.
     users: Arc<AtomicU64>,
+    shared: Shared,
+}
+
+/// State that the runner shares with the rest of the node. Clones share it.
+#[derive(Clone, Debug, Default)]
+struct Shared {
     load: Stated,
+    /// Sessions of lines, those that were one too many included.
     lines: line::Sessions,
 }
 
@@ -128,20 +135,21 @@ impl Overlay {
             settings: Arc::new(settings),
             rights: rights.clone(),
             users: Arc::default(),
-            load: Stated::default(),
-            lines: line::Sessions::default(),
+            shared: Shared::default(),
         };
         // Circuits from before a restart of this node may still exist, under small numbers.
         let first_circuit = u64::from_le_bytes(seed_bytes) >> 1;
         let inputs = (sender, inputs);
-        let shared = (first_circuit, overlay.load.clone(), overlay.lines.clone());
+        let shared = (first_circuit, overlay.shared.clone());
         let runner = Runner::new(host.clone(), agent, (wanted, rights), shared, inputs);
         Ok((overlay, runner))
     }
 
     /// Takes the load that a program states for ten seconds; false if another program has stated one.
     pub(crate) fn state_load(&self, author: &Author, load: Load) -> bool {
-        self.load.set(author, load, tokio::time::Instant::now())
+        self.shared
+            .load
+            .set(author, load, tokio::time::Instant::now())
     }
 
     /// True if a node is a member now.
@@ -155,7 +163,7 @@ impl Overlay {
 
     /// True if a session is for the overlay: nothing else is served on it at the node that opened it.
     pub(crate) fn has_line(&self, session: SessionId) -> bool {
-        self.lines.contains(session)
+        self.shared.lines.contains(session)
     }
 
     /// Addresses of a member on the list; `None`: it is on none.

@@ -20,12 +20,7 @@ use tokio::{
 };
 
 use super::{
-    Site,
-    change::Settings,
-    line::{self, Line},
-    load::Stated,
-    serving::Serving,
-    subscription::Subscription,
+    Shared, Site, change::Settings, line::Line, serving::Serving, subscription::Subscription,
 };
 use crate::rights::{CODE_NO_RIGHT, Right, Rights, Table};
 
@@ -69,8 +64,6 @@ pub(crate) struct Runner {
     pub(super) sites: Arc<BTreeMap<NodeId, Site>>,
     pub(super) wanted: watch::Receiver<Arc<Settings>>,
     pub(super) lines: BTreeMap<NodeId, Line>,
-    /// Sessions of these, and of lines that were one too many.
-    line_sessions: line::Sessions,
     /// Members being dialled.
     calling: Vec<NodeId>,
     /// Sessions that members opened and that are, or have been, watched for the overlay's stream.
@@ -86,8 +79,7 @@ pub(crate) struct Runner {
     /// Tasks that answer requests for circuits.
     pub(super) answering: JoinSet<()>,
     kept_house_at: Instant,
-    /// Load of this node, if a program states it.
-    load: Stated,
+    shared: Shared,
     inputs: mpsc::Receiver<Input>,
     pub(super) sender: mpsc::Sender<Input>,
     pub(super) tasks: JoinSet<()>,
@@ -115,7 +107,7 @@ impl Runner {
         host: Host,
         agent: Agent,
         (mut wanted, rights): (watch::Receiver<Arc<Settings>>, Rights),
-        (first_circuit, load, line_sessions): (u64, Stated, line::Sessions),
+        (first_circuit, shared): (u64, Shared),
         (sender, inputs): (mpsc::Sender<Input>, mpsc::Receiver<Input>),
     ) -> Self {
         let settings = wanted.borrow_and_update().clone();
@@ -130,11 +122,10 @@ impl Runner {
             // Circuits from before a restart of this node may still exist.
             circuits_opened: first_circuit,
             kept_house_at: Instant::EPOCH,
-            load,
+            shared,
             host,
             agent,
             lines: BTreeMap::new(),
-            line_sessions,
             calling: Vec::new(),
             attended: BTreeMap::new(),
             inputs,
@@ -215,7 +206,7 @@ impl Runner {
         self.catch_up(now);
         match input {
             Input::Up(line) => {
-                self.line_sessions.add(&line);
+                self.shared.lines.add(&line);
                 self.up(line, now);
             }
             Input::Failed(peer) => {
@@ -298,7 +289,7 @@ impl Runner {
         if let Some(serving) = &self.serving {
             self.agent.set_headroom(Some(serving.headroom()), now);
         }
-        let load = self.load.load(tokio::time::Instant::now());
+        let load = self.shared.load.load(tokio::time::Instant::now());
         self.agent.set_load(load, now);
     }
 
