@@ -6,12 +6,14 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod` | [`Live`]: what sessions give, and viewers get |
+//! | `seats` | seats of viewers |
 //! | `item` | [`Item`]: samples, pictures and speech |
 //! | `state` | [`State`] of the case |
 //! | `talk` | what viewers say, one at a time |
 //! | `viewer` | [`Viewer`], which reads |
 
 mod item;
+mod seats;
 mod state;
 mod talk;
 #[cfg(test)]
@@ -21,10 +23,8 @@ mod viewer;
 use std::{
     collections::VecDeque,
     path::PathBuf,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use anabranch::{
@@ -40,13 +40,13 @@ use tokio::{
     time::Instant,
 };
 
-use self::talk::Talk;
 pub use self::{
     item::Item,
     state::{Dated, Ekg, Failed, Lead, PathState, Speaker, State, Still, Vital},
     talk::{Refusal, Utterance},
     viewer::Viewer,
 };
+use self::{seats::Seats, talk::Talk};
 use super::{Packets, Pictures};
 use crate::{
     wfdb::{Header, Hole},
@@ -76,7 +76,7 @@ pub struct Live {
     samples: broadcast::Sender<Item>,
     pictures: broadcast::Sender<Item>,
     speech: broadcast::Sender<Item>,
-    viewers: AtomicUsize,
+    seats: Seats,
     /// Number of the newest case of which a viewer waits for a key picture, changed with each that does.
     waits: watch::Sender<u32>,
 }
@@ -105,7 +105,7 @@ impl Live {
             samples: broadcast::Sender::new(SAMPLES_MAX),
             pictures: broadcast::Sender::new(PICTURES_MAX),
             speech: broadcast::Sender::new(SPEECH_MAX),
-            viewers: AtomicUsize::new(0),
+            seats: Seats::default(),
             waits: watch::Sender::new(0),
         }
     }
@@ -129,7 +129,7 @@ impl Live {
             state
         };
         state.now_us = now_us;
-        state.viewers = self.viewers.load(Ordering::Relaxed);
+        state.viewers = self.seats.taken();
         state
     }
 
@@ -145,14 +145,9 @@ impl Live {
     }
 
     /// One more viewer, which gets samples and pictures from now on, with the pictures that a decoder needs for the next one; `None`: there
-    /// are [`VIEWERS_MAX`].
+    /// are [`VIEWERS_MAX`], all of which have read in the last 30 s.
     pub fn view(self: &Arc<Self>) -> Option<Viewer> {
-        let increased =
-            self.viewers
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |viewers| {
-                    (viewers < VIEWERS_MAX).then_some(viewers + 1)
-                });
-        increased.ok()?;
+        let seat = self.seats.take()?;
         // Pictures are given under the same lock, so that none is missed, and none comes twice.
         let inner = self.lock();
         if inner.group.is_empty() && inner.state.video.received > 0 {
@@ -160,7 +155,11 @@ impl Live {
         }
         let rings = [&self.samples, &self.pictures, &self.speech];
         let rings = rings.map(broadcast::Sender::subscribe);
-        Some(Viewer::new(self.clone(), rings, inner.group.clone()))
+        Some(Viewer::new(
+            (self.clone(), seat),
+            rings,
+            inner.group.clone(),
+        ))
     }
 
     /// A viewer of this case, which got pictures up to this number, cannot go on before a key picture.

@@ -1,9 +1,6 @@
 //! Viewer of a case: reads samples, pictures and speech, each in their order, and counts those that it did not read in time.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use tokio::sync::broadcast::{self, error::RecvError};
 
@@ -13,6 +10,7 @@ use super::{Item, Live};
 #[derive(Debug)]
 pub struct Viewer {
     live: Arc<Live>,
+    seat: u64,
     /// Samples, pictures and speech.
     rings: [broadcast::Receiver<Item>; 3],
     /// Pictures that were there before it.
@@ -22,12 +20,13 @@ pub struct Viewer {
 
 impl Viewer {
     pub(super) fn new(
-        live: Arc<Live>,
+        (live, seat): (Arc<Live>, u64),
         rings: [broadcast::Receiver<Item>; 3],
         before: VecDeque<Item>,
     ) -> Self {
         Self {
             live,
+            seat,
             rings,
             before,
             dropped: [0; 3],
@@ -36,6 +35,7 @@ impl Viewer {
 
     /// The next samples, picture or packet of speech; waits for it.
     pub async fn next(&mut self) -> Item {
+        self.reads();
         if let Some(item) = self.before.pop_front() {
             return item;
         }
@@ -55,6 +55,11 @@ impl Viewer {
         }
     }
 
+    /// Notes that it reads; false: it has not for 30 s, and another viewer has got its seat.
+    pub fn reads(&self) -> bool {
+        self.live.seats.read(self.seat)
+    }
+
     /// ADUs of samples, pictures, and packets of speech that were not read in time.
     pub fn dropped(&self) -> [u64; 3] {
         self.dropped
@@ -68,6 +73,6 @@ impl Viewer {
 
 impl Drop for Viewer {
     fn drop(&mut self) {
-        self.live.viewers.fetch_sub(1, Ordering::Relaxed);
+        self.live.seats.leave(self.seat);
     }
 }

@@ -140,6 +140,9 @@ impl Shared {
         states.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let reading = Reading { viewer, states };
         streamed(BYTES, reading, async |mut reading: Reading| {
+            // One that did not read ends when it does again.
+            let is_seated = reading.viewer.reads();
+            is_seated.then_some(())?;
             Some((reading.next().await, reading))
         })
     }
