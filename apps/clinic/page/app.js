@@ -59,11 +59,17 @@ function mark(name, dated, isOver) {
   return age?.age ?? null;
 }
 
+function keptWords(seconds) {
+  if (seconds === 0) return "removed when it has ended";
+  const [unit, name] = [[86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]].find(([unit]) => seconds % unit === 0);
+  return `kept for ${seconds / unit} ${name}${seconds === unit ? "" : "s"} after its end`;
+}
+
 function caseWords() {
   if (state === null) return "Connecting …";
   if (state.case === 0) return "No ambulance has been here yet.";
   const lasts = words((state.now_us - state.since_us) / 1000), seen = state.viewers === 1 ? "" : `, ${state.viewers} viewers`;
-  return `Case ${state.case} of ambulance ${state.node.slice(0, 12)}…, for ${lasts}: ${state.is_open ? "connected" : `not connected (${state.why ?? "no session"})`}${seen}`;
+  return `Case ${state.case} of ambulance ${state.node.slice(0, 12)}…, for ${lasts}: ${state.is_open ? "connected" : `not connected (${state.why ?? "no session"})`}, ${keptWords(state.kept_s)}${seen}`;
 }
 
 function ekgWords() {

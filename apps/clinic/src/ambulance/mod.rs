@@ -81,6 +81,8 @@ pub struct Settings {
     pub stills: Option<PathBuf>,
     /// Origin of the contents, which the hospital's page shows.
     pub contents: Contents,
+    /// Time after its end for which the patient consents to have the case kept; zero: it is to be removed then.
+    pub consent: Duration,
 }
 
 /// Something that an ambulance reports.
@@ -96,6 +98,8 @@ pub enum Report {
         /// First frame that the hospital lacks; `None`: no record is played.
         next: Option<u64>,
     },
+    /// The hospital has taken a session, and keeps the case for this time after its end; `None`: it does not state it.
+    Keeps(Option<Duration>),
     /// State of the promise for the record.
     Promise(String),
     /// All frames are held by the hospital, or were too old to be sent.
@@ -175,6 +179,7 @@ pub struct Ambulance {
     secret: Secret,
     run: u64,
     contents: Contents,
+    consent: Duration,
     desk: Desk,
     ekg: Option<Arc<Ekg>>,
     vitals: Option<Arc<Vitals>>,
@@ -217,6 +222,7 @@ impl Ambulance {
             secret: settings.secret,
             run: settings.run,
             contents: settings.contents,
+            consent: settings.consent,
             desk,
             ekg,
             vitals,
@@ -240,13 +246,17 @@ impl Ambulance {
             run: self.run,
             contents: self.contents,
             takes_key: self.video.is_some(),
+            consent_s: self.consent.as_secs(),
         };
         send::<S>(&case, &hello).await?;
         let welcome = timeout(WELCOME_TIME, receive::<S>(&case)).await;
         match welcome
             .map_err(|_| ClinicError::Over("the hospital does not answer".to_owned()))??
         {
-            Some(Notice::Welcome) => {}
+            Some(Notice::Welcome { kept_s }) => {
+                let kept = kept_s.map(Duration::from_secs);
+                self.desk.report(Report::Keeps(kept));
+            }
             Some(Notice::Refused { why }) => return Err(refused(&why)),
             other => return Err(unexpected(other.as_ref())),
         }

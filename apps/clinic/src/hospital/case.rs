@@ -118,6 +118,7 @@ struct Hello {
     run: u64,
     contents: Contents,
     takes_key: bool,
+    consent_s: u64,
 }
 
 /// Waits for the greeting on its stream.
@@ -132,6 +133,7 @@ async fn greeting(session: &Session, shared: &Shared) -> Result<(Stream, Hello),
         run,
         contents,
         takes_key,
+        consent_s,
     } = decode(&hello.data).map_err(|error| error.to_string())?
     else {
         return Err("it did not greet".to_owned());
@@ -154,6 +156,7 @@ async fn greeting(session: &Session, shared: &Shared) -> Result<(Stream, Hello),
         run,
         contents,
         takes_key,
+        consent_s,
     };
     Ok((control, hello))
 }
@@ -171,16 +174,21 @@ async fn converse(
         .await
         .map_err(ClinicError::Over)?;
     let folder = shared.store.join(format!("{node}-{:016x}", hello.run));
+    let kept = Kept::begin(shared, folder.clone(), hello.consent_s)?;
     let made = tokio::fs::create_dir_all(folder.join("stills")).await;
     made.map_err(|why| ClinicError::file(&folder, why))?;
     shared.report(Report::Begun {
         node,
         folder: folder.clone(),
+        kept: kept.time,
     });
-    let sent = control.send(encode(&Notice::Welcome)).await;
+    let kept_s = Some(kept.time.as_secs());
+    let sent = control.send(encode(&Notice::Welcome { kept_s })).await;
     sent.map_err(|error| ClinicError::Over(error.to_string()))?;
     // From here on, the end of the session ends the view.
-    let number = shared.live.begin(node, hello.run, hello.contents);
+    let number = shared
+        .live
+        .begin((node, hello.run), hello.contents, kept.time);
     let case = Arc::new(Case {
         folder,
         number,
@@ -210,7 +218,44 @@ async fn converse(
         Err(error) => error.to_string(),
     };
     shared.live.end(number, &why);
+    kept.end(ended.is_ok());
     ended
+}
+
+/// A case that is open, and with it kept.
+#[derive(Debug)]
+struct Kept<'s> {
+    shared: &'s Shared,
+    folder: PathBuf,
+    /// Time for which it is kept after its end.
+    time: Duration,
+    is_complete: bool,
+}
+
+impl<'s> Kept<'s> {
+    fn begin(shared: &'s Shared, folder: PathBuf, consent_s: u64) -> Result<Self, ClinicError> {
+        let kept = shared.keeping.begin(&folder, consent_s);
+        let time = kept.map_err(|why| ClinicError::file(&folder, why))?;
+        Ok(Self {
+            shared,
+            folder,
+            time,
+            is_complete: false,
+        })
+    }
+
+    fn end(mut self, is_complete: bool) {
+        self.is_complete = is_complete;
+    }
+}
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        // Also when the session's task is ended.
+        if let Err(error) = self.shared.keeping.end(&self.folder, self.is_complete) {
+            tracing::warn!(folder = %self.folder.display(), %error, "the end of a case cannot be noted");
+        }
+    }
 }
 
 /// Takes streams; returns when the session is over.

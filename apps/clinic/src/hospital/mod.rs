@@ -7,6 +7,7 @@
 //! STORE/NODE-RUN/video.h264, .csv    pictures as they came, and a line for each
 //! STORE/NODE-RUN/speech.opus, .csv   what the ambulance said, and a line for each packet
 //! STORE/NODE-RUN/stills/             files that are whole
+//! STORE/NODE-RUN/keeping.json        time for which the case is kept
 //! ```
 //!
 //! | file | holds |
@@ -16,12 +17,14 @@
 //! | `door` | the node to which the ticket is bound, and the case that is open |
 //! | `ekg`, `vitals`, `video`, `speech`, `stills` | what comes on each stream |
 //! | `keys` | requests for key pictures of the video |
+//! | `keeping` | time for which cases are kept, and their removal |
 //! | [`live`] | the newest case for viewers, while it comes |
 //! | `page` | the page in which a browser shows it (feature `page`) |
 
 mod case;
 mod door;
 mod ekg;
+mod keeping;
 mod keys;
 pub mod live;
 #[cfg(feature = "page")]
@@ -34,6 +37,7 @@ mod vitals;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use anabranch::{
@@ -43,7 +47,8 @@ use anabranch::{
 };
 use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 
-use self::{door::Door, live::Live};
+pub use self::keeping::KEPT_MAX;
+use self::{door::Door, keeping::Keeping, live::Live};
 use crate::{error::ClinicError, wfdb::Hole, wire::Purpose};
 
 /// Most sessions at a time, those without a ticket included.
@@ -59,6 +64,8 @@ pub enum Report {
         node: NodeId,
         /// Folder of its case.
         folder: PathBuf,
+        /// Time for which the case is kept after its end.
+        kept: Duration,
     },
     /// The record begins, or goes on.
     Ekg {
@@ -100,6 +107,13 @@ pub enum Report {
         node: NodeId,
         /// Reason.
         why: String,
+    },
+    /// The time of a case was over, and it was removed.
+    Removed {
+        /// Its folder.
+        folder: PathBuf,
+        /// Reason why it could not be removed; it is tried again.
+        why: Option<String>,
     },
     /// Something cannot be kept; the other streams go on.
     Failed {
@@ -149,6 +163,7 @@ struct Shared {
     secret: blake3::Hash,
     store: PathBuf,
     door: Door,
+    keeping: Keeping,
     live: Arc<Live>,
     reports: mpsc::Sender<Report>,
 }
@@ -166,12 +181,14 @@ impl Shared {
 
 impl Hospital {
     /// A hospital with its store, which is made if it is missing, run by the node with this key. Its ticket stays the same for as long as key
-    /// and store do. What happens is reported to `reports`, as long as that has space.
+    /// and store do. A case is kept for the time to which its patient consents after its end, for `kept` at most ([`KEPT_MAX`]), and then removed. What happens is
+    /// reported to `reports`, as long as that has space.
     ///
     /// # Errors
     /// The store cannot be used.
     pub fn open(
         store: &Path,
+        kept: Duration,
         key: &SecretKey,
         reports: mpsc::Sender<Report>,
     ) -> Result<Self, ClinicError> {
@@ -183,12 +200,14 @@ impl Hospital {
         let mut secret = [0; SECRET_BYTES];
         secret.copy_from_slice(&hasher.finalize().as_bytes()[..SECRET_BYTES]);
         let door = Door::open(&store)?;
+        let keeping = Keeping::open(&store, kept).map_err(|why| ClinicError::file(&store, why))?;
         Ok(Self {
             secret: Secret(secret),
             shared: Arc::new(Shared {
                 secret: blake3::hash(&secret),
                 store,
                 door,
+                keeping,
                 live: Arc::new(Live::new(Instant::now())),
                 reports,
             }),
@@ -221,11 +240,16 @@ impl Hospital {
         }
     }
 
-    /// Takes sessions until the host shuts down.
+    /// Takes sessions until the host shuts down, and removes cases whose time is over.
     pub async fn serve(&self, host: &Host) {
         let mut running = JoinSet::new();
+        let mut removing = std::pin::pin!(self.shared.keeping.run(|folder, why| {
+            let why = why.map(|why| why.to_string());
+            self.shared.report(Report::Removed { folder, why });
+        }));
         loop {
             tokio::select! {
+                never = &mut removing => match never {},
                 session = host.accept() => {
                     let Some(session) = session else { return };
                     if running.len() >= SESSIONS_MAX {

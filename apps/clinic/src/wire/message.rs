@@ -47,6 +47,9 @@ pub enum Request {
         /// The ambulance takes [`Notice::Key`].
         #[serde(default)]
         takes_key: bool,
+        /// Time after its end for which the patient consents to have the case kept, in seconds.
+        #[serde(default)]
+        consent_s: u64,
     },
     /// Answer to a question about the clock.
     Clock {
@@ -107,7 +110,11 @@ pub enum Request {
 #[non_exhaustive]
 pub enum Notice {
     /// The ticket is right.
-    Welcome,
+    Welcome {
+        /// Time for which the case is kept after its end, in seconds; `None`: not stated.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kept_s: Option<u64>,
+    },
     /// The ticket is wrong, or the stream is not taken; nothing follows.
     Refused {
         /// Reason and remedy.

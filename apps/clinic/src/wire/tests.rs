@@ -35,28 +35,33 @@ fn messages_have_the_form_of_the_document() {
             speech: Origin::Real,
         },
         takes_key: true,
+        consent_s: 60,
     };
     let adu = encode(&hello);
     assert_eq!(
         &adu[1..],
-        br#"{"do":"hello","secret":"abc","run":18446744073709551615,"contents":{"ekg":"replayed","video":"unstated","speech":"real"},"takes_key":true}"#
+        br#"{"do":"hello","secret":"abc","run":18446744073709551615,"contents":{"ekg":"replayed","video":"unstated","speech":"real"},"takes_key":true,"consent_s":60}"#
     );
     assert_eq!(decode(&adu), Ok(hello));
     let other = br#"{"do":"hello","secret":"","run":0,"contents":{"video":"dreamt"}}"#;
     let Ok(Request::Hello {
         contents,
         takes_key,
+        consent_s,
         ..
     }) = decode(&[&[0], &other[..]].concat())
     else {
         panic!("words that are not known are no error");
     };
-    assert_eq!((contents, takes_key), (Contents::default(), false));
+    assert_eq!(
+        (contents, takes_key, consent_s),
+        (Contents::default(), false, 0)
+    );
     let key = Notice::Key { after: 3 };
     assert_eq!(encode(&key), &b"\0{\"is\":\"key\",\"after\":3}"[..]);
     assert_eq!(
         decode(b"\0{\"is\":\"welcome\",\"more\":1}"),
-        Ok(Notice::Welcome)
+        Ok(Notice::Welcome { kept_s: None })
     );
     assert!(decode::<Notice>(b"\0{\"is\":\"other\"}").is_err());
     assert!(decode::<Notice>(b"\x01{\"is\":\"welcome\"}").is_err());

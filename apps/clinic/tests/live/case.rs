@@ -5,7 +5,9 @@ use std::{fs, time::Duration};
 use anabranch_clinic::{ClinicError, ambulance, hospital::Report};
 use tokio::time::{sleep, timeout};
 
-use crate::setting::{Car, FREQUENCY, Running, begin, case, film, kept, loopback, nothing, record};
+use crate::setting::{
+    Car, FREQUENCY, KEPT, Running, begin, case, film, kept, loopback, nothing, record,
+};
 
 /// Longest time of a test, for a busy machine.
 const LONG: Duration = Duration::from_secs(120);
@@ -81,6 +83,7 @@ async fn all_of_a_case_is_kept() {
             ambulance::Report::Ended { frames, held: at } => held = Some((frames, at)),
             ambulance::Report::Kept { name, why } => assert_eq!((&*name, why), ("wound.jpg", None)),
             ambulance::Report::Failed { purpose, why } => panic!("{purpose}: {why}"),
+            ambulance::Report::Keeps(time) => assert_eq!(time, Some(KEPT)),
             _ => {}
         }
     }
@@ -204,4 +207,45 @@ async fn a_wrong_ticket_and_a_second_ambulance_are_refused() {
     assert_eq!(kept(folder.path()).0, samples);
     let why = refused(&Car::new(3), nothing(&hospital.ticket)).await;
     assert!(why.contains("was used by another ambulance"), "{why}");
+}
+
+/// The patient does not consent: the case is there while it lasts, and removed when all of it has been sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_consent_nothing_is_kept_after_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let (ekg, _) = record(folder.path(), 100);
+    let mut hospital = Running::start(&store, loopback());
+    let (ambulance, mut reports) = begin(ambulance::Settings {
+        ekg: Some(ekg),
+        consent: Duration::ZERO,
+        ..nothing(&hospital.ticket)
+    });
+    let session = Car::new(2).call(&hospital.ticket).await;
+    timeout(LONG, ambulance.run(&session))
+        .await
+        .unwrap()
+        .unwrap();
+    let mut begun = None;
+    let removed = loop {
+        match timeout(LONG, hospital.reports.recv())
+            .await
+            .unwrap()
+            .unwrap()
+        {
+            Report::Begun { folder, kept, .. } => begun = Some((folder, kept)),
+            Report::Removed { folder, why } => break (folder, why),
+            _ => {}
+        }
+    };
+    let (folder, kept) = begun.unwrap();
+    assert_eq!((kept, removed), (Duration::ZERO, (folder.clone(), None)));
+    assert!(!folder.exists());
+    let told = std::iter::from_fn(|| reports.try_recv().ok())
+        .find(|report| matches!(report, ambulance::Report::Keeps(_)));
+    assert!(matches!(
+        told,
+        Some(ambulance::Report::Keeps(Some(Duration::ZERO)))
+    ));
+    hospital.stop().await;
 }

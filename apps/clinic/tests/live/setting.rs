@@ -4,6 +4,7 @@ use std::{
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anabranch::{
@@ -21,6 +22,8 @@ use tokio::{sync::mpsc, task::JoinHandle};
 pub(crate) const FREQUENCY: usize = 500;
 /// Reports that wait.
 const REPORTS: usize = 10_000;
+/// Time for which cases are kept.
+pub(crate) const KEPT: Duration = Duration::from_secs(86_400);
 
 fn host(seed: u8, address: SocketAddr, allowed: AllowList) -> Host {
     let config = HostConfig::new(SecretKey::from_seed([seed; 32]), allowed);
@@ -40,7 +43,7 @@ impl Running {
     pub(crate) fn start(store: &Path, address: SocketAddr) -> Self {
         let (sender, reports) = mpsc::channel(REPORTS);
         let key = SecretKey::from_seed([1; 32]);
-        let hospital = Hospital::open(store, &key, sender).unwrap();
+        let hospital = Hospital::open(store, KEPT, &key, sender).unwrap();
         let host = host(1, address, AllowList::everyone());
         let ticket = hospital.ticket(&host);
         let live = hospital.live();
@@ -108,10 +111,12 @@ pub(crate) async fn greet(session: &Session, ticket: &Ticket, takes_key: bool) -
         run: 7,
         contents: Contents::default(),
         takes_key,
+        consent_s: KEPT.as_secs(),
     };
     case.send(encode(&hello)).await.unwrap();
     let welcome = case.recv().await.unwrap().unwrap();
-    assert_eq!(decode(&welcome.data), Ok(Notice::Welcome));
+    let kept_s = Some(KEPT.as_secs());
+    assert_eq!(decode(&welcome.data), Ok(Notice::Welcome { kept_s }));
     case
 }
 
@@ -132,6 +137,7 @@ pub(crate) fn nothing(ticket: &Ticket) -> ambulance::Settings {
         output: None,
         stills: None,
         contents: Contents::default(),
+        consent: KEPT,
     }
 }
 

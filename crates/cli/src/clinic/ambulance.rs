@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{failure, inputs::NONE, tell};
+use super::{consent, failure, inputs::NONE, tell};
 use crate::{
     exit::{Failure, Outcome, note, stopped},
     keygen::key_path,
@@ -76,6 +76,10 @@ pub(super) struct Arguments {
     /// Folder whose files are sent: those that are in it, and those that come.
     #[arg(long, value_name = "DIR")]
     stills: Option<PathBuf>,
+    /// Time after the end of the case for which the patient lets the hospital keep it: yes (as long as the hospital keeps cases), no, or a time such as
+    /// '7 days' [default: asked at the terminal].
+    #[arg(long, value_name = "yes|no|TIME", value_parser = consent::parse_consent)]
+    consent: Option<Duration>,
     /// Scheduling policy: which path takes what [default: default; with --objectives: assign].
     #[arg(long, value_name = "POLICY")]
     policy: Option<Policy>,
@@ -133,6 +137,7 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
             "there is nothing to send: give --ekg, --video, --audio, --audio-out or --stills",
         ));
     }
+    let consented = arguments.consent.map_or_else(consent::ask, Ok)?;
     let mut run = [0; 8];
     getrandom::fill(&mut run).map_err(Failure::other)?;
     let bind = locals::binds(&arguments.bind, &ticket.remotes()).await;
@@ -156,6 +161,7 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         output: arguments.output(),
         stills: arguments.stills.clone(),
         contents: arguments.contents(),
+        consent: consented,
     };
     let (sender, mut reports) = mpsc::channel(REPORTS_MAX);
     let ambulance = Ambulance::begin(settings, sender).map_err(failure)?;
@@ -267,6 +273,14 @@ fn show(arguments: &Arguments, report: &Report) -> Outcome {
             match next {
                 None | Some(0) => "The hospital takes the case.".to_owned(),
                 Some(next) => format!("The hospital takes the case from frame {next} on."),
+            },
+        ),
+        Report::Keeps(kept) => (
+            json!({"kind": "keeps", "kept_s": kept.map(|kept| kept.as_secs())}),
+            match kept {
+                None => "The hospital does not state for how long it keeps the case; it may be of an earlier version.".to_owned(),
+                Some(Duration::ZERO) => "The hospital removes the case when it has ended.".to_owned(),
+                Some(kept) => format!("The hospital keeps the case for {} after its end.", consent::words(*kept)),
             },
         ),
         Report::Promise(state) => (

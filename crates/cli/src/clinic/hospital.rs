@@ -1,13 +1,16 @@
 //! `anabranch clinic hospital`.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anabranch::{AllowList, HostConfig, StartError, keys};
 use anabranch_clinic::hospital::{Hospital, Report, page::serve_page};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::{failure, tell};
+use super::{
+    consent::{parse_time, words},
+    failure, tell,
+};
 use crate::{
     exit::{Failure, Outcome, note, print_line, stopped},
     keygen::key_path,
@@ -31,6 +34,10 @@ pub(super) struct Arguments {
     /// Folder of the cases; made if it is missing.
     #[arg(long, value_name = "DIR", default_value = "clinic")]
     store: PathBuf,
+    /// Longest time for which a case is kept after its end, such as '30 days'; then it is removed. A patient can consent to less, or to nothing
+    /// (`clinic ambulance --consent`).
+    #[arg(long, value_name = "TIME", default_value = "30 days", value_parser = parse_time)]
+    keep: Duration,
     /// Address to listen on, IP:PORT; may be repeated [default: every interface, on a port that stays the same for this store and key, if
     /// it is free].
     #[arg(long, value_name = "ADDRESS")]
@@ -52,7 +59,8 @@ pub(super) struct Arguments {
 pub(super) async fn run(arguments: &Arguments) -> Outcome {
     let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
     let (sender, mut reports) = mpsc::channel(REPORTS_MAX);
-    let hospital = Hospital::open(&arguments.store, &key, sender).map_err(failure)?;
+    let hospital =
+        Hospital::open(&arguments.store, arguments.keep, &key, sender).map_err(failure)?;
     let open = |port| {
         let config = HostConfig::new(key.clone(), AllowList::everyone());
         recv::host(&arguments.listen, port, config)
@@ -73,10 +81,11 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         (true, _) => print_line(&ticket)?,
         (_, is_json) => tell(
             is_json,
-            &json!({"kind": "serving", "ticket": ticket, "store": store}),
+            &json!({"kind": "serving", "ticket": ticket, "store": store, "keep_s": arguments.keep.as_secs()}),
             &format!(
-                "Cases are kept in {store}. In the ambulance, run this command with the ticket in a file, or in ANABRANCH_TICKET:\n\n    \
-                 anabranch clinic ambulance --ekg RECORD.hea --ticket-file FILE\n\n    {ticket}\n"
+                "Cases are kept in {store}, for {} after their end at most. In the ambulance, run this command with the ticket in a file, or in ANABRANCH_TICKET:\n\n    \
+                 anabranch clinic ambulance --ekg RECORD.hea --ticket-file FILE\n\n    {ticket}\n",
+                words(arguments.keep)
             ),
         )?,
     }
@@ -112,10 +121,30 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
 
 fn show(arguments: &Arguments, report: &Report) -> Outcome {
     let (event, words) = match report {
-        Report::Begun { node, folder } => (
-            json!({"kind": "begun", "node": node.to_string(), "folder": folder.display().to_string()}),
-            format!("The ambulance is there; its case is {}.", folder.display()),
+        Report::Begun { node, folder, kept } => (
+            json!({"kind": "begun", "node": node.to_string(), "folder": folder.display().to_string(), "kept_s": kept.as_secs()}),
+            format!(
+                "The ambulance is there; its case is {}, {}.",
+                folder.display(),
+                match kept.as_secs() {
+                    0 => "which is removed when it has ended".to_owned(),
+                    _ => format!("and is kept for {} after its end", words(*kept)),
+                }
+            ),
         ),
+        Report::Removed { folder, why } => {
+            let folder = folder.display().to_string();
+            let words = match why {
+                None => format!("The time of {folder} was over; it is removed."),
+                Some(why) => {
+                    format!("The time of {folder} is over, but it cannot be removed: {why}.")
+                }
+            };
+            (
+                json!({"kind": "removed", "folder": folder, "why": why}),
+                words,
+            )
+        }
         Report::Ekg { leads, next } => (
             json!({"kind": "ekg", "leads": leads, "next": next}),
             match next {

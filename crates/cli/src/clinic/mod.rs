@@ -5,8 +5,10 @@
 //! | `hospital` | `clinic hospital`: prints a ticket, and keeps what comes |
 //! | `ambulance` | `clinic ambulance`: plays a case, and sends it |
 //! | `inputs` | its inputs and outputs, from its options |
+//! | `consent` | times for which cases are kept |
 
 pub(crate) mod ambulance;
+mod consent;
 mod hospital;
 mod inputs;
 

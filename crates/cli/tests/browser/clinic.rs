@@ -66,6 +66,8 @@ fn ambulance(folder: &Path) -> Running {
         "ticket",
         "--key",
         "ambulance.key",
+        "--consent",
+        "7 days",
     ];
     let more = [
         "--bind",
@@ -143,6 +145,7 @@ fn a_person_sees_the_case_and_that_it_is_silent() {
     browser.wait_for("No ambulance has been here yet.");
     let first = ambulance(at);
     browser.wait_for("connected");
+    browser.wait_for("kept for 7 days after its end");
     // Ages have their errors, and nothing is stale.
     for id in ["ekg-age", "video-age", "vital-age"] {
         browser.wait(&format!(
@@ -255,7 +258,14 @@ fn both_sides_speak_and_hear() {
     let at = folder.path();
     let (_hospital, link) = hospital(at);
     let words = ["clinic", "ambulance", "--ticket-file", "ticket", "--json"];
-    let more = ["--key", "ambulance.key", "--bind", "127.0.0.1:0"];
+    let more = [
+        "--key",
+        "ambulance.key",
+        "--bind",
+        "127.0.0.1:0",
+        "--consent",
+        "no",
+    ];
     let sound = [
         "--audio",
         "lavfi:sine=frequency=440:sample_rate=48000",

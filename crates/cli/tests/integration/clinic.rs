@@ -56,6 +56,8 @@ fn a_hospital_that_is_killed_goes_on_with_the_same_record() {
         "ticket",
         "--key",
         "ambulance.key",
+        "--consent",
+        "yes",
     ];
     let more = ["--ekg", "r.hea", "--stills", "stills", "--json"];
     let mut ambulance = Running::start(command(at).args(words).args(more));
@@ -107,7 +109,7 @@ fn what_cannot_be_sent_is_one_line() {
     let fails = |words: &[&str]| {
         let mut ambulance = command(at);
         let output = ambulance
-            .args(["clinic", "ambulance"])
+            .args(["clinic", "ambulance", "--consent", "no"])
             .args(words)
             .output()
             .unwrap();
@@ -122,6 +124,16 @@ fn what_cannot_be_sent_is_one_line() {
     let (code, message) = fails(&[&ticket]);
     assert_eq!(code, 2);
     assert!(message.contains("nothing to send"), "{message}");
+    let unasked = command(at)
+        .args(["clinic", "ambulance", &ticket, "--ekg", "r.hea"])
+        .output()
+        .unwrap();
+    let message = String::from_utf8(unasked.stderr).unwrap();
+    assert_eq!(
+        (unasked.status.code(), message.lines().count()),
+        (Some(2), 1)
+    );
+    assert!(message.contains("say with --consent"), "{message}");
     fs::write(at.join("r.dat"), [0; 100]).unwrap();
     let (code, message) = fails(&[&ticket, "--ekg", "r.hea"]);
     assert_eq!(code, 6);
@@ -171,6 +183,7 @@ fn a_part_that_fails_leaves_the_others_alone() {
     let (_running, ticket) = hospital(at);
     let output = command(at)
         .args(["clinic", "ambulance", &ticket, "--key", "ambulance.key"])
+        .args(["--consent", "2 days"])
         .args(["--video", "b.h264", "--stills", "stills"])
         .output()
         .unwrap();

@@ -178,7 +178,12 @@ impl Live {
     }
 
     /// A session of a case begins; returns the number of the case, by which its data is given.
-    pub(super) fn begin(&self, node: NodeId, run: u64, contents: Contents) -> u32 {
+    pub(super) fn begin(
+        &self,
+        (node, run): (NodeId, u64),
+        contents: Contents,
+        kept: Duration,
+    ) -> u32 {
         let mut inner = self.lock();
         if inner.key != Some((node, run)) {
             let case = inner.state.case + 1;
@@ -191,6 +196,7 @@ impl Live {
         inner.state.is_open = true;
         inner.state.why = None;
         inner.state.contents = contents;
+        inner.state.kept_s = kept.as_secs();
         inner.state.case
     }
 

@@ -31,6 +31,8 @@ pub struct State {
     pub why: Option<String>,
     /// Origin of the contents, as the ambulance states it.
     pub contents: Contents,
+    /// Time for which the case is kept after its end, in seconds.
+    pub kept_s: u64,
     /// The record; `None`: there is none.
     pub ekg: Option<Ekg>,
     /// Numbers of the newest second.

@@ -16,7 +16,7 @@ fn node() -> NodeId {
 
 fn live() -> (Arc<Live>, u32) {
     let live = Arc::new(Live::new(Instant::now()));
-    let case = live.begin(node(), 7, Contents::default());
+    let case = live.begin((node(), 7), Contents::default(), Duration::from_secs(60));
     let header = Header::read(b"r 1 500\nr.dat 16\n").unwrap();
     live.leads(case, &header, 0, 0);
     (live, case)
@@ -108,9 +108,12 @@ fn an_earlier_case_changes_nothing_and_a_later_session_goes_on() {
     live.end(case, "lost");
     let state = live.state();
     assert_eq!((state.is_open, state.why.as_deref()), (false, Some("lost")));
-    assert_eq!(live.begin(node(), 7, Contents::default()), case);
+    assert_eq!(
+        live.begin((node(), 7), Contents::default(), Duration::from_secs(60)),
+        case
+    );
     assert_eq!(live.state().ekg.unwrap().missing, 3);
-    let next = live.begin(node(), 8, Contents::default());
+    let next = live.begin((node(), 8), Contents::default(), Duration::from_secs(60));
     assert_eq!(next, case + 1);
     samples(&live, case, 0);
     live.end(case, "late");

@@ -106,6 +106,8 @@ const VIDEO_BPS: (u64, u64) = (200_000, 2_000_000);
 const STILLS_AT: [f64; 2] = [0.1, 0.6];
 /// Reports that wait.
 const REPORTS_MAX: usize = 1_024;
+/// Time for which the hospital would keep the case, longer than the demonstration.
+const KEPT: Duration = Duration::from_secs(86_400);
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let folder = tempfile::tempdir().map_err(Failure::file)?;
@@ -146,7 +148,7 @@ async fn show(arguments: &Arguments, folder: &Path) -> Outcome {
     let (sender, reports) = mpsc::channel(REPORTS_MAX);
     let store = folder.join("store");
     let key = SecretKey::from_seed([1; 32]);
-    let hospital = Hospital::open(&store, &key, sender).map_err(Failure::file)?;
+    let hospital = Hospital::open(&store, KEPT, &key, sender).map_err(Failure::file)?;
     let host_of_hospital = host(1, AllowList::everyone(), |_| Ok(()))?;
     let ticket = hospital.ticket(&host_of_hospital);
     let paths = PATHS.map(|(name, from, rest)| {
@@ -192,6 +194,7 @@ async fn show(arguments: &Arguments, folder: &Path) -> Outcome {
             video: Origin::Replayed,
             speech: Origin::Generated,
         },
+        consent: KEPT,
         stills: film.is_some().then(|| stills.clone()),
         sound: film.is_some().then(|| speech::sound(arguments.seconds)),
         output: film
