@@ -174,9 +174,10 @@ async fn converse(
         .await
         .map_err(ClinicError::Over)?;
     let folder = shared.store.join(format!("{node}-{:016x}", hello.run));
-    let kept = Kept::begin(shared, folder.clone(), hello.consent_s)?;
+    let kept = Kept::begin(shared, folder.clone(), hello.consent_s);
     let made = tokio::fs::create_dir_all(folder.join("stills")).await;
     made.map_err(|why| ClinicError::file(&folder, why))?;
+    kept.note();
     shared.report(Report::Begun {
         node,
         folder: folder.clone(),
@@ -233,15 +234,24 @@ struct Kept<'s> {
 }
 
 impl<'s> Kept<'s> {
-    fn begin(shared: &'s Shared, folder: PathBuf, consent_s: u64) -> Result<Self, ClinicError> {
-        let kept = shared.keeping.begin(&folder, consent_s);
-        let time = kept.map_err(|why| ClinicError::file(&folder, why))?;
-        Ok(Self {
+    fn begin(shared: &'s Shared, folder: PathBuf, consent_s: u64) -> Self {
+        Self {
+            time: shared.keeping.begin(&folder, consent_s),
             shared,
             folder,
-            time,
             is_complete: false,
-        })
+        }
+    }
+
+    /// Writes the note of the case. A disk that is full is no reason to refuse it.
+    fn note(&self) {
+        if let Err(why) = self.shared.keeping.note(&self.folder) {
+            let (purpose, why) = (
+                Purpose::Case,
+                format!("the time for which it is kept cannot be noted: {why}"),
+            );
+            self.shared.report(Report::Failed { purpose, why });
+        }
     }
 
     fn end(mut self, is_complete: bool) {

@@ -126,28 +126,31 @@ impl Keeping {
         self.cases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A session of a case begins, whose patient consents to `consent_s` after its end; returns the time for which it is kept. It is not removed while
-    /// the session lasts. Its folder is made.
-    ///
-    /// # Errors
-    /// The folder or the note cannot be written.
-    pub(super) fn begin(&self, folder: &Path, consent_s: u64) -> io::Result<Duration> {
+    /// A session of a case begins, whose patient consents to `consent_s` after its end; returns the time for which it is kept. It is not removed until
+    /// [`Self::end`].
+    pub(super) fn begin(&self, folder: &Path, consent_s: u64) -> Duration {
         let kept_s = consent_s.min(self.longest.as_secs());
         let note = Note {
             kept_s,
             touched_s: self.now_s(),
             is_complete: false,
         };
-        // Entered first, so that a folder which is there is not removed meanwhile.
         let entry = Entry {
             note,
             is_open: true,
             not_before_s: 0,
         };
         self.cases().insert(folder.to_owned(), entry);
-        fs::create_dir_all(folder)?;
-        write(folder, note)?;
-        Ok(Duration::from_secs(kept_s))
+        Duration::from_secs(kept_s)
+    }
+
+    /// Writes the note of a case into its folder.
+    ///
+    /// # Errors
+    /// It cannot be written: a hospital that is started again has the former note, or none, and never removes the case.
+    pub(super) fn note(&self, folder: &Path) -> io::Result<()> {
+        let note = self.cases().get(folder).map(|entry| entry.note);
+        note.map_or(Ok(()), |note| write(folder, note))
     }
 
     /// The session of a case has ended; `is_complete`: the ambulance has sent everything.

@@ -249,3 +249,36 @@ async fn without_consent_nothing_is_kept_after_the_end() {
     ));
     hospital.stop().await;
 }
+
+/// A note that cannot be written, as on a disk that is full, is reported; the case goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_note_that_cannot_be_written_does_not_end_the_case() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let (ekg, samples) = record(folder.path(), 100);
+    let mut hospital = Running::start(&store, loopback());
+    let car = Car::new(2);
+    let run = async |ekg| {
+        let (ambulance, _reports) = begin(ambulance::Settings {
+            ekg,
+            ..nothing(&hospital.ticket)
+        });
+        let session = car.call(&hospital.ticket).await;
+        timeout(LONG, ambulance.run(&session))
+            .await
+            .unwrap()
+            .unwrap();
+    };
+    run(None).await;
+    fs::create_dir(case(&store).join("keeping.new")).unwrap();
+    run(Some(ekg)).await;
+    assert_eq!(kept(&store).0, samples);
+    let failed =
+        std::iter::from_fn(|| hospital.reports.try_recv().ok()).find_map(|report| match report {
+            Report::Failed { why, .. } => Some(why),
+            _ => None,
+        });
+    let why = failed.unwrap();
+    assert!(why.contains("cannot be noted"), "{why}");
+    hospital.stop().await;
+}

@@ -46,7 +46,7 @@ pub(super) fn words(time: Duration) -> String {
     ];
     let (unit, name) = units
         .into_iter()
-        .find(|(unit, _)| seconds % unit == 0)
+        .find(|(unit, _)| seconds.is_multiple_of(*unit))
         .unwrap_or((1, "second"));
     match seconds / unit {
         1 => format!("1 {name}"),

@@ -12,9 +12,10 @@ fn after_a_session(consent: Duration, is_complete: bool) -> (tempfile::TempDir, 
     let store = tempfile::tempdir().unwrap();
     let keeping = Keeping::open_at(store.path(), 30 * DAY, START_S).unwrap();
     let folder = store.path().join("node-1");
-    let kept = keeping.begin(&folder, consent.as_secs()).unwrap();
+    let kept = keeping.begin(&folder, consent.as_secs());
     assert_eq!(kept, consent.min(30 * DAY));
-    fs::create_dir(folder.join("stills")).unwrap();
+    fs::create_dir_all(folder.join("stills")).unwrap();
+    keeping.note(&folder).unwrap();
     fs::write(folder.join("stills/0000-a"), "a").unwrap();
     keeping.end(&folder, is_complete).unwrap();
     (store, folder, keeping)
@@ -28,7 +29,7 @@ async fn removed(keeping: Keeping, folder: &Path) -> Option<Duration> {
         let told = move |folder, why: Option<io::Error>| {
             sender
                 .send((folder, why.map(|why| why.to_string())))
-                .unwrap()
+                .unwrap();
         };
         keeping.run(told).await;
     });
@@ -76,7 +77,8 @@ async fn a_hospital_that_is_started_again_goes_on_counting() {
 #[tokio::test(start_paused = true)]
 async fn a_killed_hospital_leaves_time_to_go_on() {
     let (store, folder, keeping) = after_a_session(Duration::ZERO, true);
-    keeping.begin(&folder, 0).unwrap();
+    keeping.begin(&folder, 0);
+    keeping.note(&folder).unwrap();
     drop(keeping);
     let again = Keeping::open_at(store.path(), 30 * DAY, START_S + DAY.as_secs()).unwrap();
     let passed = removed(again, &folder).await.unwrap();
@@ -89,7 +91,7 @@ async fn a_killed_hospital_leaves_time_to_go_on() {
 #[tokio::test(start_paused = true)]
 async fn an_open_case_and_folders_without_a_note_stay() {
     let (store, folder, keeping) = after_a_session(Duration::ZERO, true);
-    keeping.begin(&folder, 0).unwrap();
+    keeping.begin(&folder, 0);
     let others = [store.path().join("other"), store.path().join("node-2")];
     for other in &others {
         fs::create_dir(other).unwrap();
@@ -100,6 +102,21 @@ async fn an_open_case_and_folders_without_a_note_stay() {
     assert_eq!(seen, [folder.as_path()]);
     assert_eq!(removed(keeping, &folder).await, None);
     assert!(folder.exists() && others.iter().all(|other| other.exists()));
+}
+
+/// The former note is in force until one can be written, which is tried once more at the end of the session.
+#[tokio::test(start_paused = true)]
+async fn a_note_that_cannot_be_written_is_an_error_and_changes_nothing() {
+    let (store, folder, keeping) = after_a_session(2 * DAY, true);
+    let draft = folder.join("keeping.new");
+    fs::create_dir(&draft).unwrap();
+    keeping.begin(&folder, 0);
+    keeping.note(&folder).unwrap_err();
+    assert_eq!(read(&folder).unwrap().kept_s, 2 * DAY.as_secs());
+    fs::remove_dir(&draft).unwrap();
+    keeping.end(&folder, true).unwrap();
+    assert_eq!(read(&folder).unwrap().kept_s, 0);
+    drop(store);
 }
 
 #[tokio::test(start_paused = true)]
