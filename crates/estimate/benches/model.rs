@@ -124,6 +124,7 @@ impl Run {
             round_trip: Duration::from_millis(80),
             bytes_max: 1_200,
             cost_per_byte: 0.0,
+            slots_max: usize::MAX,
         };
         self.cycle.clear();
         let ahead = Duration::from_millis(300);

@@ -49,6 +49,7 @@ fn main() {
                     round_trip: Duration::from_millis(80),
                     bytes_max: 1200,
                     cost_per_byte: 0.0,
+                    slots_max: usize::MAX,
                 };
                 slots.clear();
                 maker.offer(&supply, Duration::from_millis(100), model, &mut slots);

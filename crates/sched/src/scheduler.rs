@@ -96,6 +96,13 @@ pub trait PlanScheduler: PromiseScheduler {
         true
     }
 
+    /// Most slots of one channel that matter to a plan for so many ADUs, or fragments of them: the cycle needs no more. All of them unless a
+    /// policy states fewer.
+    fn slots_each(&self, adus: usize) -> usize {
+        let _ = adus;
+        usize::MAX
+    }
+
     /// Plans a cycle, when there is a slot and something waits: ADUs that may be sent now, slots that exist and those that are
     /// expected. The channels of slots are indices into [`View::channels`].
     fn plan(&mut self, view: &View<'_>, cycle: &Cycle, objectives: &mut Objectives);
@@ -182,6 +189,14 @@ impl AnyScheduler {
         match self {
             Self::Plans(scheduler) => scheduler.is_due(view),
             _ => false,
+        }
+    }
+
+    /// See [`PlanScheduler::slots_each`].
+    pub fn slots_each(&self, adus: usize) -> usize {
+        match self {
+            Self::Plans(scheduler) => scheduler.slots_each(adus),
+            _ => usize::MAX,
         }
     }
 

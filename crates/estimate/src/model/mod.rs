@@ -41,6 +41,7 @@
 //!     round_trip: Duration::from_millis(80),
 //!     bytes_max: 1_200,
 //!     cost_per_byte: 0.0,
+//!     slots_max: usize::MAX,
 //! };
 //! let mut cycle: Vec<Slot> = Vec::new();
 //! slots.offer(&supply, Duration::from_millis(200), model.as_mut(), &mut cycle);

@@ -14,6 +14,8 @@ const KNOWN_S: [f64; 1] = [15.0];
 const PERIOD_MIN_S: f64 = 8.0;
 const PERIOD_MAX_S: f64 = 60.0;
 const STEP_HZ: f64 = 1.0 / 4800.0;
+/// Angles that are computed one from the other, before one is computed anew: so that errors of rounding do not add up.
+const TURNS: usize = 32;
 /// Seconds after which the weight of a slice has fallen to 1/e.
 const MEMORY_S: f64 = 600.0;
 /// A period is a sum of so many harmonics: what happens twice in a period has little at its fundamental.
@@ -221,8 +223,17 @@ impl Periodicity {
         self.weight = self.weight * keep + 1.0;
         self.energy = self.energy * keep * keep + change * change;
         let at_s = number as f64 * SLICE_S;
-        for tone in &mut self.tones {
-            let (sin, cos) = (TAU * (at_s * tone.hz).fract()).sin_cos();
+        // From one tone to the next, the angle grows by the same amount.
+        let (step_sin, step_cos) = (TAU * (at_s * STEP_HZ).fract()).sin_cos();
+        let (mut sin, mut cos) = (0.0, 1.0);
+        for (number, tone) in self.tones.iter_mut().enumerate() {
+            (sin, cos) = match number.checked_sub(KNOWN_S.len()) {
+                Some(other) if !other.is_multiple_of(TURNS) => (
+                    sin * step_cos + cos * step_sin,
+                    cos * step_cos - sin * step_sin,
+                ),
+                _ => (TAU * (at_s * tone.hz).fract()).sin_cos(),
+            };
             let (mut re, mut im) = (cos, sin);
             for sum in &mut tone.sums {
                 sum.0 = sum.0 * keep + change * re;

@@ -40,6 +40,8 @@ pub struct Supply {
     pub bytes_max: u32,
     /// See [`Supply::bytes_max`].
     pub cost_per_byte: f64,
+    /// Most slots that are of use: no more are listed.
+    pub slots_max: usize,
 }
 
 /// A prediction that is being watched.
@@ -116,7 +118,7 @@ impl Slots {
     ) {
         self.watch(supply, ahead);
         let ready = (supply.ready as usize).min(self.ready_max);
-        for n in 0..ready as u32 {
+        for n in 0..ready.min(supply.slots_max) as u32 {
             slots.push(self.slot(supply, n, 0.0, 1.0, model));
         }
         let gap_s = gap_s(supply);
@@ -126,7 +128,8 @@ impl Slots {
         let (stretch, confidence) = self.stretch();
         let first_s = supply.wait.map_or(gap_s / 2.0, |wait| wait.as_secs_f64());
         let mut plain_s = first_s;
-        for n in ready..(ready + self.phantoms_max).min(SLOTS_MAX) {
+        let end = (ready + self.phantoms_max).min(SLOTS_MAX);
+        for n in ready..end.min(supply.slots_max) {
             let wait_s = plain_s * stretch;
             if wait_s > ahead.as_secs_f64() {
                 return;

@@ -282,6 +282,7 @@ fn supplied(gap_ms: impl Fn(u64) -> f64, cycles: u64) -> (f64, f64, f64) {
             round_trip: Duration::from_millis(100),
             bytes_max: 1_000,
             cost_per_byte: 0.0,
+            slots_max: usize::MAX,
         };
         let mut slots: Vec<Slot> = Vec::new();
         maker.offer(&supply, Duration::from_millis(300), &mut model, &mut slots);
@@ -339,6 +340,7 @@ fn a_jump_is_not_blown_up() {
                 round_trip: Duration::from_millis(350),
                 bytes_max: 1_000,
                 cost_per_byte: 0.0,
+                slots_max: usize::MAX,
             };
             slots.clear();
             maker.offer(&supply, Duration::ZERO, model.as_mut(), &mut slots);
@@ -379,6 +381,7 @@ fn as_many_slots_as_asked_for_and_one_prediction_a_moment() {
             round_trip: Duration::from_millis(100),
             bytes_max: 1_000,
             cost_per_byte: 0.0,
+            slots_max: usize::MAX,
         };
         let mut slots: Vec<Slot> = Vec::new();
         maker.offer(&supply, Duration::from_millis(300), &mut model, &mut slots);
@@ -508,6 +511,34 @@ proptest! {
                 prop_assert!(trip.deviation_ms().is_finite() && trip.deviation_ms() >= 0.0);
                 prop_assert!(trip.quantile(0.1) <= trip.quantile(0.9));
             }
+        }
+    }
+}
+
+#[test]
+fn no_more_slots_are_listed_than_are_of_use() {
+    let listed = |ready: u32, slots_max: usize| {
+        let supply = Supply {
+            now: Instant::from_secs(1),
+            next: 7,
+            ready,
+            rate: Rate::from_bps(800_000),
+            wait: None,
+            round_trip: Duration::from_millis(100),
+            bytes_max: 1_000,
+            cost_per_byte: 0.0,
+            slots_max,
+        };
+        let mut slots: Vec<Slot> = Vec::new();
+        let (mut model, mut maker) = (Generic::new(), Slots::new(0));
+        maker.offer(&supply, Duration::from_millis(300), &mut model, &mut slots);
+        slots
+    };
+    for ready in [0, 2, 5] {
+        let all = listed(ready, usize::MAX);
+        assert!(all.len() > 5, "{}", all.len());
+        for most in [0, 1, 3, 5] {
+            assert_eq!(listed(ready, most), all[..most], "{ready}, {most}");
         }
     }
 }

@@ -41,10 +41,7 @@ impl ByStream {
     /// Rebuilds the index; keeps its memory.
     pub(crate) fn fill<S: Schedule + ?Sized>(&mut self, schedule: &S) {
         self.adus.clear();
-        let stream = |adu| {
-            let id = schedule.adu(adu, crate::AduFact::StreamId).round();
-            (!id.is_nan()).then_some((id.clamp(-NUMBER_MAX, NUMBER_MAX), adu))
-        };
+        let stream = |adu| stream_of(schedule, adu).map(|id| (id, adu));
         self.adus.extend((0..schedule.adus()).filter_map(stream));
         let order = |a: &(f64, u32), b: &(f64, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
         if !self.adus.is_sorted_by(|a, b| order(a, b).is_le()) {
@@ -59,6 +56,12 @@ impl ByStream {
         let of_it = self.adus[start..].iter().take_while(move |one| one.0 == id);
         of_it.map(|one| one.1)
     }
+}
+
+/// The stream of an ADU as the language sees it; `None` if it is unknown.
+fn stream_of<S: Schedule + ?Sized>(schedule: &S, adu: u32) -> Option<f64> {
+    let id = schedule.adu(adu, crate::AduFact::StreamId).round();
+    (!id.is_nan()).then(|| id.clamp(-NUMBER_MAX, NUMBER_MAX))
 }
 
 /// Selection of the contexts to visit.
@@ -112,6 +115,39 @@ impl Candidates {
                 list.by_sequence.extend(list.adus.iter().copied().map(key));
                 list.by_sequence
                     .sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            }
+        }
+        machine.faults
+    }
+
+    /// The same for one ADU alone and an objective over one, all others left out.
+    pub(super) fn find_only<S: Schedule + ?Sized>(
+        &mut self,
+        objective: &Objective,
+        schedule: &S,
+        adu: u32,
+    ) -> Faults {
+        self.lists.resize_with(objective.adus.len(), List::default);
+        self.clear();
+        let Some((streams, own, joined, sequence)) = filter(objective, 0) else {
+            return Faults::NONE;
+        };
+        let is_of_streams = streams.is_none_or(|streams| {
+            let stream = stream_of(schedule, adu);
+            streams.iter().any(|id| Some(id.0 as f64) == stream)
+        });
+        if !is_of_streams {
+            return Faults::NONE;
+        }
+        let mut machine = Machine::new(objective, schedule);
+        machine.bound[0] = adu;
+        let mut parts = own.iter().chain(joined);
+        if parts.all(|&part| machine.passes(part)) {
+            let list = &mut self.lists[0];
+            list.adus.push(adu);
+            if sequence.is_some() {
+                let key = schedule.adu(adu, crate::AduFact::StreamSeq);
+                list.by_sequence.push((key, adu));
             }
         }
         machine.faults

@@ -67,6 +67,15 @@ impl Objectives {
         self.several().map(|entry| entry.reach.most()).sum()
     }
 
+    /// An upper bound of [`combinatorial_involving`](Self::combinatorial_involving) of one ADU, in all schedules; infinite unless the set
+    /// was [narrowed](Self::narrow). Each context counts with the most that it can add, at least 0.
+    pub fn combinatorial_most_of(&self, adu: u32) -> f64 {
+        if !self.is_narrowed {
+            return f64::INFINITY;
+        }
+        self.several().map(|entry| entry.reach.most_of(adu)).sum()
+    }
+
     /// ADUs that objectives over several ADUs concern, in any order and possibly repeated; as of the last
     /// [`begin`](Self::begin) or [`narrow`](Self::narrow).
     pub fn companions(&self) -> impl Iterator<Item = u32> + '_ {

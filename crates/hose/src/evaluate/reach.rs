@@ -34,6 +34,9 @@ pub(super) struct Reach {
     /// For each ADU, the place in `of_adus` where its contexts begin; one more at the end.
     starts: Vec<u32>,
     of_adus: Vec<u32>,
+    /// More than each context can add, and more than those of each ADU can.
+    most_each: Vec<f64>,
+    most_of: Vec<f64>,
     /// More than all contexts together can add.
     most: f64,
 }
@@ -81,7 +84,7 @@ impl Reach {
         self.width = objective.adus.len();
         self.is_listed = true;
         self.contexts.clear();
-        self.most = 0.0;
+        self.most_each.clear();
         let goal = |bound: &[Option<u32>]| {
             let ranges = Ranges {
                 objective,
@@ -107,7 +110,8 @@ impl Reach {
         } else {
             let unplaced = Unplaced(schedule);
             let mut machine = Machine::new(objective, &unplaced);
-            let (contexts, most, width) = (&mut self.contexts, &mut self.most, self.width);
+            let (contexts, most_each, width) =
+                (&mut self.contexts, &mut self.most_each, self.width);
             let mut count = 0;
             let mut at = |machine: &mut Machine<'_, Unplaced<'_, S>>| {
                 let adus = &machine.bound[..width];
@@ -127,7 +131,7 @@ impl Reach {
                 }
                 count += 1;
                 contexts.extend_from_slice(adus);
-                *most += most_gained(objective, schedule, outlook, &bound);
+                most_each.push(most_gained(objective, schedule, outlook, &bound));
             };
             tried = visit(
                 objective,
@@ -139,6 +143,7 @@ impl Reach {
             );
             self.is_listed = tried < TRIES.min(left) && count < LISTED_MAX;
         }
+        self.most = self.most_each.iter().sum();
         self.index(schedule.adus());
         tried
     }
@@ -146,6 +151,7 @@ impl Reach {
     fn index(&mut self, adus: u32) {
         self.starts.clear();
         self.of_adus.clear();
+        self.most_of.clear();
         if !self.is_listed {
             return;
         }
@@ -162,11 +168,13 @@ impl Reach {
             *start = sum;
         }
         self.of_adus.resize(sum as usize, 0);
+        self.most_of.resize(adus as usize, 0.0);
         for (number, context) in (0..).zip(self.contexts.chunks_exact(self.width)) {
             for (at, &adu) in context.iter().enumerate() {
                 if firsts(context, at) {
                     let next = &mut self.starts[adu as usize + 1];
                     self.of_adus[*next as usize] = number;
+                    self.most_of[adu as usize] += self.most_each[number as usize];
                     *next += 1;
                 }
             }
@@ -230,6 +238,15 @@ impl Reach {
         let lists = (0..self.width).filter(|_| !self.is_listed);
         let others = lists.flat_map(|number| self.candidates.of(number));
         listed.chain(others).copied()
+    }
+
+    /// More than the contexts of an ADU can add together, in any schedule.
+    pub(super) fn most_of(&self, adu: u32) -> f64 {
+        if self.is_listed {
+            self.most_of.get(adu as usize).copied().unwrap_or(0.0)
+        } else {
+            f64::INFINITY
+        }
     }
 
     /// More than the contexts can add together, in any schedule.

@@ -29,19 +29,26 @@ impl Objectives {
     /// Records that an ADU was sent: its contexts in `schedule` count in the tallies of objectives over ADUs. `schedule` holds
     /// the ADU in its slot and, if objectives over several ADUs are in force, some that were sent before it.
     ///
-    /// O(objectives × ADUs in `schedule`), and at most 2,000 contexts of an objective over several; no allocation but for
+    /// O(objectives over one ADU + objectives over several × ADUs in `schedule`), and at most 2,000 contexts of an objective over several; no allocation but for
     /// memory that is kept.
     pub fn note_sent<S: Schedule + ?Sized>(&mut self, now: Instant, schedule: &S, adu: u32) {
         let Sent {
             by_stream,
             candidates,
         } = &mut self.sent;
-        by_stream.fill(schedule);
+        let mut entries = self.entries.iter();
+        if entries.any(|entry| entry.objective.shape() == Shape::Combinatorial) {
+            by_stream.fill(schedule);
+        }
         for entry in &mut self.entries {
             if entry.objective.shape() == Shape::Streams {
                 continue;
             }
-            let found = candidates.find(&entry.objective, schedule, by_stream);
+            let found = if entry.objective.shape() == Shape::Single {
+                candidates.find_only(&entry.objective, schedule, adu)
+            } else {
+                candidates.find(&entry.objective, schedule, by_stream)
+            };
             let these = &[adu];
             let involving = Involving::These(these);
             entry.count(now, schedule, candidates, involving, found);

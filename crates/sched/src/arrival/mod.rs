@@ -7,6 +7,9 @@ use std::{borrow::Borrow, time::Duration};
 pub(crate) use self::outlook::Outlook;
 use crate::view::ChannelView;
 
+/// Channels for which [`completion`] allocates nothing.
+const FEW: usize = 16;
+
 /// Predicted time from sending a packet now to its arrival: half the shortest round trip, and the
 /// queue it will meet.
 ///
@@ -72,22 +75,42 @@ pub fn delivered_within(channel: &ChannelView, time: Duration) -> f64 {
 
 /// Time until the last of `bytes` has arrived if all of `channels` carry them, each as much as is
 /// best: the quickest schedule to move a message over paths of different rates and delays.
-/// `None` without a channel that has a rate. O(channels²).
+/// `None` without a channel that has a rate. O(channels²); allocates nothing for up to 16 channels.
 pub fn completion<C>(channels: C, bytes: u64) -> Option<Duration>
 where
-    C: Iterator<Item: Borrow<ChannelView>> + Clone,
+    C: Iterator<Item: Borrow<ChannelView>>,
 {
+    // Most often there are few.
+    let mut few = [(Duration::ZERO, 0.0, 0.0); FEW];
+    let mut many = Vec::new();
+    let mut count = 0;
+    for channel in channels {
+        let channel = channel.borrow();
+        let (arrival, rate) = (next_arrival(channel), rate(channel));
+        let line = (arrival, rate, rate * arrival.as_secs_f64());
+        match few.get_mut(count) {
+            Some(place) => *place = line,
+            None if many.is_empty() => {
+                many.extend_from_slice(&few);
+                many.push(line);
+            }
+            None => many.push(line),
+        }
+        count += 1;
+    }
+    let lines = if many.is_empty() {
+        &few[..count]
+    } else {
+        &many
+    };
     // With a set of channels in use, bytes = Σ rate·(T − arrival). The set is that of all channels
     // on which something arrives before T: the nearest ones; and it is the one with the smallest T.
-    let sets = channels.clone().map(move |farthest| {
-        let reach = next_arrival(farthest.borrow());
+    let sets = lines.iter().map(|(reach, ..)| {
         let (mut rates, mut head_starts) = (0.0, 0.0);
-        for channel in channels.clone() {
-            let channel = channel.borrow();
-            let arrival = next_arrival(channel);
+        for (arrival, rate, head_start) in lines {
             if arrival <= reach {
-                rates += rate(channel);
-                head_starts += rate(channel) * arrival.as_secs_f64();
+                rates += rate;
+                head_starts += head_start;
             }
         }
         (bytes as f64 + head_starts) / rates
@@ -160,5 +183,15 @@ pub(crate) mod tests {
         // 30 ms are enough for 28,000 bytes on the near one; then both carry 4,200 each ms.
         assert_eq!(time(28_000 + 42_000), Some(Duration::from_millis(40)));
         assert_eq!(completion([].iter(), 1), None);
+    }
+
+    #[test]
+    fn any_number_of_channels_shares_a_message() {
+        for count in [1, FEW, FEW + 1, 3 * FEW] {
+            // 1400 bytes per millisecond on each, after 10 ms.
+            let channels = vec![channel(0, 1, 20, 11.2); count];
+            let time = completion(channels.iter(), 14_000 * count as u64);
+            assert_eq!(time, Some(Duration::from_millis(20)), "{count}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Cycle of decisions: ADUs, slots and channels, as objectives see them.
 
-use std::sync::Arc;
+use std::{cell::RefCell, sync::Arc};
 
 use anabranch_base::StreamId;
 use anabranch_hose as hose;
@@ -227,8 +227,15 @@ pub(super) fn in_time(margin_ms: f64, deviation_ms: f64) -> f64 {
     }
     // The logistic approximation of the normal distribution [Bowling et al., 2009]: within 0.00014.
     let z = margin_ms / deviation_ms;
-    1.0 / (1.0 + (-z * (1.5976 + 0.070_56 * z * z)).exp())
+    let x = z * (1.5976 + 0.070_56 * z * z);
+    if x > CERTAIN {
+        return 1.0;
+    }
+    1.0 / (1.0 + (-x).exp())
 }
+
+/// e to the power of minus this added to one is one: the exponential need not be computed.
+const CERTAIN: f64 = 37.5;
 
 /// A cycle with a schedule, as objectives see it: ADUs that wait come first, then those of the history.
 #[derive(Clone, Copy, Debug)]
@@ -301,6 +308,21 @@ pub(super) struct Spots<'c> {
     /// Indices of the slots, and of each its wait and its round trip.
     pub slots: &'c [u32],
     pub times: &'c [(f64, f64)],
+    /// P(it is late) in each slot, once it was asked for: objectives ask again and again.
+    pub late: &'c RefCell<Vec<f64>>,
+}
+
+impl Spots<'_> {
+    /// As `of_adu` has it.
+    fn find_late(&self, late: &mut Vec<f64>) {
+        let adu = &self.cycle.adus[self.adu as usize];
+        let slots = self.slots.iter().zip(self.times);
+        late.extend(slots.map(|(&slot, (wait_ms, round_trip_ms))| {
+            let slot = &self.cycle.slots[slot as usize];
+            let margin_ms = adu.deadline_ms - (adu.waited_ms + wait_ms + round_trip_ms);
+            1.0 - (1.0 - slot.loss) * in_time(margin_ms, slot.deviation_ms)
+        }));
+    }
 }
 
 impl hose::evaluate::Places for Spots<'_> {
@@ -332,6 +354,14 @@ impl hose::evaluate::Places for Spots<'_> {
             for (answer, (wait_ms, round_trip_ms)) in answers.iter_mut().zip(times) {
                 *answer = adu.waited_ms + wait_ms + round_trip_ms;
             }
+            return;
+        }
+        if fact == AduFact::Late {
+            let mut late = self.late.borrow_mut();
+            if late.is_empty() {
+                self.find_late(&mut late);
+            }
+            answers.copy_from_slice(&late[from..from + answers.len()]);
             return;
         }
         for (answer, &slot) in answers.iter_mut().zip(&self.slots[from..]) {

@@ -35,6 +35,8 @@ pub(super) struct Local {
     left: usize,
     /// More than the schedule can still gain.
     hope: f64,
+    /// More than the contexts of each ADU can gain as the schedule is, if that is known.
+    slack: Vec<Option<f64>>,
 }
 
 /// Hope below which the search ends: what breaks ties is of this size.
@@ -70,6 +72,8 @@ impl Local {
             return;
         }
         self.occupy(problem, schedule);
+        self.slack.clear();
+        self.slack.resize(problem.cycle.adus.len(), None);
         self.descend(problem, schedule);
         self.best.clone_from(schedule);
         let mut in_vain = 0;
@@ -84,6 +88,7 @@ impl Local {
                 self.hope += gained;
                 schedule.clone_from(&self.best);
                 self.occupy(problem, schedule);
+                self.slack.fill(None);
                 in_vain += 1;
             }
         }
@@ -115,6 +120,9 @@ impl Local {
                     continue;
                 }
                 self.left -= 1;
+                if !self.may_gain(problem, schedule, adu, to) {
+                    continue;
+                }
                 if let Some(gain) = self.step(problem, schedule, adu, to, is_gain) {
                     gained += gain;
                     self.hope -= gain;
@@ -127,6 +135,45 @@ impl Local {
             }
         }
         gained
+    }
+
+    /// False if an ADU in that slot, and its occupant where the ADU is, are worth no more together than now: by the difference in the
+    /// table, and all that their contexts could gain.
+    fn may_gain(
+        &mut self,
+        problem: &mut Problem<'_>,
+        schedule: &Schedule,
+        adu: u32,
+        to: Option<u32>,
+    ) -> bool {
+        let from = schedule[adu as usize];
+        let table = problem.table;
+        let mut most = table.of(adu, to) - table.of(adu, from);
+        let other = to.and_then(|to| self.occupants[to as usize]);
+        if let Some(other) = other {
+            most += table.of(other, from) - table.of(other, to);
+        }
+        for mover in [Some(adu), other].into_iter().flatten() {
+            most += self.slack(problem, schedule, mover);
+        }
+        most > 0.0
+    }
+
+    /// More than the contexts of an ADU can gain.
+    fn slack(&mut self, problem: &mut Problem<'_>, schedule: &Schedule, adu: u32) -> f64 {
+        if let Some(known) = self.slack[adu as usize] {
+            return known;
+        }
+        let placed = Placed {
+            cycle: problem.cycle,
+            slots: schedule,
+        };
+        let mut slack = problem.objectives.combinatorial_most_of(adu);
+        if slack.is_finite() {
+            slack -= problem.objectives.combinatorial_involving(&placed, &[adu]);
+        }
+        self.slack[adu as usize] = Some(slack);
+        slack
     }
 
     /// Throws two ADUs or more to other slots, whatever that costs; what it gains.
@@ -180,6 +227,7 @@ impl Local {
         }
         let after = worth(problem, schedule, movers);
         if wanted(before, after) {
+            self.slack.fill(None);
             for (slot, adu) in [(to, Some(adu)), (from, other)] {
                 if let Some(slot) = slot {
                     self.occupants[slot as usize] = adu;

@@ -12,12 +12,14 @@
 //! | [`random_walk`] | the published search: the best of 25 random schedules |
 //! | [`assign`] | ours: the exact assignment under objectives over one ADU, then local search under the others |
 //! | `table` | what each ADU is worth in each slot by itself, and the assignment, kept from cycle to cycle |
+//! | `concerns`, `worths` | which objectives an ADU passes; what they make of it in each slot |
 //! | `keyed`, `reading`, `classes` | which ADUs and slots were there before; what objectives look at; slots that are alike |
 //! | `prospects`, `local` | facts of all slots together, which tell the contexts that matter; that search |
 //! | `lifetime` | slots in which an ADU would be late |
 
 pub mod assign;
 mod classes;
+mod concerns;
 pub mod cycle;
 mod just_sent;
 mod keyed;
@@ -36,6 +38,7 @@ mod tests_library;
 #[cfg(test)]
 mod tests_narrow;
 pub mod turns;
+mod worths;
 
 use std::fmt;
 

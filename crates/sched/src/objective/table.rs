@@ -1,15 +1,19 @@
 //! Utility table: each ADU in each slot by itself, and the best assignment by that; kept from cycle to cycle.
 
+use std::cell::RefCell;
+
 use anabranch_base::StreamId;
-use anabranch_hose::{Faults, ObjectiveId, Objectives, evaluate::Batch};
+use anabranch_hose::{Faults, ObjectiveId, Objectives};
 
 use super::{
     Cycle, EVALUATIONS_MAX,
     classes::{Classes, STEPS},
-    cycle::{Adu, Alone, Spots},
+    concerns::Concerns,
+    cycle::{Adu, Spots},
     keyed::{Keyed, Step},
     lifetime::{self, Arrivals},
     reading::{Looks, Reading},
+    worths::{Worths, sum_of},
 };
 use crate::assign::{Matching, UTILITY_MAX, Utility, utility};
 use anabranch_spec::{ChannelMask, Slot};
@@ -103,61 +107,10 @@ pub(super) struct Table {
     /// Columns that changed, by node.
     changed: Vec<u32>,
     worths: Worths,
+    /// Memory of [`Spots`].
+    late: RefCell<Vec<f64>>,
     /// Evaluations that this plan may still make.
     left: u64,
-}
-
-/// Objectives over one ADU that each ADU of a cycle passes, by place.
-#[derive(Debug, Default)]
-struct Concerns {
-    /// Place where those of each ADU begin; one more at the end.
-    starts: Vec<u32>,
-    places: Vec<u32>,
-}
-
-impl Concerns {
-    fn fill(&mut self, adus: usize, objectives: &Objectives) {
-        let of_cycle = |adus_of: &'_ [u32]| adus_of.partition_point(|&adu| (adu as usize) < adus);
-        self.starts.clear();
-        self.starts.resize(adus + 2, 0);
-        for single in objectives.singles() {
-            // Those of the history are where they are.
-            for &adu in &single.adus[..of_cycle(single.adus)] {
-                self.starts[adu as usize + 2] += 1;
-            }
-        }
-        let mut sum = 0;
-        for start in &mut self.starts {
-            sum += *start;
-            *start = sum;
-        }
-        self.places.clear();
-        self.places.resize(sum as usize, 0);
-        for single in objectives.singles() {
-            for &adu in &single.adus[..of_cycle(single.adus)] {
-                let next = &mut self.starts[adu as usize + 1];
-                self.places[*next as usize] = single.place;
-                *next += 1;
-            }
-        }
-    }
-
-    fn of(&self, adu: usize) -> &[u32] {
-        &self.places[self.starts[adu] as usize..self.starts[adu + 1] as usize]
-    }
-}
-
-/// Worth of one ADU in each class of slots.
-#[derive(Debug, Default)]
-struct Worths {
-    batch: Batch,
-    gains: Vec<f64>,
-    sums: Vec<f64>,
-    utilities: Vec<Utility>,
-    /// With what breaks ties.
-    biased: Vec<Utility>,
-    /// The ADU it is.
-    of: Option<u32>,
 }
 
 impl Table {
@@ -324,7 +277,9 @@ impl Table {
                 adu: at as u32,
                 slots: self.classes.first(),
                 times: self.classes.times(),
+                late: &self.late,
             };
+            self.late.borrow_mut().clear();
             let cost = (concerns.len() * spots.slots.len()) as u64;
             let is_within = cost <= self.left;
             self.left = if is_within { self.left - cost } else { 0 };
@@ -430,58 +385,6 @@ impl Table {
     pub(super) fn utility(&self) -> Utility {
         self.matching.utility()
     }
-}
-
-impl Worths {
-    fn fill(
-        &mut self,
-        spots: &Spots<'_>,
-        concerns: &[u32],
-        objectives: &Objectives,
-        faults: &mut Vec<(ObjectiveId, Faults)>,
-    ) {
-        self.of = Some(spots.adu);
-        self.sums.clear();
-        self.sums.resize(spots.slots.len(), 0.0);
-        self.gains.resize(spots.slots.len(), 0.0);
-        for &place in concerns {
-            let (id, objective) = objectives.at(place);
-            let mut fault = Faults::NONE;
-            objective.gains(spots, &mut self.batch, &mut self.gains, &mut fault);
-            let slots = spots.slots.iter();
-            let slots = slots.map(|&slot| &spots.cycle.slots[slot as usize]);
-            for ((sum, gain), slot) in self.sums.iter_mut().zip(&self.gains).zip(slots) {
-                *sum += gain * slot.confidence;
-            }
-            if !fault.is_empty() {
-                faults.push((id, fault));
-            }
-        }
-        self.utilities.clear();
-        self.utilities
-            .extend(self.sums.iter().map(|&sum| utility(sum)));
-    }
-}
-
-/// Worth that objectives over an ADU alone add in one slot.
-fn sum_of(
-    cycle: &Cycle,
-    adu: u32,
-    slot: &Slot,
-    concerns: &[u32],
-    objectives: &Objectives,
-    faults: &mut Vec<(ObjectiveId, Faults)>,
-) -> f64 {
-    let mut sum = 0.0;
-    for &place in concerns {
-        let (id, objective) = objectives.at(place);
-        let mut fault = Faults::NONE;
-        sum += objective.gain(&Alone { cycle, slot }, adu, &mut fault) * slot.confidence;
-        if !fault.is_empty() {
-            faults.push((id, fault));
-        }
-    }
-    sum
 }
 
 fn fits(adu: &Adu, slot: &Slot) -> bool {

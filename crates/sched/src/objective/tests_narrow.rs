@@ -153,6 +153,8 @@ proptest! {
                 let one = all.combinatorial_involving(&placed, movers);
                 let other = narrowed.combinatorial_involving(&placed, movers);
                 prop_assert!(is_same(one, other), "{} and {} of {:?}", one, other, movers);
+                let alone = narrowed.combinatorial_involving(&placed, &[adu]);
+                prop_assert!(alone <= narrowed.combinatorial_most_of(adu) + 1e-6, "{}", alone);
             }
             let past: f64 = all.combinatorial(&Placed { cycle: &cycle, slots: &nowhere });
             let one = all.combinatorial(&placed);

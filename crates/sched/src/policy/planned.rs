@@ -1,13 +1,15 @@
 //! Planned policies: ADUs are put into slots by a planner.
 
 mod standing;
+mod walk;
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::time::Duration;
 
 use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_hose::{AduFact, Objective, Objectives, Shape, Variable, syntax::ast::VariableKind};
 
 use self::standing::Standing;
+pub use self::walk::Walk;
 use super::pgos::Pgos;
 use crate::{Coalesced, Decision, PlanScheduler, PromiseScheduler, Scheduler};
 use crate::{
@@ -22,77 +24,12 @@ const LOOK_AHEAD: Duration = Duration::from_millis(300);
 const WAKE_MIN: Duration = Duration::from_millis(5);
 /// The most: the worth of an ADU changes while it waits.
 const WAKE_MAX: Duration = Duration::from_millis(50);
+/// Slots of a channel in a cycle, besides one for each ADU that waits: a later one may be less likely to lose its packet.
+const SLOTS_SPARE: usize = 2;
 /// The round trip of a channel that is not counted on.
 const NEVER: Duration = Duration::from_secs(3_600);
 /// Overhead of a coalesced fragment, at most.
 const HEAD_BYTES: usize = 24;
-
-/// Settings of `random_walk` [Horde §6.4: k, N, T].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Walk {
-    /// Schedules that are looked at in a cycle; at least 1.
-    pub length: u16,
-    /// Lead ahead slots are expected, in milliseconds.
-    pub look_ahead_ms: u16,
-    /// Time from one cycle to the next, in milliseconds,
-    pub period_ms: u16,
-    /// unless so many slots can be used before [Horde §6.3: m]; 0 counts as 1.
-    pub slots: u16,
-}
-
-impl Walk {
-    /// Those of the experiments S0 to S4 [Horde §7.3]. m is not given; a few packets are what a small
-    /// congestion window holds.
-    pub const PUBLISHED: Self = Self {
-        length: 25,
-        look_ahead_ms: 300,
-        period_ms: 100,
-        slots: 4,
-    };
-
-    /// Each slot as it comes.
-    pub(super) const AT_ONCE: Self = Self {
-        length: 1,
-        look_ahead_ms: 0,
-        period_ms: 0,
-        slots: 1,
-    };
-}
-
-impl fmt::Display for Walk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            length,
-            look_ahead_ms,
-            period_ms,
-            slots,
-        } = self;
-        write!(
-            f,
-            "length={length},look_ahead_ms={look_ahead_ms},period_ms={period_ms},slots={slots}"
-        )
-    }
-}
-
-impl FromStr for Walk {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut walk = Self::PUBLISHED;
-        for setting in text.split(',') {
-            let (key, value) = setting.split_once('=').ok_or(())?;
-            let value: u16 = value.trim().parse().map_err(|_| ())?;
-            match key.trim() {
-                "length" if value > 0 => walk.length = value,
-                "look_ahead_ms" => walk.look_ahead_ms = value,
-                "period_ms" => walk.period_ms = value,
-                "slots" => walk.slots = value,
-                _ => return Err(()),
-            }
-        }
-        Ok(walk)
-    }
-}
 
 /// An ADU, or a fragment of one, that goes into a slot which exists.
 #[derive(Clone, Copy, Debug)]
@@ -357,6 +294,9 @@ impl Scheduler for Planned {
 
     fn sent(&mut self, view: &View<'_>, stream: usize, channels: ChannelMask, bytes: usize) {
         self.promised.sent(view, stream, channels, bytes);
+        if self.by_assignment {
+            self.standing.sent(view.streams[stream].id, bytes);
+        }
     }
 
     fn forget(&mut self, stream: StreamId) {
@@ -395,6 +335,14 @@ impl PlanScheduler for Planned {
 
     fn is_due(&self, view: &View<'_>) -> bool {
         !self.by_assignment || !self.standing.holds(view)
+    }
+
+    fn slots_each(&self, adus: usize) -> usize {
+        if self.by_assignment {
+            adus.saturating_add(SLOTS_SPARE)
+        } else {
+            usize::MAX
+        }
     }
 
     fn plan(&mut self, view: &View<'_>, cycle: &Cycle, objectives: &mut Objectives) {

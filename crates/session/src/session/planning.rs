@@ -89,7 +89,8 @@ impl Session {
     /// Prepares the input of the policy's next plan.
     fn plan(&mut self, run: &mut Run<'_>, look_ahead: Duration) {
         self.draw_channels(run);
-        self.draw_slots(run, look_ahead);
+        let slots_each = self.slots_each(run);
+        self.draw_slots(run, (look_ahead, slots_each));
         self.draw_adus(run);
         let cycle = &mut self.scheduling.planning.cycle;
         cycle.streams.clear();
@@ -183,7 +184,20 @@ impl Session {
             .note_streams(now, &Placed { cycle, slots: &[] });
     }
 
-    fn draw_slots(&mut self, run: &mut Run<'_>, look_ahead: Duration) {
+    /// Most slots of one channel that matter for what waits.
+    fn slots_each(&self, run: &Run<'_>) -> usize {
+        let unit = unit(run);
+        let credit = self.flow.credit_left();
+        let waiting = (run.scratch.streams.all().iter())
+            .filter(|view| view.is_waiting())
+            .filter_map(|view| Some(self.streams.send.get(&view.id)?.waiting(credit)))
+            .flatten();
+        let pieces = waiting.flat_map(|waiting| (0..waiting.bytes.div_ceil(unit)).map(|_| ()));
+        let count = pieces.take(ADUS_MAX).count();
+        self.scheduling.scheduler.slots_each(count)
+    }
+
+    fn draw_slots(&mut self, run: &mut Run<'_>, (look_ahead, slots_each): (Duration, usize)) {
         let Planning { cycle, .. } = &mut self.scheduling.planning;
         cycle.slots.clear();
         let Channels {
@@ -196,6 +210,7 @@ impl Session {
                 let price = state.and_then(|state| state.marginal.price);
                 let supply = Supply {
                     cost_per_byte: price.map_or(0.0, Price::per_byte),
+                    slots_max: slots_each,
                     ..supply(run.now, view, next, channel)
                 };
                 estimator.offer(at, (view.id, &supply), look_ahead, &mut cycle.slots);
@@ -220,12 +235,7 @@ impl Session {
         };
         let adus = &mut cycle.adus;
         adus.clear();
-        let unit = run
-            .scratch
-            .channels
-            .iter()
-            .map(|channel| channel.packet_bytes);
-        let unit = unit.min().unwrap_or(0).max(1) as u64;
+        let unit = unit(run);
         let views = run.scratch.streams.all();
         let view = run.view();
         let mut queues: Vec<_> = (views.iter())
@@ -346,4 +356,11 @@ impl Session {
             });
         }
     }
+}
+
+/// Size of a fragment that fits a packet of each channel, in bytes.
+fn unit(run: &Run<'_>) -> u64 {
+    let channels = run.scratch.channels.iter();
+    let least = channels.map(|channel| channel.packet_bytes).min();
+    least.unwrap_or(0).max(1) as u64
 }

@@ -26,5 +26,6 @@ pub(super) fn supply(now: Instant, view: &ChannelView, next: u64, channel: &mut 
         round_trip: view.rtt_smoothed,
         bytes_max: view.packet_bytes as u32,
         cost_per_byte: 0.0,
+        slots_max: usize::MAX,
     }
 }

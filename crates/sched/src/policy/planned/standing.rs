@@ -52,6 +52,8 @@ struct Seen {
 struct Left {
     stream: StreamId,
     bytes: u64,
+    /// Bytes that wait, what was sent since taken off, unless others came.
+    waiting: u64,
     /// Objectives are about it; otherwise the default policy sends its data.
     is_planned: bool,
 }
@@ -93,6 +95,7 @@ impl Standing {
         self.streams.extend(waiting.map(|stream| Left {
             stream: stream.id,
             bytes: stream.backlog_bytes,
+            waiting: stream.backlog_bytes,
             is_planned: is_planned(stream.id),
         }));
         // Bytes that wait and are in no ADU of the cycle might have taken a slot that is spare. An application that is held back is
@@ -114,6 +117,15 @@ impl Standing {
             }
         }
         self.is_known = unseen == 0;
+    }
+
+    /// Records that bytes of a stream were sent.
+    pub(super) fn sent(&mut self, stream: StreamId, bytes: usize) {
+        let at = (self.streams).binary_search_by_key(&stream, |left| left.stream);
+        if let Ok(at) = at {
+            let waiting = &mut self.streams[at].waiting;
+            *waiting = waiting.saturating_sub(bytes as u64);
+        }
     }
 
     /// The next cycle is planned in any case.
@@ -154,8 +166,12 @@ impl Standing {
             // Of a planned stream that is not there, what was left is gone.
             while known.next_if(|left| left.stream < stream.id).is_some() {}
             let left = known.next_if(|left| left.stream == stream.id);
-            let is_left =
-                left.is_some_and(|left| left.is_planned && stream.backlog_bytes == left.bytes);
+            // A packet may take more than the plan had for it: then less is left, and nothing else.
+            let is_left = left.is_some_and(|left| {
+                left.is_planned
+                    && stream.backlog_bytes == left.waiting
+                    && left.waiting <= left.bytes
+            });
             if !is_left {
                 return false;
             }

@@ -18,6 +18,8 @@ struct Bench {
     queues: Vec<Vec<u64>>,
     /// Number of slots that each channel is expected to have soon.
     phantoms: u64,
+    /// Bytes that a packet takes.
+    taken: u64,
     now: Instant,
     /// Cycles planned so far.
     plans: u32,
@@ -37,6 +39,7 @@ impl Bench {
                 .collect(),
             queues: views.map(|(_, &count)| (0..count).collect()).collect(),
             phantoms: 0,
+            taken: 1_000,
             now: Instant::from_secs(1),
             plans: 0,
         }
@@ -113,11 +116,11 @@ impl Bench {
                     channels,
                 } => (stream, Some(adu), channels),
             };
-            self.scheduler.sent(&view, stream, channels, 1_000);
+            (self.scheduler).sent(&view, stream, channels, self.taken as usize);
             let channel = channels.iter().next().expect("not empty");
             assert!(self.channels[channel].slots > 0, "no slot");
             self.channels[channel].slots -= 1;
-            self.streams[stream].backlog_bytes -= 1_000;
+            self.streams[stream].backlog_bytes -= self.taken;
             let queue = &mut self.queues[stream];
             let place = match adu {
                 Some(adu) => queue.iter().position(|&queued| queued == adu),
@@ -224,6 +227,27 @@ fn a_plan_stands_while_nothing_happens_that_could_let_send_what_waits() {
     // Its time is over.
     bench.now = wakes_at;
     assert_eq!((bench.run(), bench.plans), (vec![], 2));
+}
+
+#[test]
+fn a_plan_stands_when_packets_took_more_than_it_had_for_them() {
+    let mut bench = Bench::new(Policy::Assign, QUICK, &[4, 0]);
+    (bench.phantoms, bench.taken) = (4, 1_100);
+    assert_eq!(bench.run().len(), 2);
+    assert_eq!(bench.streams[0].backlog_bytes, 1_800);
+    bench.now += Duration::from_millis(1);
+    assert_eq!((bench.run(), bench.plans), (vec![], 1));
+    // As much as that, but not the same.
+    bench.streams[0].backlog_bytes += 200;
+    assert_eq!((bench.run(), bench.plans), (vec![], 2));
+}
+
+#[test]
+fn no_more_slots_matter_than_there_are_adus_but_to_the_published_search() {
+    let most = |policy: Policy| policy.build(Seed(1)).slots_each(5);
+    assert_eq!(most(Policy::Assign), 7);
+    assert_eq!(most(Policy::RandomWalk(Walk::PUBLISHED)), usize::MAX);
+    assert_eq!(most(Policy::Default), usize::MAX);
 }
 
 #[test]
