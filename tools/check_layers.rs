@@ -105,6 +105,7 @@ const LAYERS: &[Layer] = &[
             "recordset",
             "records",
             "processing",
+            "clinic",
         ],
     ),
     guest("gateway", &["node"]),

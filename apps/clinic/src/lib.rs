@@ -24,3 +24,6 @@ pub mod wfdb;
 pub mod wire;
 
 pub use error::ClinicError;
+
+/// Objectives of the streams, for policies that follow objectives.
+pub const OBJECTIVES: &str = include_str!("objectives.hose");

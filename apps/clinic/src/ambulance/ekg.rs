@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use anabranch::{AduSession, AduStream, Guarantee, base::Rate};
+use anabranch::{AduSession, AduStream};
 use tokio::{
     sync::{Notify, watch},
     task::AbortHandle,
@@ -16,7 +16,7 @@ use tokio::{
 use super::{
     Desk, Report,
     buffer::Buffer,
-    streams::{receive, send, spec},
+    streams::{self, receive, send},
     unexpected,
     vitals::Vitals,
 };
@@ -28,10 +28,6 @@ use crate::{
 
 /// Time of one ADU: that of one packet of twelve leads at 1 kHz.
 const ADU_TIME: Duration = Duration::from_millis(40);
-/// Share of windows of a second that are to have the rate of the record.
-const SHARE: f64 = 0.95;
-/// Part of the record's rate that is asked for, which leaves space for headers and for what has to be sent again.
-const MARGIN: f64 = 1.25;
 /// Time for the last frames to reach the hospital.
 const END_TIME: Duration = Duration::from_secs(30);
 
@@ -43,7 +39,6 @@ pub(super) struct Ekg {
     frequency: f64,
     /// Time at which the first frame begins.
     begin_us: u64,
-    rate: Rate,
     /// Frames of one ADU.
     frames: usize,
     buffer: Mutex<Buffer>,
@@ -72,13 +67,11 @@ impl Ekg {
         let (leads, frequency) = (header.leads.len(), header.frequency);
         let frames = (frequency * ADU_TIME.as_secs_f64()).round() as usize;
         let frames = frames.clamp(1, SAMPLES_BYTES_MAX / 2 / leads);
-        let bits = 16.0 * leads as f64 * frequency;
         let ekg = Arc::new(Self {
             header: header.to_text(),
             leads,
             frequency,
             begin_us: desk.now_us(),
-            rate: Rate::from_bps((bits * MARGIN).max(16_000.0) as u64),
             frames,
             buffer: Mutex::new(Buffer::new(leads, frequency)),
             changed: Notify::new(),
@@ -159,9 +152,8 @@ impl Ekg {
 
     /// Sends the record in a session, until the hospital holds all of it.
     pub(super) async fn send<S: AduSession>(&self, session: &S) -> Result<(), ClinicError> {
-        let guarantee = Guarantee::rate(self.rate, SHARE).waiting();
         let opened = session
-            .open_stream(spec(Purpose::Ekg).with_guarantee(guarantee))
+            .open_stream(streams::record(self.leads, self.frequency))
             .await;
         let stream = opened.map_err(|error| ClinicError::of(&error))?;
         let leads = Request::Leads {

@@ -26,7 +26,7 @@ mod loudspeaker;
 mod sound;
 mod speech;
 mod stills;
-mod streams;
+pub mod streams;
 mod video;
 mod vitals;
 mod y4m;

@@ -5,13 +5,13 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use anabranch::{AduSession, AduStream, DropOrder, Failure as _, StreamSpec};
+use anabranch::{AduSession, AduStream, Failure as _};
 use tokio::{
     sync::{broadcast, watch},
     task::AbortHandle,
 };
 
-use super::{Desk, Report, Sound, streams::spec};
+use super::{Desk, Report, Sound, streams};
 use crate::{
     error::ClinicError,
     wire::{Data, Purpose, Speech},
@@ -90,11 +90,7 @@ impl Voice {
     pub(super) async fn send<S: AduSession>(&self, session: &S) -> Result<(), ClinicError> {
         let mut packets = self.packets.subscribe();
         let mut has_ended = self.has_ended.subscribe();
-        let spec = StreamSpec {
-            drop: Some(DropOrder::Oldest),
-            ..spec(Purpose::SpeechUp)
-        };
-        let opened = session.open_stream(spec).await;
+        let opened = session.open_stream(streams::speech()).await;
         let stream = opened.map_err(|error| ClinicError::of(&error))?;
         self.has_begun.send_replace(true);
         loop {

@@ -2,13 +2,20 @@
 
 use std::time::Duration;
 
-use anabranch::{AduSession, AduStream, Order, Priority, StreamSpec};
+use anabranch::{
+    AduSession, AduStream, DropOrder, Guarantee, Order, Priority, StreamSpec, base::Rate,
+};
 
 use crate::{
     error::ClinicError,
     speech::LIFETIME,
     wire::{Notice, Purpose, Request, decode, encode},
 };
+
+/// Share of windows of a second that are to have the rate of the record.
+const SHARE: f64 = 0.95;
+/// Part of the record's rate that is asked for, which leaves space for headers and for what has to be sent again.
+const MARGIN: f64 = 1.25;
 
 /// Opens a stream with what its content needs.
 pub(super) async fn open<S: AduSession>(
@@ -20,8 +27,35 @@ pub(super) async fn open<S: AduSession>(
     opened.map_err(|error| ClinicError::of(&error))
 }
 
-/// Demands of a stream.
-pub(super) fn spec(purpose: Purpose) -> StreamSpec {
+/// Demands of the video: `is_repaired` if lost parts of pictures are sent again.
+pub fn video(is_repaired: bool) -> StreamSpec {
+    StreamSpec {
+        reliable: is_repaired,
+        // The drop order is one of unreliable streams.
+        drop: (!is_repaired).then_some(DropOrder::Oldest),
+        ..spec(Purpose::Video)
+    }
+}
+
+/// Demands of what the ambulance says.
+pub fn speech() -> StreamSpec {
+    StreamSpec {
+        drop: Some(DropOrder::Oldest),
+        ..spec(Purpose::SpeechUp)
+    }
+}
+
+/// Demands of a record of `leads` leads with `frequency` samples of 16 bit a second, each: its rate as a promise, as soon as that
+/// is possible.
+pub fn record(leads: usize, frequency: f64) -> StreamSpec {
+    let bits = 16.0 * leads as f64 * frequency;
+    let rate = Rate::from_bps((bits * MARGIN).max(16_000.0) as u64);
+    let guarantee = Guarantee::rate(rate, SHARE).waiting();
+    spec(Purpose::Ekg).with_guarantee(guarantee)
+}
+
+/// Demands of a stream, promises aside.
+pub fn spec(purpose: Purpose) -> StreamSpec {
     let (is_reliable, lifetime_ms, priority) = match purpose {
         Purpose::Case => (true, None, Priority::URGENT),
         Purpose::Ekg => (true, Some(30_000), Priority::URGENT),

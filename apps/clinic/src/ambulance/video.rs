@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use anabranch::{
-    AduSession, AduStream, DropOrder, Failure as _, StreamEvent,
+    AduSession, AduStream, Failure as _, StreamEvent,
     net::{Field, Outgoing},
 };
 use tokio::{
@@ -14,7 +14,7 @@ use tokio::{
     task::AbortHandle,
 };
 
-use super::{Desk, Film, Report, film::Wishes, keys::Keys, streams::spec};
+use super::{Desk, Film, Report, film::Wishes, keys::Keys, streams};
 use crate::{
     error::ClinicError,
     wire::{Data, Picture, Purpose},
@@ -145,13 +145,7 @@ impl Video {
     pub(super) async fn send<S: AduSession>(&self, session: &S) -> Result<(), ClinicError> {
         let mut pictures = self.pictures.subscribe();
         let mut has_ended = self.has_ended.subscribe();
-        let spec = anabranch::StreamSpec {
-            reliable: self.is_repaired,
-            // The drop order is one of unreliable streams.
-            drop: (!self.is_repaired).then_some(DropOrder::Oldest),
-            ..spec(Purpose::Video)
-        };
-        let opened = session.open_stream(spec).await;
+        let opened = session.open_stream(streams::video(self.is_repaired)).await;
         let stream = opened.map_err(|error| ClinicError::of(&error))?;
         self.has_begun.send_replace(true);
         self.keys.begin();

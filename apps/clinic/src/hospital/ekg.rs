@@ -41,6 +41,7 @@ pub(super) async fn receive<T: AduStream>(stream: &T, case: &Case) -> Result<(),
         Ok(writer) => Record {
             writer,
             flushed: (Instant::now(), 0),
+            has_failed: false,
         },
         Err(error) => {
             case.failed(Purpose::Ekg, &error);
@@ -120,6 +121,8 @@ struct Record {
     writer: Writer,
     /// Time of the last header, and its frames.
     flushed: (Instant, u64),
+    /// True once the disk took no frames, or no header, until it takes a header again.
+    has_failed: bool,
 }
 
 impl Record {
@@ -127,7 +130,6 @@ impl Record {
         let mut ticks = interval(HELD_TIME);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut held = self.writer.frames();
-        let mut has_failed = false;
         loop {
             let adu = tokio::select! {
                 _ = ticks.tick() => {
@@ -135,13 +137,8 @@ impl Record {
                     if frames != held {
                         held = frames;
                         // Frames are in their file; the header counts them when it can be written again.
-                        match self.flush() {
-                            Ok(()) => has_failed = false,
-                            Err(error) if !has_failed => {
-                                case.failed(Purpose::Ekg, &error.into());
-                                has_failed = true;
-                            }
-                            Err(_) => {}
+                        if let Err(error) = self.flush() {
+                            self.fault(error, case);
                         }
                         notify(stream, &Notice::Held { next: held }).await?;
                     }
@@ -176,7 +173,6 @@ impl Record {
         self.is_near(samples.first)?;
         let dated = case.dated(samples.captured_us);
         case.live().samples(case.number, samples, leads, dated);
-        let mut has_failed = false;
         loop {
             match self.writer.append(samples.first, &samples.samples) {
                 Ok(hole) => {
@@ -186,13 +182,16 @@ impl Record {
                     }
                     return Ok(());
                 }
-                Err(error) if !has_failed => {
-                    case.failed(Purpose::Ekg, &error.into());
-                    has_failed = true;
-                }
-                Err(_) => {}
+                Err(error) => self.fault(error, case),
             }
             sleep(PAUSE).await;
+        }
+    }
+
+    /// Reports that the disk does not take something: once for frames and header together.
+    fn fault(&mut self, error: WfdbError, case: &Case) {
+        if !std::mem::replace(&mut self.has_failed, true) {
+            case.failed(Purpose::Ekg, &error.into());
         }
     }
 
@@ -207,6 +206,7 @@ impl Record {
         let (at, frames) = self.flushed;
         if at.elapsed() >= HEADER_TIME || frames == 0 {
             self.writer.flush()?;
+            self.has_failed = false;
             self.flushed = (Instant::now(), self.writer.frames());
         }
         Ok(())

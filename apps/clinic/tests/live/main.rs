@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 mod case;
+mod full;
 mod keys;
 #[cfg(feature = "page")]
 mod page;

@@ -164,7 +164,7 @@ async fn one(
 }
 
 fn open(session: &Session, feed: &Feed) -> Result<Stream, Failure> {
-    session.open_stream(feed.spec()).map_err(Failure::other)
+    session.open_stream(feed.spec(true)).map_err(Failure::other)
 }
 
 /// Sends each ADU of a stream at its time; the stream, still open.
@@ -188,7 +188,7 @@ async fn listen(session: Session, arrivals: Arrivals, (clock, begin): (Clock, In
     let mut tasks = JoinSet::new();
     while let Ok(stream) = session.accept_stream().await {
         let label = &stream.spec().label;
-        let Some(feed) = FEEDS.iter().position(|feed| feed.name == label) else {
+        let Some(feed) = Feed::of_label(label) else {
             continue;
         };
         let arrivals = Arc::clone(&arrivals);

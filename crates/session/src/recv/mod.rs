@@ -6,6 +6,7 @@ mod horizon;
 #[cfg(test)]
 mod parts;
 mod stream;
+mod waiting;
 
 pub(crate) use stream::{Accepted, Accounts, Capacity, Counters, Load, RecvStream};
 

@@ -3,7 +3,8 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use anabranch_base::{Rate, Seed};
-use anabranch_session::{FieldValue, Priority, StreamSpec};
+use anabranch_clinic::{ambulance::streams, wire::Purpose};
+use anabranch_session::{FieldValue, StreamSpec};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::kit::{corpus::DATA_FOLDERS, sources::frames::FrameSizes};
@@ -19,6 +20,8 @@ const GROUP: usize = 12;
 /// A record of twelve leads, 16 bit a sample, 1,000 samples a second; below a folder of data.
 const RECORD: &str = "media/s0010_re.dat";
 const RECORD_BYTES_PER_MS: usize = 24;
+const LEADS: usize = 12;
+const FREQUENCY: f64 = 1_000.0;
 /// Duration of one ADU of audio: that of packets of a conversation.
 const TALK: Duration = Duration::from_millis(20);
 /// Duration of one ADU of the EKG: that of one packet.
@@ -38,12 +41,12 @@ pub enum Side {
 /// A stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feed {
-    /// Name, which is its label.
+    /// Name in rows.
     pub name: &'static str,
     /// Its sender.
     pub side: Side,
-    /// Time from the production of an ADU until it is of no use.
-    pub lifetime: Duration,
+    /// Its purpose in the application, of which it has the demands.
+    pub purpose: Purpose,
 }
 
 /// The streams. Each side opens its own in this order, so that they are 0, 2, 4, and 1.
@@ -51,24 +54,22 @@ pub const FEEDS: [Feed; 4] = [
     Feed {
         name: "video",
         side: Side::Ambulance,
-        // A physician watches and talks; the picture may lag a little behind the voice.
-        lifetime: Duration::from_millis(800),
+        purpose: Purpose::Video,
     },
     Feed {
         name: "audio_up",
         side: Side::Ambulance,
-        // A one-way delay beyond 400 ms makes conversation impossible (ITU-T G.114).
-        lifetime: Duration::from_millis(400),
+        purpose: Purpose::SpeechUp,
     },
     Feed {
         name: "ekg",
         side: Side::Ambulance,
-        lifetime: Duration::from_secs(5),
+        purpose: Purpose::Ekg,
     },
     Feed {
         name: "audio_down",
         side: Side::Hospital,
-        lifetime: Duration::from_millis(400),
+        purpose: Purpose::SpeechDown,
     },
 ];
 /// Index in [`FEEDS`] of the video.
@@ -102,14 +103,25 @@ pub struct Clinic {
 }
 
 impl Feed {
-    /// The stream as it is opened: unreliable, of the same priority and weight as all others, so that streams differ only by
-    /// objectives.
-    pub fn spec(&self) -> StreamSpec {
-        StreamSpec {
-            reliable: false,
-            priority: Priority::NORMAL,
-            ..StreamSpec::live(self.name, self.lifetime)
+    /// The stream as the application opens it: of the video, lost parts are sent again if it `is_repaired`.
+    pub fn spec(&self, is_repaired: bool) -> StreamSpec {
+        match self.purpose {
+            Purpose::Video => streams::video(is_repaired),
+            Purpose::SpeechUp => streams::speech(),
+            Purpose::Ekg => streams::record(LEADS, FREQUENCY),
+            other => streams::spec(other),
         }
+    }
+
+    /// Time from the production of an ADU until it is of no use.
+    pub fn lifetime(&self) -> Duration {
+        let spec = streams::spec(self.purpose);
+        spec.lifetime.unwrap_or(Duration::MAX)
+    }
+
+    /// The feed of a stream with this label.
+    pub fn of_label(label: &str) -> Option<usize> {
+        FEEDS.iter().position(|feed| feed.purpose.label() == label)
     }
 }
 

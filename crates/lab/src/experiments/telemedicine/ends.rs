@@ -8,7 +8,7 @@ use anabranch_sim::{App, Context};
 
 use super::{
     OBJECTIVES,
-    clinic::{Clinic, FEEDS, Side},
+    clinic::{Clinic, FEEDS, Feed, Side},
     figures::Arrival,
 };
 
@@ -17,6 +17,7 @@ pub(super) struct End {
     side: Side,
     clinic: Arc<Clinic>,
     begin: Instant,
+    is_repaired: bool,
     peer: NodeId,
     links: Vec<Link>,
     session: Option<SessionId>,
@@ -34,11 +35,17 @@ pub(super) struct End {
 }
 
 impl End {
-    pub(super) fn new(side: Side, peer: NodeId, clinic: Arc<Clinic>, begin: Instant) -> Self {
+    pub(super) fn new(
+        side: Side,
+        peer: NodeId,
+        clinic: Arc<Clinic>,
+        (begin, is_repaired): (Instant, bool),
+    ) -> Self {
         Self {
             side,
             clinic,
             begin,
+            is_repaired,
             peer,
             links: Vec::new(),
             session: None,
@@ -69,7 +76,7 @@ impl End {
         }
         for (feed, stream) in FEEDS.iter().zip(&mut self.streams) {
             if feed.side == self.side {
-                *stream = context.open(session, feed.spec()).ok();
+                *stream = context.open(session, feed.spec(self.is_repaired)).ok();
             }
         }
     }
@@ -126,7 +133,7 @@ impl App for End {
                 self.open(context, session);
             }
             Event::StreamOpened { stream, spec, .. } => {
-                let feed = FEEDS.iter().position(|feed| feed.name == spec.label);
+                let feed = Feed::of_label(&spec.label);
                 self.labels.extend(feed.map(|feed| (stream, feed)));
             }
             Event::Readable { session, stream } => self.listen(context, session, stream),

@@ -47,6 +47,9 @@ pub struct VideoFigures {
     pub whole_seconds: u64,
     /// Share of usable frames in each [`WINDOW_S`] seconds.
     pub usable: Vec<f64>,
+    /// 95th percentile of the latency of the frames that a decoder can show, in milliseconds: all of their group before them
+    /// arrived, in time or not.
+    pub shown_p95_ms: f64,
 }
 
 /// Result of a run.
@@ -118,7 +121,7 @@ impl Figures {
                     .map(|at| at.saturating_sub(clinic.made_at(feed, number))),
             });
             let outcomes: Vec<Outcome> = outcomes.collect();
-            let (name, lifetime) = (FEEDS[feed].name, FEEDS[feed].lifetime);
+            let (name, lifetime) = (FEEDS[feed].name, FEEDS[feed].lifetime());
             if feed == VIDEO_FEED {
                 for (kind, is_key) in [("I", true), ("P", false)] {
                     let of = |outcome: &&Outcome| clinic.picture(outcome.number).is_key == is_key;
@@ -144,10 +147,13 @@ impl Figures {
 
 impl VideoFigures {
     fn new(clinic: &Clinic, outcomes: &[Outcome], from: Duration) -> Self {
-        let lifetime = FEEDS[VIDEO_FEED].lifetime;
+        let lifetime = FEEDS[VIDEO_FEED].lifetime();
         let period = clinic.period(VIDEO_FEED);
         // True if all of the group up to here arrived in time; groups that began before the first frame counted are left out.
         let mut is_whole = false;
+        // True if all of it arrived.
+        let mut is_there = false;
+        let mut shown = Vec::new();
         let mut usable_p = 0;
         let mut usable = 0_u32;
         let mut seconds: BTreeMap<u64, (u32, u32)> = BTreeMap::new();
@@ -155,6 +161,8 @@ impl VideoFigures {
             let is_in_time = outcome.latency.is_some_and(|latency| latency <= lifetime);
             let Picture { is_key, .. } = clinic.picture(outcome.number);
             is_whole = is_in_time && (is_key || is_whole);
+            is_there = outcome.latency.is_some() && (is_key || is_there);
+            shown.extend(outcome.latency.filter(|_| is_there));
             usable += u32::from(is_whole);
             usable_p += u64::from(is_whole && !is_key);
             let second = (clinic
@@ -174,6 +182,8 @@ impl VideoFigures {
             usable_p,
             playable: period * usable,
             length: period * outcomes.len() as u32,
+            shown_p95_ms: quantile(shown.iter().map(|time| time.as_secs_f64() * 1e3), 0.95)
+                .unwrap_or(f64::NAN),
             whole_seconds: seconds.values().filter(|(good, all)| good == all).count() as u64,
             usable: windows
                 .values()
@@ -247,6 +257,8 @@ mod tests {
         assert_eq!((rest.in_time, rest.late, rest.lost()), (43, 0, 1));
         assert_eq!(keys.missed_fraction(), 0.25);
         assert_eq!(some.video.usable_p, 44 - 11 - 6);
+        // A group whose first frame is late is shown all the same.
+        assert!((some.video.shown_p95_ms - 100.0).abs() < 1e-6);
         assert_eq!(some.video.usable, [(48.0 - 12.0 - 6.0) / 48.0]);
         // The first second holds frames 0 … 24, of which 12 … 23 are of no use; the second loses six.
         assert_eq!(some.video.whole_seconds, 0);

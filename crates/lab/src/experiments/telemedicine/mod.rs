@@ -44,13 +44,14 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 /// Demands of both sides on the network.
-pub const OBJECTIVES: &str = include_str!("objectives.hose");
+pub const OBJECTIVES: &str = anabranch_clinic::OBJECTIVES;
 /// Policies compared.
 pub const POLICIES: [&str; 4] = ["round_robin", "random_walk", "assign", "default"];
 
-/// Policies that `only` selects.
+/// Policies that `only` selects: those whose names contain it, or one of its words between commas.
 pub fn policies(only: Option<&str>) -> Vec<Policy> {
-    let wanted = |name: &&&str| only.is_none_or(|only| name.contains(only));
+    let wanted =
+        |name: &&&str| only.is_none_or(|only| only.split(',').any(|word| name.contains(word)));
     let names = POLICIES.iter().filter(wanted);
     names.filter_map(|name| name.parse().ok()).collect()
 }
@@ -79,7 +80,7 @@ fn run(options: &Options<'_>) -> Vec<Row> {
         return Vec::new();
     }
     let runs = parallel::map(&policies, |&policy| {
-        let measured = measure(options.seed, &lines, policy, Timing::USUAL, &clinic);
+        let measured = measure(options.seed, &lines, policy, (Timing::USUAL, true), &clinic);
         let words = measured.as_ref().err().map(|words| format!(": {words}"));
         let name = policy.name();
         (options.progress)(&format!(

@@ -69,6 +69,7 @@ pub fn rows(labels: &[(&str, &str)], figures: &Figures, shares: &[(&str, f64)]) 
     picture.insert("usable_p_fraction".into(), rounded(usable_p));
     picture.insert("playable_s".into(), seconds(video.playable));
     picture.insert("length_s".into(), seconds(video.length));
+    picture.insert("shown_p95_ms".into(), rounded(video.shown_p95_ms));
     picture.insert("whole_seconds".into(), json!(video.whole_seconds));
     for (path, share) in shares {
         picture.insert(format!("share of {path}"), rounded(*share));

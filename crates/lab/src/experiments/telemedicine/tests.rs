@@ -25,7 +25,7 @@ fn run(policy: &str) -> Figures {
     let corpus = Corpus::bundled();
     let lines = lines(&corpus.recordings, clinic.offered_bps(Side::Ambulance)).unwrap();
     let policy = policy.parse().unwrap();
-    measure(Seed(1), &lines, policy, SHORT, &clinic)
+    measure(Seed(1), &lines, policy, (SHORT, true), &clinic)
         .unwrap()
         .figures
 }
@@ -49,12 +49,10 @@ fn objectives_keep_i_frames_and_quicken_speech() {
     assert!(after.in_time > blind.in_time, "{blind:?}, {after:?}");
     let ekg = of(1, "ekg");
     assert!(ekg.in_time * 100 >= ekg.made * 98, "{ekg:?}");
-    // Its objective asks only for latency: the quickest path is not the one with the fewest losses.
+    // Speech is urgent under every policy; its objective spares it the longest latencies.
     let (before, after) = (of(0, "audio_up"), of(1, "audio_up"));
-    for at in [0, 1] {
-        assert!(
-            after.latency_ms[at] < before.latency_ms[at],
-            "{before:?}, {after:?}"
-        );
-    }
+    assert!(
+        after.latency_ms[1] < before.latency_ms[1],
+        "{before:?}, {after:?}"
+    );
 }
