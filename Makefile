@@ -23,7 +23,7 @@ test: setup format layers clippy doc tests fuzz-smoke tools package deny ## ever
 .PHONY: test-all
 test-all: setup-all ## what needs more, after `make test`: root, network namespaces, a browser, servers of others
 	$(MAKE) --jobs 2 --output-sync=target tests-all compiled-apart
-	$(MAKE) package-test python imd wfdb
+	$(MAKE) package-test python imd wfdb table3
 
 # While the tests between namespaces wait, this compiles.
 .PHONY: compiled-apart
@@ -132,6 +132,14 @@ imd: ## have imdclient and MDAnalysis, in a virtual environment, watch a simulat
 .PHONY: wfdb
 wfdb: ## have the Python package wfdb, in a virtual environment, read records that the hospital writes
 	tools/wfdb
+
+# Only that it works: rates are for a quiet machine, and for the release programs.
+.PHONY: table3
+table3: ## the live Table III with its calculation, one short run of what the tests have built, and the tests of its figures
+	cd tools && python3 -B -m unittest table3_live.test_figures
+	tools/programs
+	tools/table3-live --runs 1 --seconds 15 --before 5 --table --binary "$${CARGO_TARGET_DIR:-target}/debug/anabranch" \
+	  --lab "$${CARGO_TARGET_DIR:-target}/debug/anabranch-lab"
 
 # All but the lab and the simulator, which nothing that is published depends on. Nothing is built here: `clippy` has compiled it.
 .PHONY: package

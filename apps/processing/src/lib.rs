@@ -14,6 +14,7 @@
 //! | `received` | events of a subscriber |
 //! | `account` | windows of the source's time at a subscriber |
 //! | `link` | streams of these two to a service |
+//! | `placed` | a source that chooses its place |
 //! | `presence` | processing nodes that do not respond any more |
 //! | `error` | [`ProcessingError`] |
 
@@ -21,6 +22,7 @@ mod account;
 mod error;
 mod link;
 pub mod offer;
+mod placed;
 mod presence;
 mod received;
 pub mod service;

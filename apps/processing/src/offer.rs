@@ -6,7 +6,7 @@ use std::{
 };
 
 use anabranch::{AduSession, AduStream, StreamSpec};
-use anabranch_process::{Adu, Fields, serve::Retained};
+use anabranch_process::{Adu, Fields, place::Totals, serve::Retained};
 use bytes::Bytes;
 use tokio::{
     sync::watch,
@@ -16,6 +16,7 @@ use tokio::{
 use crate::{
     error::ProcessingError,
     link::{Link, unexpected},
+    placed::Placed,
     presence,
     wire::{
         Carried, Notice, Purpose, Request,
@@ -24,6 +25,8 @@ use crate::{
     },
 };
 
+/// Time for a node that is left to take notice.
+const LEAVE_TIME: Duration = Duration::from_secs(1);
 /// Time for a processing node to take or refuse the offer.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// Largest body of an ADU, in bytes.
@@ -90,6 +93,7 @@ pub struct Source {
     subscribers: watch::Sender<u32>,
     /// Number of nodes that have taken the offer.
     taken: watch::Sender<u64>,
+    placed: Placed,
     /// Held by whoever sends ADUs.
     turn: tokio::sync::Mutex<()>,
 }
@@ -111,6 +115,7 @@ impl Source {
             changed: watch::Sender::default(),
             subscribers: watch::Sender::default(),
             taken: watch::Sender::default(),
+            placed: Placed::default(),
             turn: tokio::sync::Mutex::default(),
         }
     }
@@ -145,6 +150,7 @@ impl Source {
         // The sender is of this source.
         let _ = changed.wait_for(|()| has_space()).await;
         let made = Some(self.begun.elapsed());
+        self.placed.made(body.len());
         let sequence = self.kept().retained.push(fields, body, made);
         self.changed.send_replace(());
         sequence
@@ -185,10 +191,47 @@ impl Source {
         drop(asking);
         self.resume(next)?;
         let stream = link.adus(session, number, settings.spec.clone()).await?;
+        for request in self.placed.begun() {
+            link.send(&request).await?;
+        }
         tokio::select! {
             failed = self.send(&link, &stream) => Err(failed),
             ended = self.listen(&link) => ended,
+            why = self.placed.leaving() => {
+                link.send(&Request::Leave { why }).await?;
+                // A node that does not respond finds out by itself.
+                let _ = timeout(LEAVE_TIME, link.finish()).await;
+                Err(ProcessingError::Moved)
+            }
         }
+    }
+
+    /// The source chooses its place: nodes are asked from now on what their operators do for it.
+    pub fn measure(&self) {
+        self.placed.measure();
+    }
+
+    /// Totals since the beginning, with those of the operators at the place in use, whenever they are told; `None`: not yet there.
+    pub fn totals(&self) -> Option<Totals> {
+        self.placed.totals()
+    }
+
+    /// Leaves the processing node in use for another place, for a reason that is told to both: [`Self::run`] ends with
+    /// [`ProcessingError::Moved`], and subscribers are to follow. Without effect before a node has taken the offer again.
+    pub fn leave(&self, why: &str) {
+        self.placed.leave(why);
+    }
+
+    /// The stream is served by this program; returns the reason for which the source is at the place that it has chosen.
+    pub(crate) fn hosted(&self) -> Option<String> {
+        // Nobody else is to be asked.
+        drop(self.placed.begun());
+        self.placed.why()
+    }
+
+    /// What operators have done for the source at the place in use.
+    pub(crate) fn derived(&self, notice: &Notice) {
+        self.placed.derived(notice);
     }
 
     /// Sends ADUs; returns on failure only.
@@ -309,6 +352,7 @@ impl Source {
                 Some(Notice::Subscribers { count }) => {
                     self.subscribers.send_replace(count);
                 }
+                Some(notice @ Notice::Derived { .. }) => self.derived(&notice),
                 Some(Notice::Ended { .. }) => {
                     link.finish().await;
                     return Ok(());

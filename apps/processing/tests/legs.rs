@@ -5,22 +5,14 @@
     reason = "nodes read their keys from files"
 )]
 
-use std::{
-    fs,
-    net::SocketAddr,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+mod nodes;
+
+use std::{sync::Arc, time::Duration};
 
 use anabranch::{
-    Client, SecretKey, StreamSpec,
-    base::{NodeId, Seed},
-    config::Layer,
-    daemon::Daemon,
+    Client, StreamSpec,
     net::emulate::{
-        Emulator, PathSpec,
+        Emulator,
         link::describe::{no_traces, parse_both},
     },
 };
@@ -34,8 +26,8 @@ use anabranch_processing::{
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-/// A link with more than is needed.
-const WIDE: &str = "rate=20 Mbit/s, delay=5 ms, queue=300 ms";
+use nodes::{LIMIT, id, link, node};
+
 /// A link with half of it.
 const NARROW: &str = "rate=1 Mbit/s, delay=5 ms, queue=300 ms";
 /// Bytes of an ADU, 20 of which are made in a second: 1.6 Mbit/s.
@@ -47,44 +39,6 @@ const DEMAND: Demand = Demand {
     share_ppm: 750_000,
     deadline_ms: Some(2_000),
 };
-/// Limit on a test; nothing is asserted of the time within it.
-const LIMIT: Duration = Duration::from_secs(240);
-
-fn id(own: u8) -> NodeId {
-    SecretKey::from_seed([own; 32]).node_id()
-}
-
-/// A node with these peers, by number and the rest of their entries.
-async fn node(folder: &Path, own: u8, peers: &[(u8, String)]) -> (Daemon, PathBuf) {
-    let folder = folder.join(own.to_string());
-    fs::create_dir(&folder).unwrap();
-    let key = folder.join("key");
-    fs::write(&key, SecretKey::from_seed([own; 32]).to_text()).unwrap();
-    fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).unwrap();
-    let control = folder.join("control.sock");
-    let mut text = format!(
-        "key = {key:?}\nlisten = [\"127.0.0.1:0\"]\ncontrol = {control:?}\nevidence = \"\"\n"
-    );
-    for (peer, rest) in peers {
-        let node = id(*peer);
-        text += &format!("[[peer]]\nname = \"peer-{peer}\"\nnode = \"{node}\"\n{rest}\n");
-    }
-    let config = Layer::from_toml(&text).unwrap().resolve(|_| None).unwrap();
-    let daemon = Daemon::start(config).await.unwrap();
-    (daemon, folder.join("control-local.sock"))
-}
-
-fn link(target: SocketAddr, seed: u64) -> Emulator {
-    let links = parse_both(WIDE, &mut no_traces).unwrap();
-    let path = PathSpec {
-        name: "leg".to_owned(),
-        listen: ([127, 0, 0, 1], 0).into(),
-        target,
-        links,
-    };
-    Emulator::start(vec![path], Seed(seed)).unwrap()
-}
-
 fn narrow(leg: &Emulator) {
     let links = parse_both(NARROW, &mut no_traces).unwrap();
     leg.paths()[0].set(&links).unwrap();
@@ -95,30 +49,30 @@ async fn fails(narrowed: usize, part: Part) {
     let folder = tempfile::tempdir().unwrap();
     let may = "may = [\"call\", { right = \"use-service\", services = [\"process/1/*\"] }]";
     let guests = [1, 3].map(|peer| (peer, may.to_owned()));
-    let (hub, at_hub) = node(folder.path(), 2, &guests).await;
-    let target = hub.host().addresses()[0];
+    let hub = node(folder.path(), 2, &guests).await;
+    let target = hub.daemon.host().addresses()[0];
     let legs = [link(target, 1), link(target, 2)];
     let peer = |leg: &Emulator| {
         let rest = format!("may = []\naddresses = [\"{}\"]", leg.addresses()[0]);
         [(2, rest)]
     };
-    let (lab, at_lab) = node(folder.path(), 1, &peer(&legs[0])).await;
-    let (desk, at_desk) = node(folder.path(), 3, &peer(&legs[1])).await;
+    let lab = node(folder.path(), 1, &peer(&legs[0])).await;
+    let desk = node(folder.path(), 3, &peer(&legs[1])).await;
 
     let work = async {
-        let hub = Client::attach(at_hub, "test").await.unwrap();
+        let at_hub = Client::attach(&hub.local, "test").await.unwrap();
         let service = Service::new(
             anabranch_processing::service::Settings::default(),
             mpsc::channel(1).0,
         );
-        let registration = service.register(&hub).await.unwrap();
+        let registration = service.register(&at_hub).await.unwrap();
         let serving = tokio::spawn(async move { service.serve(&registration).await });
-        let lab = Client::attach(at_lab, "test").await.unwrap();
-        let desk = Client::attach(at_desk, "test").await.unwrap();
+        let at_lab = Client::attach(&lab.local, "test").await.unwrap();
+        let at_desk = Client::attach(&desk.local, "test").await.unwrap();
         let at = id(2).to_string();
         let sessions = (
-            lab.connect(&at).await.unwrap(),
-            desk.connect(&at).await.unwrap(),
+            at_lab.connect(&at).await.unwrap(),
+            at_desk.connect(&at).await.unwrap(),
         );
         let source = Arc::new(offer::Source::new(offer::Settings {
             name: "x".to_owned(),
@@ -204,9 +158,9 @@ async fn fails(narrowed: usize, part: Part) {
     };
     let limited = tokio::time::timeout(LIMIT, work);
     tokio::select! {
-        () = hub.run() => unreachable!("it runs until dropped"),
-        () = lab.run() => unreachable!("it runs until dropped"),
-        () = desk.run() => unreachable!("it runs until dropped"),
+        () = hub.daemon.run() => unreachable!("it runs until dropped"),
+        () = lab.daemon.run() => unreachable!("it runs until dropped"),
+        () = desk.daemon.run() => unreachable!("it runs until dropped"),
         done = limited => done.expect("the test ends in time"),
     }
 }

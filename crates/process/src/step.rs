@@ -55,6 +55,9 @@ pub enum Step {
         /// Text that the module can read.
         parameters: String,
     },
+    /// `panic K`: passes ADUs, and panics at each whose number is a multiple of K (feature `faults`).
+    #[cfg(feature = "faults")]
+    Panic(NonZeroU32),
 }
 
 impl Step {
@@ -81,6 +84,8 @@ impl Step {
             Self::Precision { .. } => "precision",
             Self::Delta { .. } => "delta",
             Self::Wasm { .. } => "wasm",
+            #[cfg(feature = "faults")]
+            Self::Panic(_) => "panic",
         }
     }
 }
@@ -98,6 +103,8 @@ impl fmt::Display for Step {
         match self {
             Self::Where(predicate) => write!(f, " {predicate}"),
             Self::Every(count) => write!(f, " {count}"),
+            #[cfg(feature = "faults")]
+            Self::Panic(count) => write!(f, " {count}"),
             Self::DropLayer(layer) => write!(f, " layer {layer}"),
             Self::Select(names) => {
                 for (index, name) in names.iter().enumerate() {

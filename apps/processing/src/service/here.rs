@@ -59,6 +59,9 @@ impl Service {
         };
         here.source.knows(Some(readers));
         source.resume(next)?;
+        if let Some(why) = source.hosted() {
+            here.source.chosen(&why);
+        }
         self.report(Report::Offered {
             peer: own,
             name,
@@ -115,6 +118,7 @@ impl Here<'_> {
             let (next, readers) = acknowledged;
             source.acknowledged(next, readers);
             source.counted(subscribers);
+            source.derived(&self.service.derived(&self.source));
             self.source.knows(Some(readers));
             if is_done {
                 return;

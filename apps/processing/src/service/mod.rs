@@ -94,13 +94,23 @@ struct Expected {
     waiting: oneshot::Sender<Stream>,
 }
 
+/// The last look at a subscriber.
+#[derive(Clone)]
+struct Held {
+    /// Name of the stream.
+    name: String,
+    state: SubscriberState,
+    /// Bytes that were sent, and that wait.
+    derived_bytes: u64,
+}
+
 /// A service of a processing node.
 pub struct Service {
     settings: Settings,
     accounts: Mutex<Accounts>,
     sources: Mutex<BTreeMap<String, Arc<Source>>>,
     expected: Mutex<BTreeMap<u64, Expected>>,
-    subscribers: Mutex<BTreeMap<u64, (String, SubscriberState)>>,
+    subscribers: Mutex<BTreeMap<u64, Held>>,
     streams: Mutex<BTreeMap<NodeId, usize>>,
     numbers: std::sync::atomic::AtomicU64,
     effort: Arc<Effort>,

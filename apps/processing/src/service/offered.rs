@@ -1,6 +1,7 @@
 //! Streams of a source.
 
 use std::{
+    collections::BTreeMap,
     future::{Future, poll_fn},
     pin::pin,
     sync::Arc,
@@ -8,14 +9,21 @@ use std::{
     time::Duration,
 };
 
-use anabranch::{base::NodeId, local::client::Stream};
+use anabranch::{
+    base::{
+        NodeId,
+        text::{REASON_CHARS, printable},
+    },
+    local::client::Stream,
+};
 use anabranch_process::{
     derive::Bounds,
     serve::{End, Rules},
 };
 use tokio::{
+    sync::watch,
     task::spawn_blocking,
-    time::{Instant, timeout},
+    time::{Instant, MissedTickBehavior, interval, timeout},
 };
 
 use super::{
@@ -23,7 +31,10 @@ use super::{
     source::{Came, Clock, Source},
     unexpected,
 };
-use crate::wire::{Item, Notice, Purpose, Request, WireError, encode, message::Offer};
+use crate::wire::{
+    Item, Notice, Purpose, Request, WireError, encode,
+    message::{DerivedBytes, Offer},
+};
 
 /// Sources at a time, and memory for each: a source has an ADU of up to 16 MiB in work, and another one may wait in its stream.
 const SOURCES_MAX: usize = 32;
@@ -43,6 +54,8 @@ const BOUNDS: Bounds = Bounds {
 
 /// Longest time between two looks at what subscribers hold.
 const LOOK: Duration = Duration::from_millis(100);
+/// Time between two messages of what operators have done.
+const MEASURE_TIME: Duration = Duration::from_secs(1);
 
 /// A source that is there until this is dropped.
 struct Present<'a> {
@@ -57,7 +70,10 @@ impl Drop for Present<'_> {
             self.source.knows(None);
         }
         self.source.leave(self.returns);
-        let is_complete = self.source.inner().offered.ended().is_some();
+        let is_complete = {
+            let inner = self.source.inner();
+            inner.offered.ended().is_some_and(|end| !end.may_return)
+        };
         self.service.report(Report::OfferOver {
             peer: self.source.peer,
             name: self.source.name.clone(),
@@ -160,19 +176,69 @@ impl Service {
             control.send(encode(&ended)).await?;
             concluded(control).await
         };
+        let is_measured = watch::Sender::new(false);
         tokio::select! {
             served = serving => served,
-            left = converse(&source, control) => left,
+            left = converse(&source, control, &is_measured) => left,
+            failed = self.measure(&source, control, is_measured.subscribe()) => failed,
+        }
+    }
+
+    /// Tells the source what its operators have done, once it has asked for that; returns on failure only.
+    async fn measure(
+        &self,
+        source: &Source,
+        control: &Stream,
+        mut is_asked: watch::Receiver<bool>,
+    ) -> Result<(), Stopped> {
+        // Once the sender is gone, so is the source.
+        let _ = is_asked.wait_for(|is_asked| *is_asked).await;
+        let mut ticks = interval(MEASURE_TIME);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            control.send(encode(&self.derived(source))).await?;
+        }
+    }
+
+    /// What the operators of a source have done.
+    pub(super) fn derived(&self, source: &Source) -> Notice {
+        let (taken, work) = source.effort();
+        let mut of_nodes: BTreeMap<String, u64> = BTreeMap::new();
+        for held in lock(&self.subscribers).values() {
+            if held.name == source.name {
+                *of_nodes.entry(held.state.node.clone()).or_default() += held.derived_bytes;
+            }
+        }
+        let subscribers = of_nodes
+            .into_iter()
+            .map(|(node, bytes)| DerivedBytes { node, bytes });
+        Notice::Derived {
+            taken,
+            work,
+            subscribers: subscribers.collect(),
         }
     }
 }
 
 /// Takes the messages of the source until it leaves.
-async fn converse(source: &Source, control: &Stream) -> Result<(), Stopped> {
+async fn converse(
+    source: &Source,
+    control: &Stream,
+    is_measured: &watch::Sender<bool>,
+) -> Result<(), Stopped> {
     loop {
         match request(control).await? {
             None => return Ok(()),
             Some(Request::Readers { count }) => source.knows(Some(count)),
+            Some(Request::Measure) => {
+                is_measured.send_replace(true);
+            }
+            Some(Request::Chosen { why }) => source.chosen(&why),
+            Some(Request::Leave { why }) => {
+                source.end(End::for_now(&printable(&why, REASON_CHARS)));
+                return Ok(());
+            }
             Some(other) => return Err(unexpected(&other)),
         }
     }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use anabranch::base::{Instant, NodeId};
+use anabranch::base::{Instant, NodeId, text::printable};
 use anabranch_process::{
     Adu, Modules,
     serve::{
@@ -56,6 +56,8 @@ pub(crate) struct Came {
     pub(crate) was_held_up: bool,
 }
 
+/// Characters of the reason for a place.
+const CHOSEN_CHARS: usize = 500;
 /// Characters of a step in a state.
 const STEP_CHARS: usize = 200;
 
@@ -82,6 +84,8 @@ pub(crate) struct Inner {
     /// Accounts for subscribers with a demand, by their numbers.
     accounts: BTreeMap<u64, Account>,
     busy: Duration,
+    /// Reason for which the source is here.
+    chosen: Option<String>,
 }
 
 /// Account of the source leg and the operators for a subscriber.
@@ -118,6 +122,7 @@ impl Source {
             offered,
             accounts: BTreeMap::new(),
             busy: Duration::ZERO,
+            chosen: None,
         };
         Self {
             name,
@@ -216,6 +221,7 @@ impl Source {
         let mut inner = self.inner();
         let next = inner.offered.returned(offer.terms());
         inner.offer = offer;
+        inner.chosen = None;
         drop(inner);
         self.wake();
         next
@@ -244,6 +250,17 @@ impl Source {
     pub(crate) fn end(&self, end: End) {
         self.inner().offered.end(end);
         self.wake();
+    }
+
+    /// The source is here for this reason.
+    pub(crate) fn chosen(&self, why: &str) {
+        self.inner().chosen = Some(printable(why, CHOSEN_CHARS));
+    }
+
+    /// ADUs that operators have taken, and their work.
+    pub(crate) fn effort(&self) -> (u64, u64) {
+        let offered = &self.inner().offered;
+        (offered.taken().0, offered.work())
     }
 
     /// Begins an account for a subscriber.
@@ -322,6 +339,7 @@ impl Source {
             kept: offered.kept_now().0 as u64,
             busy_us,
             work: offered.work(),
+            chosen: inner.chosen.clone(),
         };
         (state, derivations)
     }

@@ -35,9 +35,9 @@ impl Service {
             for derivation in derivations {
                 stream.send(encode(&Notice::Derivation(derivation))).await?;
             }
-            let of_source = subscribers.iter().filter(|(name, _)| *name == source.name);
-            for (_, subscriber) in of_source {
-                let notice = Notice::Subscriber(subscriber.clone());
+            let of_source = subscribers.iter().filter(|held| held.name == source.name);
+            for held in of_source {
+                let notice = Notice::Subscriber(held.state.clone());
                 stream.send(encode(&notice)).await?;
             }
         }

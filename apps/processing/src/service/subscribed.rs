@@ -16,7 +16,7 @@ use anabranch_process::{
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::{
-    REQUEST_TIME, Refusal, Report, Service, Stopped, lock,
+    Held, REQUEST_TIME, Refusal, Report, Service, Stopped, lock,
     promise::{self, Way},
     request,
     source::Source,
@@ -236,9 +236,9 @@ impl Present<'_> {
             has_ended && source.inner().offered.ended().is_none()
         };
         source.until(is_behind).await;
-        if let Some((_, state)) = lock(&self.service.subscribers).get_mut(&self.number) {
-            state.queued = 0;
-            state.has_ended = true;
+        if let Some(held) = lock(&self.service.subscribers).get_mut(&self.number) {
+            held.state.queued = 0;
+            held.state.has_ended = true;
         }
         End::lasting(TOO_SLOW)
     }
@@ -301,13 +301,14 @@ impl Present<'_> {
             let why = status.failed.1.map(|failure| failure.to_string());
             let why = why.unwrap_or_default();
             let rate = promised.load(Ordering::Relaxed);
+            let sent_bytes = self.sent_bytes.load(Ordering::Relaxed);
             let state = SubscriberState {
                 node: self.peer.to_string(),
                 change,
                 pipeline: pipeline.chars().take(PIPELINE_CHARS).collect(),
                 is_reliable,
                 sent: self.sent.load(Ordering::Relaxed),
-                sent_bytes: self.sent_bytes.load(Ordering::Relaxed),
+                sent_bytes,
                 queued: status.queued.0 as u64,
                 lost: status.lost,
                 failed,
@@ -315,7 +316,12 @@ impl Present<'_> {
                 promised_bps: (rate > 0).then_some(rate),
                 has_ended: status.has_ended,
             };
-            lock(&self.service.subscribers).insert(self.number, (self.name.to_owned(), state));
+            let held = Held {
+                name: self.name.to_owned(),
+                state,
+                derived_bytes: sent_bytes + status.queued.1 as u64,
+            };
+            lock(&self.service.subscribers).insert(self.number, held);
             if (status.lost, failed) != told {
                 told = (status.lost, failed);
                 let lost = status.lost;

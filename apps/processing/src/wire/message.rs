@@ -211,6 +211,15 @@ impl Subscribe {
     }
 }
 
+/// Bytes that were derived for the subscribers of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DerivedBytes {
+    /// The node.
+    pub node: String,
+    /// Bytes that were sent to it, and that wait.
+    pub bytes: u64,
+}
+
 /// A message to a service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
@@ -235,6 +244,18 @@ pub enum Request {
     Readers {
         /// The number.
         count: u32,
+    },
+    /// A source asks for [`Notice::Derived`] from now on.
+    Measure,
+    /// A source states the reason for which it is at this service, for who asks for the state.
+    Chosen {
+        /// Reason; what is beyond 500 characters is left out.
+        why: String,
+    },
+    /// A source goes on at another place, and its subscribers are to follow.
+    Leave {
+        /// Reason.
+        why: String,
     },
     /// Asks for the state of the service.
     Status,
@@ -262,6 +283,15 @@ pub enum Notice {
     Subscribers {
         /// The number.
         count: u32,
+    },
+    /// What the operators have done for a source that has asked for it, about every second.
+    Derived {
+        /// ADUs of the source that they have taken.
+        taken: u64,
+        /// Units of work.
+        work: u64,
+        /// Bytes derived for the subscribers of each node.
+        subscribers: Vec<DerivedBytes>,
     },
     /// Answer to [`Request::Subscribe`].
     Subscribed {

@@ -61,6 +61,9 @@ pub struct SourceState {
     pub busy_us: u64,
     /// Units of work in that time.
     pub work: u64,
+    /// Reason for which it is at this service; `None`: it does not choose its place, or has not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen: Option<String>,
 }
 
 /// State of an operator of a derivation.

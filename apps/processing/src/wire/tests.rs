@@ -45,6 +45,25 @@ fn messages_are_as_the_specification_writes_them() {
     let json = r#"{"do":"offer","run":18446744073709551615,"subscribers":["*"],"is_reliable":true,"pace":"slowest","first":7,"readers":2,"confirms":false}"#;
     let adu: Bytes = [&[0], json.as_bytes()].concat().into();
     assert_eq!(encode(&Request::Offer(offer(vec!["*".to_owned()]))), adu);
+    for (json, request) in [
+        (r#"{"do":"measure"}"#, Request::Measure),
+        (
+            r#"{"do":"leave","why":"x"}"#,
+            Request::Leave {
+                why: "x".to_owned(),
+            },
+        ),
+        (
+            r#"{"do":"chosen","why":"x"}"#,
+            Request::Chosen {
+                why: "x".to_owned(),
+            },
+        ),
+    ] {
+        let adu: Bytes = [&[0], json.as_bytes()].concat().into();
+        assert_eq!(encode(&request), adu);
+        assert_eq!(decode(&adu), Ok(request));
+    }
     let refused = Notice::Refused {
         number: None,
         may_retry: false,

@@ -10,9 +10,11 @@
 //! | `place` | `process place`: the place where a pipeline costs least |
 //! | `reach` | one session with a processing node after the other |
 //! | `places` | the next of several nodes |
+//! | `moves` | the better of several nodes, for a source |
 
 #[cfg(feature = "wasm")]
 mod modules;
+mod moves;
 mod offer;
 mod place;
 mod places;

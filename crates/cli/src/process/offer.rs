@@ -1,6 +1,6 @@
 //! `anabranch process offer`.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{convert::Infallible, path::PathBuf, sync::Arc};
 
 use anabranch::{Session, base::NodeId, local::client, spec::SpecText};
 use anabranch_processing::{
@@ -11,7 +11,11 @@ use anabranch_processing::{
 };
 use tokio::{fs::File, io::AsyncRead, sync::mpsc};
 
-use super::{fields_of, parse_name, reach, run_number};
+use super::{
+    fields_of,
+    moves::{self, Moves},
+    parse_name, reach, run_number,
+};
 use crate::{
     attach,
     exit::{Failure, Outcome, stopped},
@@ -65,6 +69,8 @@ pub(super) struct Arguments {
     lifetime: Option<String>,
     #[command(flatten)]
     guarantee: guarantee::Flags,
+    #[command(flatten)]
+    place: moves::Flags,
 }
 
 fn parse_subscriber(text: &str) -> Result<String, String> {
@@ -79,6 +85,8 @@ fn parse_subscriber(text: &str) -> Result<String, String> {
 struct Offering {
     source: Source,
     here: Option<Arc<Service>>,
+    /// `None`: it goes to the nodes in their order.
+    moves: Option<Moves>,
 }
 
 impl reach::Program for Offering {
@@ -94,6 +102,20 @@ impl reach::Program for Offering {
 
     fn taken(&self) -> u64 {
         *self.source.taken().borrow()
+    }
+
+    fn is_at(&self, place: usize) {
+        if let Some(moves) = &self.moves {
+            moves.at(place);
+        }
+    }
+
+    fn moved(&self) -> Option<usize> {
+        self.moves.as_ref()?.take()
+    }
+
+    fn chosen(&self) -> Option<impl Future<Output = usize>> {
+        self.moves.as_ref().map(Moves::wanted)
     }
 
     async fn here(&self, own: NodeId) -> Result<(), ProcessingError> {
@@ -115,6 +137,11 @@ impl reach::Program for Offering {
 }
 
 pub(super) async fn run(arguments: &Arguments) -> Outcome {
+    if arguments.place.is_given() && !arguments.at_source && !arguments.retry.has_fallback() {
+        return Err(Failure::usage(
+            "--place chooses between places: name another one with --fallback, or add --at-source",
+        ));
+    }
     let mut guarantee = arguments.guarantee.text();
     if let Some(guarantee) = &mut guarantee {
         guarantee.waits = Some(true);
@@ -144,7 +171,14 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
     let here = arguments
         .at_source
         .then(|| Service::new(service::Settings::default(), mpsc::channel(1).0));
-    let offering = Offering { source, here };
+    let moves = arguments
+        .place
+        .moves(&arguments.reach.nodes(&arguments.retry), here.is_some());
+    let offering = Offering {
+        source,
+        here,
+        moves,
+    };
     let source = &offering.source;
     let input = match &arguments.file {
         None => stream::input()?,
@@ -167,8 +201,17 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
     tokio::select! {
         done = arguments.reach.run(PROGRAM, &offering, &arguments.retry) => done,
         failure = serve(arguments, offering.here.as_ref()) => Err(failure),
+        never = look(arguments, &offering) => match never {},
         failed = reading => failed,
         stopped = stopped() => stopped.and(Err(Failure::by_signal("stopped; what subscribers did not hold is lost"))),
+    }
+}
+
+/// Looks for a better place, if the source chooses it.
+async fn look(arguments: &Arguments, offering: &Offering) -> Infallible {
+    match &offering.moves {
+        Some(moves) => arguments.place.watch(moves, &offering.source).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -19,8 +19,9 @@ use crate::{
 
 /// Pause before the node is asked again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Pause before the next of several nodes is asked.
-const PAUSE_OF_SEVERAL: Duration = Duration::from_millis(200);
+/// Shortest and longest pause before the next of several nodes is asked: a stream that goes on elsewhere is there soon, or not.
+const PAUSE_OF_SEVERAL: (Duration, Duration) =
+    (Duration::from_millis(20), Duration::from_millis(200));
 /// Time to connect to one of several nodes.
 const CONNECT_TIME: Duration = Duration::from_secs(3);
 /// Pause between two attempts to find a processing node for what runs without one.
@@ -90,6 +91,19 @@ pub(super) trait Program {
         0
     }
 
+    /// The place that is in use from now on: one of the nodes, or beyond these without one.
+    fn is_at(&self, _place: usize) {}
+
+    /// The place to go to, which the program has chosen, once.
+    fn moved(&self) -> Option<usize> {
+        None
+    }
+
+    /// Waits for a place to go to, if the program chooses its place.
+    fn chosen(&self) -> Option<impl Future<Output = usize>> {
+        None::<std::future::Ready<usize>>
+    }
+
     /// Runs without a processing node, as a part of the running node with this ID; [`ProcessingError::Moved`] once a node has taken its request.
     async fn here(&self, _own: NodeId) -> Result<Self::Done, ProcessingError> {
         Err(ProcessingError::Refused(
@@ -121,6 +135,12 @@ impl Failed {
 }
 
 impl Flags {
+    /// The processing nodes, in the order of preference.
+    pub(super) fn nodes(&self, retry: &Retry) -> Vec<String> {
+        let others = retry.fallback.iter().cloned();
+        std::iter::once(self.at.clone()).chain(others).collect()
+    }
+
     /// Attaches to the running node.
     pub(super) async fn attach(&self, name: &str) -> Result<Client, Failure> {
         self.place.attach(name).await.map_err(attach::failure)
@@ -137,19 +157,28 @@ impl Flags {
             // Without a node here, nothing is gained by another attempt.
             self.place.attach(name).await.map_err(attach::failure)?;
         }
-        let others = retry.fallback.iter().map(String::as_str);
-        let nodes: Vec<&str> = std::iter::once(&*self.at).chain(others).collect();
+        let nodes = self.nodes(retry);
+        let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
         let here = usize::from(program.can_run_here());
         let mut places = Places::new(nodes.len() + here);
         let mut until = Instant::now() + retry.retry;
         let mut before = String::new();
+        let mut pause = PAUSE_OF_SEVERAL.0;
         loop {
             let begin = Instant::now();
+            program.is_at(places.current());
             let at = nodes.get(places.current()).copied();
             let attempt = match at {
                 Some(at) => self.attempt(name, program, at, places.count() > 1).await,
                 None => self.here(name, program, &nodes, &mut places).await,
             };
+            if attempt.is_err()
+                && let Some(place) = program.moved()
+            {
+                until = Instant::now() + retry.retry;
+                places.set(place);
+                continue;
+            }
             let Failed {
                 failure,
                 does_respond,
@@ -160,6 +189,7 @@ impl Flags {
             let was_there = begin.elapsed() > PAUSE;
             if was_there {
                 until = Instant::now() + retry.retry;
+                pause = PAUSE_OF_SEVERAL.0;
             }
             if Instant::now() >= until {
                 return Err(failure);
@@ -177,7 +207,10 @@ impl Flags {
             }
             match places.count() {
                 1 => sleep(PAUSE).await,
-                _ if !was_there => sleep(PAUSE_OF_SEVERAL).await,
+                _ if !was_there => {
+                    sleep(pause).await;
+                    pause = (2 * pause).min(PAUSE_OF_SEVERAL.1);
+                }
                 _ => {}
             }
         }
@@ -223,13 +256,26 @@ impl Flags {
         nodes: &[&str],
     ) -> (usize, Result<P::Done, Failed>) {
         loop {
-            sleep(RETURN_PAUSE).await;
+            let chosen = match program.chosen() {
+                None => {
+                    sleep(RETURN_PAUSE).await;
+                    None
+                }
+                Some(choosing) => Some(choosing.await),
+            };
             for (place, at) in nodes.iter().enumerate() {
+                if chosen.is_some_and(|chosen| chosen != place) {
+                    continue;
+                }
+                // One that does not take it is left alone until it is chosen anew.
+                program.moved();
+                program.is_at(place);
                 let before = program.taken();
                 let ended = self.attempt(name, program, at, true).await;
                 if program.taken() != before {
                     return (place, ended);
                 }
+                program.is_at(nodes.len());
             }
         }
     }

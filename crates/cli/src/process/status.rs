@@ -1,6 +1,6 @@
 //! `anabranch process status`.
 
-use anabranch::{Session, local::client};
+use anabranch::{Session, base::text::printable, local::client};
 use anabranch_processing::{
     ProcessingError,
     status::ask,
@@ -102,6 +102,7 @@ fn of_source(source: &SourceState) -> String {
         adus,
         bytes,
         kept,
+        chosen,
         ..
     } = source;
     let away = if source.is_present { "" } else { ", away" };
@@ -111,8 +112,11 @@ fn of_source(source: &SourceState) -> String {
         "unreliable"
     };
     let busy = source.busy_us as f64 / 1e3;
+    let chosen = chosen.as_ref().map_or(String::new(), |why| {
+        format!("\n  here because {}", printable(why, 500))
+    });
     format!(
-        "{name}  from {node}{away}, {kind}: {adus} ADUs, {bytes} bytes, {kept} kept, {busy:.1} ms of processing"
+        "{name}  from {node}{away}, {kind}: {adus} ADUs, {bytes} bytes, {kept} kept, {busy:.1} ms of processing{chosen}"
     )
 }
 

@@ -1,5 +1,6 @@
 //! Subcommands: list, run, report.
 
+mod attainable;
 mod beat;
 mod gridftp;
 mod live;
@@ -46,6 +47,8 @@ pub(crate) enum Command {
     Report(Report),
     /// Repeat the decisions of a session from its transcript, or ask what another policy would have done.
     Replay(replay::Arguments),
+    /// Ask which rates the streams of a live `anabranch demo-visualise` could have had on the same paths.
+    Attainable(attainable::Arguments),
 }
 
 #[derive(Debug, Args)]
@@ -164,6 +167,7 @@ pub(crate) async fn run(command: &Command) -> Outcome {
         Command::Run(run) => run.go().await,
         Command::Report(report) => report.go(),
         Command::Replay(arguments) => replay::run(arguments),
+        Command::Attainable(arguments) => attainable::run(arguments),
     }
 }
 

@@ -55,6 +55,13 @@ struct Entry {
     group: String,
 }
 
+/// Text of a bundled recording by its file name, such as `fixed.csv`; `None` if there is no such file.
+pub fn bundled_file(name: &str) -> Option<&'static str> {
+    let stem = name.strip_suffix(".csv")?;
+    let found = BUNDLED.iter().find(|(own, _, _)| *own == stem);
+    found.map(|(_, _, text)| *text)
+}
+
 impl Corpus {
     /// The few recordings bundled with the program.
     pub fn bundled() -> Self {

@@ -1,6 +1,8 @@
 //! Operators: what each [`Step`] does.
 
 pub mod delta;
+#[cfg(feature = "faults")]
+pub(crate) mod faults;
 pub mod filter;
 pub mod precision;
 pub mod region;
@@ -42,5 +44,7 @@ pub(crate) fn build(
         }),
         Step::Delta { element, whole } => Box::new(delta::Encoder::new(*element, *whole)),
         Step::Wasm { hash, parameters } => modules.begin(hash, parameters, limits)?,
+        #[cfg(feature = "faults")]
+        Step::Panic(count) => Box::new(faults::Panic(*count)),
     })
 }

@@ -10,12 +10,14 @@
 //! | `leg` | [`Leg`]: the rates and the delay of a leg |
 //! | `estimate` | [`Estimate`]: what an operator costs at a candidate |
 //! | `choice` | [`best`]: the candidate with the least cost |
+//! | `meter` | [`Meter`]: means of a stream where its operator is |
 //! | `keeper` | [`Keeper`]: hysteresis, so that places do not alternate |
 
 mod choice;
 mod estimate;
 mod keeper;
 mod leg;
+mod meter;
 #[cfg(test)]
 mod tests;
 
@@ -23,3 +25,4 @@ pub use choice::best;
 pub use estimate::{Candidate, Demand, Estimate, Flow, Last, Part, Processor};
 pub use keeper::{Keeper, Rules};
 pub use leg::{Leg, RATES_MAX};
+pub use meter::{Measured, Meter, Totals};

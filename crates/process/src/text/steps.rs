@@ -19,6 +19,12 @@ const END: &str = "the end of the step or \"then\"";
 const SELECTED_MAX: usize = 64;
 
 pub(super) fn step(mut reader: Reader<'_>) -> Result<Step, At> {
+    #[cfg(feature = "faults")]
+    if reader.accept("panic") {
+        let step = Step::Panic(count(&mut reader, "a count from 1")?);
+        reader.end(END)?;
+        return Ok(step);
+    }
     let operator = reader.one_of(&Step::NAMES, "operator")?;
     if operator == "where" {
         let place = reader.place();

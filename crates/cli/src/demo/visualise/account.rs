@@ -53,6 +53,17 @@ impl Stream {
         }
         windows
     }
+
+    /// Mean of the difference between the time from one frame to the next and the period, in ms. A frame that was skipped leaves a gap
+    /// that is no jitter.
+    fn jitter_ms(&self, per_second: u32) -> Option<f64> {
+        let period = 1.0 / f64::from(per_second);
+        let off: Vec<f64> = (self.arrivals.windows(2))
+            .filter(|pair| pair[0].0 + 1 == pair[1].0)
+            .map(|pair| (pair[1].1 - pair[0].1 - period).abs())
+            .collect();
+        (!off.is_empty()).then(|| off.iter().sum::<f64>() / off.len() as f64 * 1e3)
+    }
 }
 
 impl Account {
@@ -64,6 +75,11 @@ impl Account {
             per_second,
             streams: Default::default(),
         }
+    }
+
+    /// Beginning of the first window, or up to a period before it.
+    pub(super) fn begin(&self) -> Instant {
+        self.begin
     }
 
     /// A part of a frame has arrived.
@@ -99,6 +115,9 @@ impl Account {
                 .collect();
             let mean = rates.iter().sum::<f64>() / rates.len() as f64;
             let squares = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>();
+            let met = windows
+                .iter()
+                .filter(|count| **count >= u64::from(self.per_second));
             // Reached in a share of the windows.
             let reached = |share: f64| {
                 let missed: Vec<f64> = rates.iter().map(|rate| -rate).collect();
@@ -111,6 +130,8 @@ impl Account {
                 "p99_mbps": reached(0.99),
                 "mean_mbps": mean,
                 "std_mbps": (squares / rates.len() as f64).sqrt(),
+                "met_fraction": met.count() as f64 / windows.len() as f64,
+                "jitter_ms": stream.jitter_ms(self.per_second),
                 "skipped": stream.skipped,
                 "age_ms_p50": percentile(&stream.ages_ms, 0.5),
                 "age_ms_p99": percentile(&stream.ages_ms, 0.99),
@@ -129,20 +150,21 @@ pub(super) fn table(rows: &Value) -> Vec<String> {
     let mut lines = vec![
         String::new(),
         format!(
-            "{:<7} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>8} {:>8}",
+            "{:<7} {:>8} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8} {:>8} {:>8}",
             "stream",
             "target",
             "in 95 %",
             "in 99 %",
             "mean",
             "deviation",
+            "jitter",
             "skipped",
             "age 50 %",
             "99 %"
         ),
         format!(
-            "{:<7} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>8} {:>8}",
-            "", "Mbit/s", "Mbit/s", "Mbit/s", "Mbit/s", "Mbit/s", "frames", "ms", "ms"
+            "{:<7} {:>8} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8} {:>8} {:>8}",
+            "", "Mbit/s", "Mbit/s", "Mbit/s", "Mbit/s", "Mbit/s", "ms", "frames", "ms", "ms"
         ),
     ];
     for row in rows.as_array().into_iter().flatten() {
@@ -151,13 +173,14 @@ pub(super) fn table(rows: &Value) -> Vec<String> {
             None => "–".to_owned(),
         };
         lines.push(format!(
-            "{:<7} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>8} {:>8}",
+            "{:<7} {:>8} {:>8} {:>8} {:>8} {:>9} {:>6} {:>8} {:>8} {:>8}",
             row["stream"].as_str().unwrap_or_default(),
             number("target_mbps", 3),
             number("p95_mbps", 3),
             number("p99_mbps", 3),
             number("mean_mbps", 3),
             number("std_mbps", 3),
+            number("jitter_ms", 1),
             number("skipped", 0),
             number("age_ms_p50", 0),
             number("age_ms_p99", 0),
@@ -205,6 +228,9 @@ mod tests {
         assert_eq!(row["p95_mbps"], 8.0);
         assert_eq!(row["mean_mbps"], 14.0);
         assert_eq!(row["skipped"], 1);
+        assert_eq!(row["met_fraction"], 0.75);
+        // 0, 90, 90, 0 and 0, 0 ms: the gap of the frame that did not come is none.
+        assert!((row["jitter_ms"].as_f64().unwrap() - 30.0).abs() < 1e-6);
         assert_eq!(rows[0]["mean_mbps"], 0.0);
         assert!(table(&rows)[4].starts_with("Bond1"));
     }

@@ -22,7 +22,7 @@ use anabranch_visualise::{
 use serde_json::json;
 use tokio::{
     sync::mpsc,
-    time::{sleep_until, timeout},
+    time::{Instant, sleep_until, timeout},
 };
 
 use self::account::Account;
@@ -57,10 +57,13 @@ pub(crate) struct Arguments {
     /// Multiplies the recorded rates of the paths.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=20))]
     scale: u64,
+    /// Begin each recording at a place that the seed chooses, in place of its beginning.
+    #[arg(long)]
+    anywhere: bool,
     /// Show the molecule in a browser, too, at this address of this machine; with port 0, at a free one.
     #[arg(long, value_name = "IP:PORT", value_parser = page::address)]
     http: Option<SocketAddr>,
-    /// Seed of the random losses.
+    /// Seed of the random losses, and of the places of --anywhere.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print the result as JSON, and nothing else.
@@ -126,10 +129,9 @@ async fn show(arguments: &Arguments, folder: &std::path::Path) -> Outcome {
         "{atoms} atoms, {bonds} bonds, {FRAMES} frames a second; the view is half of space"
     ))?;
     let (archive, at) = Nodes::start(folder, "smartpointer/1/watch/*").await?;
-    let scale = arguments.scale;
-    let paths =
-        PATHS.map(|(name, trace, rest)| (name, format!("rate=trace {trace} x{scale}, {rest}")));
+    let paths = links(arguments)?;
     let emulator = emulate_paths(&arguments.data, &paths, at, Seed(arguments.seed))?;
+    let emulated = Instant::now();
     let nodes = archive.join(folder, emulator.addresses()).await?;
     for path in emulator.paths() {
         let rate = path.rates().1.map(|rate| rate.to_string());
@@ -189,10 +191,16 @@ async fn show(arguments: &Arguments, folder: &std::path::Path) -> Outcome {
             Err(error) => error.to_string(),
         })),
     };
+    let links = paths.map(|(name, link)| json!({ "name": name, "link": link }));
     let report = json!({
         "seed": arguments.seed,
         "is_generated": arguments.topology.is_none(),
+        "scale": arguments.scale,
+        "before_s": arguments.before,
         "seconds": arguments.seconds,
+        // From the beginning of the recordings' playback to that of the first window.
+        "begin_s": account.begin().saturating_duration_since(emulated).as_secs_f64(),
+        "links": links,
         "streams": account.report(),
         "promised_bps": Part::ALL.map(|part| viewer.state()["parts"][part.index()]["promised_bps"].clone()),
         "paths": rows(emulator.paths()),
@@ -202,6 +210,28 @@ async fn show(arguments: &Arguments, folder: &std::path::Path) -> Outcome {
     }
     narrator.say_all(account::table(&report["streams"]))?;
     narrator.say_all(table(&report["paths"]))
+}
+
+/// Names and descriptions of the links.
+fn links(arguments: &Arguments) -> Result<[(&'static str, String); 3], Failure> {
+    let mut random = Seed(arguments.seed).stream("places in the recordings");
+    let mut links = PATHS.map(|(name, ..)| (name, String::new()));
+    for (link, (name, file, rest)) in links.iter_mut().zip(PATHS) {
+        let from = match arguments.anywhere {
+            true => {
+                let trace = arguments.data.trace(file);
+                let trace =
+                    trace.map_err(|error| Failure::file(format!("path {name}: {error}")))?;
+                format!(
+                    " from {} s",
+                    random.below(trace.duration().as_secs().max(1))
+                )
+            }
+            false => String::new(),
+        };
+        link.1 = format!("rate=trace {file} x{}{from}, {rest}", arguments.scale);
+    }
+    Ok(links)
 }
 
 /// Counts the frames that arrive, after the time for promises.

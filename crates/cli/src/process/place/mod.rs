@@ -7,7 +7,7 @@
 //! | `view` | candidates from members, links and loads of the overlay |
 
 mod sample;
-mod view;
+pub(super) mod view;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -77,7 +77,7 @@ fn parse_per_second(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "give 0.001 to 1000000 messages a second".to_owned())
 }
 
-fn parse_share(text: &str) -> Result<f64, String> {
+pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').map(str::trim_end);
     let number: Option<f64> = number.and_then(|number| number.parse().ok());
     let share = number.map(|number| number / 100.0);
@@ -85,14 +85,14 @@ fn parse_share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "give a percentage, such as '95 %'".to_owned())
 }
 
-fn parse_deadline(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_deadline(text: &str) -> Result<Duration, String> {
     duration::parse(text).map_err(|error| error.to_string())
 }
 
 /// A candidate, and its estimate or the reason for which there is none.
-struct Row {
-    name: String,
-    estimate: Result<Estimate, String>,
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) estimate: Result<Estimate, String>,
 }
 
 pub(super) async fn run(arguments: &Arguments) -> Outcome {
@@ -106,19 +106,20 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
     let flow = sample.flow(arguments.per_second);
     let source = arguments.at_source.then_some(&arguments.from);
     let names = arguments.at.iter().chain(source);
+    let subscribers = arguments.subscribers.iter();
+    let subscribers: Vec<_> = subscribers
+        .map(|name| (name.clone(), sample.derived()))
+        .collect();
     let of = |name: &String| {
-        let ends = (&*arguments.from, &*arguments.subscribers);
-        let candidate = view.candidate(name, ends, &sample);
+        let ends = (&*arguments.from, &*subscribers);
+        let candidate = view.candidate(name, ends, sample.unit_ps());
         Row {
             name: name.clone(),
             estimate: candidate.map(|candidate| Estimate::of(&candidate, &flow, &demand)),
         }
     };
     let rows: Vec<Row> = names.map(of).collect();
-    let estimates: Vec<Option<Estimate>> = rows
-        .iter()
-        .map(|row| row.estimate.as_ref().ok().copied())
-        .collect();
+    let estimates = estimates(&rows);
     let Some(best) = best(&estimates, &demand) else {
         let why = rows.iter().filter_map(|row| row.estimate.as_ref().err());
         let why: Vec<&str> = why.map(String::as_str).collect();
@@ -138,6 +139,12 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         print_line(&line)?;
     }
     print_line(&reason(&rows, best, &demand))
+}
+
+/// The estimates that are known.
+pub(super) fn estimates(rows: &[Row]) -> Vec<Option<Estimate>> {
+    let estimate = |row: &Row| row.estimate.as_ref().ok().copied();
+    rows.iter().map(estimate).collect()
 }
 
 fn of_row(row: &Row, is_best: bool) -> Value {

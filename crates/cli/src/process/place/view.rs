@@ -6,48 +6,59 @@ use anabranch::base::Rate;
 use anabranch_processing::process::place::{Candidate, Last, Leg, Processor};
 use serde_json::Value;
 
-use super::sample::Sample;
 use crate::overlay::table::{of, text};
 
 /// Name of the running node in the rows of its overlay.
-pub(super) const HERE: &str = "here";
+pub(in crate::process) const HERE: &str = "here";
 /// Deviation of a link whose error is unknown: a link is published anew when its rate moves by more.
 const DEVIATION_UNKNOWN: f64 = 0.25;
 /// Least share of a processor that an operator gets on a busy machine.
 const FREE_MIN: f64 = 0.05;
 
 /// Rows of an overlay.
-pub(super) struct View<'a>(&'a [Value]);
+pub(in crate::process) struct View<'a>(&'a [Value]);
 
 impl<'a> View<'a> {
-    pub(super) fn new(rows: &'a [Value]) -> Self {
+    pub(in crate::process) fn new(rows: &'a [Value]) -> Self {
         Self(rows)
     }
 
-    /// The candidate of a name, between a source and subscribers.
+    /// The candidate of a name, between a source and subscribers with the bytes that are derived for each from a message. A node that has published
+    /// no time of a unit of work takes `unit_ps` for it, in picoseconds.
     ///
     /// # Errors
     /// The reason for which nothing is known of it.
-    pub(super) fn candidate(
+    pub(in crate::process) fn candidate(
         &self,
         name: &str,
-        (source, subscribers): (&str, &[String]),
-        sample: &Sample,
+        (source, subscribers): (&str, &[(String, f64)]),
+        unit_ps: f64,
     ) -> Result<Candidate, String> {
-        let last = |subscriber: &String| {
+        let last = |(subscriber, bytes): &(String, f64)| {
             Ok(Last {
                 leg: self.leg(name, subscriber)?,
-                bytes: sample.derived(),
+                bytes: *bytes,
             })
         };
         Ok(Candidate {
             first: self.leg(source, name)?,
-            processor: self.processor(name, sample)?,
+            processor: self.processor(name, unit_ps)?,
             last: subscribers
                 .iter()
                 .map(last)
                 .collect::<Result<_, String>>()?,
         })
+    }
+
+    /// Name of a member by its ID.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(in crate::process) fn name_of(&self, node: &str) -> Result<&'a str, String> {
+        let mut members = of(self.0, "member");
+        let found = members.find(|row| text(row, "node") == node);
+        let missing = || format!("{node} is no member of the overlay");
+        found.map(|row| text(row, "name")).ok_or_else(missing)
     }
 
     fn member(&self, name: &str) -> Result<&'a Value, String> {
@@ -82,8 +93,8 @@ impl<'a> View<'a> {
         measured.map(Some).ok_or_else(missing)
     }
 
-    /// The processor of a member. One that has published no time of a unit of work is taken to be as fast as this machine.
-    fn processor(&self, name: &str, sample: &Sample) -> Result<Processor, String> {
+    /// The processor of a member.
+    fn processor(&self, name: &str, unit_ps: f64) -> Result<Processor, String> {
         let load = &self.member(name)?["load"];
         if load.is_null() && name != HERE {
             return Err(format!(
@@ -94,7 +105,7 @@ impl<'a> View<'a> {
         let idle = number("machine_share").map_or(1.0, |share| 1.0 - share);
         let free = number("cores").unwrap_or(1.0) * idle;
         Ok(Processor {
-            unit_ps: number("unit_ps").unwrap_or_else(|| sample.unit_ps()),
+            unit_ps: number("unit_ps").unwrap_or(unit_ps),
             free: free.clamp(FREE_MIN, 1.0),
         })
     }
@@ -105,7 +116,7 @@ mod tests {
     use anabranch_processing::process::place::{Demand, Estimate, best};
     use serde_json::json;
 
-    use super::*;
+    use super::{super::sample::Sample, *};
 
     fn member(name: &str, load: &Value) -> Value {
         json!({"kind": "member", "name": name, "state": "alive", "load": load})
@@ -136,14 +147,14 @@ mod tests {
         ];
         let view = View::new(&rows);
         let sample = Sample::of(40_000, 10_000, 500_000);
-        let ends = ("here", &["desk".to_owned()][..]);
+        let ends = ("here", &[("desk".to_owned(), sample.derived())][..]);
         let flow = sample.flow(25.0);
         let demand = Demand {
             share: 0.9,
             deadline: None,
         };
         let names = ["hub", "spare", "here"];
-        let of = |name: &str| view.candidate(name, ends, &sample).unwrap();
+        let of = |name: &str| view.candidate(name, ends, sample.unit_ps()).unwrap();
         assert_eq!(of("hub").processor.free, 1.0);
         assert_eq!(of("spare").processor.free, FREE_MIN);
         assert_eq!(of("here").first, None);
@@ -155,12 +166,12 @@ mod tests {
         // 2 Mbit/s are derived: spare's leg is just too narrow, and the direct one by far.
         assert_eq!(best(&estimates, &demand), Some(0));
         assert_eq!(estimates[2].unwrap().share, 0.0);
-        let why = |name: &str| view.candidate(name, ends, &sample).unwrap_err();
+        let why = |name: &str| view.candidate(name, ends, 1_000.0).unwrap_err();
         assert!(why("bare").contains("publishes no load"), "{}", why("bare"));
         assert_eq!(why("gone"), "gone is down");
         assert_eq!(why("nobody"), "'nobody' is no member of the overlay");
-        let backwards = ("desk", &["here".to_owned()][..]);
-        let why = view.candidate("hub", backwards, &sample).unwrap_err();
+        let backwards = ("desk", &[("here".to_owned(), 0.0)][..]);
+        let why = view.candidate("hub", backwards, 1_000.0).unwrap_err();
         assert_eq!(why, "no link from desk to hub is measured");
     }
 }

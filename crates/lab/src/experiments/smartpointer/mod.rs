@@ -24,9 +24,11 @@ use crate::{
 };
 
 mod demand;
+mod live_run;
 mod published;
 
 pub use demand::{Demand, demand_of};
+pub use live_run::LiveRun;
 
 /// The experiment.
 pub const EXPERIMENT: Experiment = Experiment {

@@ -4,6 +4,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`scene`] | the paths: a network with cross-traffic, or recordings |
+//! | [`recorded`] | a path with recorded rates |
 //! | [`algorithm`] | the policies compared |
 //! | [`apps`] | the application that offers frames, and the one that records arrivals |
 //! | [`published_pgos`] | PGOS as it was published, to compare ours with |
@@ -20,10 +21,12 @@ pub mod lateness;
 pub mod measure;
 pub mod oracle;
 pub mod published_pgos;
+pub mod recorded;
 pub mod scene;
 pub mod show;
 
 pub use algorithm::Algorithm;
 pub use figures::{StreamFigures, Windows};
 pub use measure::{Measured, Timing, measure};
-pub use scene::{RecordedPath, Scene};
+pub use recorded::RecordedPath;
+pub use scene::Scene;

@@ -1,14 +1,8 @@
 //! Paths of a run.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use anabranch_base::{Rate, Seed};
-use anabranch_link::{
-    Config, Queue, RateSource, Trace,
-    duplex::Configs,
-    source::Playback,
-    trace::{Shape, Step},
-};
 use anabranch_session::Link;
 use anabranch_sim::{
     Hop, Topology, World,
@@ -16,24 +10,8 @@ use anabranch_sim::{
     world::NodeIndex,
 };
 
+use super::recorded::RecordedPath;
 use crate::kit::recording::Recording;
-
-/// One-way delay of a recorded path. Recordings of bandwidth do not contain it.
-const DELAY: Duration = Duration::from_millis(20);
-/// Queue of a recorded path at its mean rate: mobile networks and satellites have long ones.
-const QUEUE: Duration = Duration::from_millis(200);
-/// Rate of a recorded path's return direction.
-const BACKWARD: Rate = Rate::from_mbps(100);
-
-/// A path whose rate was recorded.
-#[derive(Clone, Debug)]
-pub struct RecordedPath {
-    /// The recording's name.
-    pub name: String,
-    trace: Arc<Trace>,
-    /// Factor on the recorded rate.
-    pub scale: f64,
-}
 
 /// Paths between two nodes.
 #[derive(Clone, Debug)]
@@ -42,109 +20,6 @@ pub enum Scene {
     Network(Topology),
     /// Recorded paths, which share nothing.
     Recorded(Vec<RecordedPath>),
-}
-
-impl RecordedPath {
-    /// Path of a recording: the rate of each row holds until the next, and it starts again at its end. `None` without two
-    /// measured bandwidths, or without any above 0.
-    pub fn new(recording: &Recording) -> Option<Self> {
-        let begin = recording.times_s.first()?;
-        let values = recording.bandwidth_bps.as_ref()?;
-        let mut steps: Vec<Step> = Vec::new();
-        for (time, value) in recording.times_s.iter().zip(values) {
-            let Some(value) = value else { continue };
-            let at = Duration::from_secs_f64((time - begin).max(0.0));
-            // Of two rows with the same time the later one holds.
-            steps.retain(|step| step.at < at);
-            steps.push(Step {
-                at,
-                rate: Rate::from_bps(*value as u64),
-                rtt: None,
-                loss: None,
-            });
-        }
-        let text: String = std::iter::once("t_s,bandwidth_bps\n".to_owned())
-            .chain(steps.iter().map(|step| {
-                let (at, rate) = (step.at.as_secs_f64(), step.rate.as_bps());
-                format!("{at},{rate}\n")
-            }))
-            .collect();
-        let trace = Trace::parse(&recording.name, text.as_bytes()).ok()?;
-        let is_usable = steps.len() > 1 && trace.rate_max() > Rate::ZERO;
-        is_usable.then(|| Self {
-            name: recording.name.clone(),
-            trace: trace.into(),
-            scale: 1.0,
-        })
-    }
-
-    /// Mean of its rate, in bits per second.
-    pub fn mean_bps(&self) -> f64 {
-        self.trace.rate_mean().as_bps() as f64 * self.scale
-    }
-
-    /// The recorded rates, unscaled.
-    pub fn trace(&self) -> &Arc<Trace> {
-        &self.trace
-    }
-
-    /// Duration of the recording.
-    pub fn duration(&self) -> Duration {
-        self.trace.duration()
-    }
-
-    /// Capacity in each of `count` windows of `width`, in bits per second. O(windows + rows).
-    pub fn windows_bps(&self, width: Duration, count: usize) -> Vec<f64> {
-        let Shape::Steps(steps) = self.trace.shape() else {
-            return vec![0.0; count];
-        };
-        let lap_s = self.trace.duration().as_secs_f64();
-        let rates = steps.iter().map(|step| step.rate.as_bps() as f64);
-        let begins = steps.iter().map(|step| step.at.as_secs_f64());
-        let ends = begins.clone().skip(1).chain([lap_s]);
-        let pieces: Vec<(f64, f64)> = ends.zip(rates).collect();
-        let width_s = width.as_secs_f64();
-        let mut windows = vec![0.0; count];
-        // Piece that is played, and the beginning of its lap.
-        let (mut piece, mut lap_begin_s, mut at_s) = (0, 0.0, 0.0);
-        for (index, window) in windows.iter_mut().enumerate() {
-            let end_s = width_s * (index + 1) as f64;
-            while at_s < end_s {
-                let (piece_end_s, rate_bps) = pieces[piece];
-                let until_s = end_s.min(lap_begin_s + piece_end_s);
-                *window += rate_bps * (until_s - at_s).max(0.0) * self.scale / width_s;
-                at_s = until_s;
-                if until_s < end_s {
-                    piece += 1;
-                    if piece == pieces.len() {
-                        piece = 0;
-                        lap_begin_s += lap_s;
-                    }
-                }
-            }
-        }
-        windows
-    }
-
-    /// The link: the recorded rate forward, 100 Mbit/s backward.
-    pub fn configs(&self) -> Configs {
-        let forward = Config {
-            rate: RateSource::Trace(Playback {
-                trace: Arc::clone(&self.trace),
-                scale: self.scale,
-                start: Duration::ZERO,
-            }),
-            delay: DELAY,
-            queue: Queue::time(QUEUE),
-            ..Config::default()
-        };
-        let backward = Config {
-            rate: RateSource::Constant(BACKWARD),
-            delay: DELAY,
-            ..Config::default()
-        };
-        Configs { forward, backward }
-    }
 }
 
 impl Scene {
@@ -286,7 +161,7 @@ impl Scene {
                 };
                 plan.routes.iter().map(delay).collect()
             }
-            Self::Recorded(paths) => vec![DELAY; paths.len()],
+            Self::Recorded(paths) => paths.iter().map(RecordedPath::delay).collect(),
         }
     }
 

@@ -1,0 +1,144 @@
+//! Measurement of a stream where its operator is: what an estimate for other places needs.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use anabranch_base::{Instant, NodeId};
+
+use super::estimate::Flow;
+
+/// Least and longest time over which means are taken.
+const SPAN: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(10));
+/// Most samples.
+const SAMPLES_MAX: usize = 64;
+
+/// Totals of a stream since it began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// ADUs that the source has made.
+    pub made: u64,
+    /// Their bytes.
+    pub made_bytes: u64,
+    /// ADUs that the operators have taken at the place in use.
+    pub taken: u64,
+    /// Units of work that these took.
+    pub work: u64,
+    /// Bytes that were derived there for the subscribers of each node.
+    pub derived_bytes: BTreeMap<NodeId, u64>,
+}
+
+/// Means of a stream over the last seconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// The stream, and the work on it.
+    pub flow: Flow,
+    /// Bytes that are derived for the subscribers of each node from an ADU of the source.
+    pub derived: BTreeMap<NodeId, f64>,
+}
+
+/// Meter of a stream. It holds up to 64 samples of the last seconds.
+#[derive(Clone, Debug, Default)]
+pub struct Meter {
+    samples: VecDeque<(Instant, Totals)>,
+}
+
+impl Meter {
+    /// Adds a sample. Totals that have become smaller are those of another place: the means begin anew.
+    pub fn add(&mut self, now: Instant, totals: Totals) {
+        let is_anew = |last: &Totals| {
+            last.taken > totals.taken || last.work > totals.work || last.made > totals.made
+        };
+        if self.samples.back().is_some_and(|(_, last)| is_anew(last)) {
+            self.samples.clear();
+        }
+        self.samples.push_back((now, totals));
+        let is_old = |at: Instant| now.since(at) >= SPAN.1;
+        while self.samples.len() > SAMPLES_MAX
+            || self
+                .samples
+                .get(1)
+                .is_some_and(|(second, _)| is_old(*second))
+        {
+            self.samples.pop_front();
+        }
+    }
+
+    /// Means between the oldest and the newest sample; `None`: they are closer than four seconds, or no ADU was made or taken meanwhile.
+    pub fn measured(&self) -> Option<Measured> {
+        let ((begin, first), (end, last)) = (self.samples.front()?, self.samples.back()?);
+        let span = end.since(*begin);
+        let (made, taken) = (last.made - first.made, last.taken - first.taken);
+        if span < SPAN.0 || made == 0 || taken == 0 {
+            return None;
+        }
+        let each = |sum: u64, count: u64| sum as f64 / count as f64;
+        let derived = last.derived_bytes.iter().map(|(node, bytes)| {
+            let before = first.derived_bytes.get(node).copied().unwrap_or_default();
+            (*node, each(bytes.saturating_sub(before), taken))
+        });
+        Some(Measured {
+            flow: Flow {
+                period: span.div_f64(made as f64),
+                bytes: each(last.made_bytes.saturating_sub(first.made_bytes), made),
+                units: each(last.work - first.work, taken),
+            },
+            derived: derived.collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn totals(made: u64, taken: u64, derived: &[(u8, u64)]) -> Totals {
+        let node = |number: u8| NodeId::from_public_key([number; 32]);
+        let derived = derived.iter().map(|&(number, bytes)| (node(number), bytes));
+        Totals {
+            made,
+            made_bytes: 1_000 * made,
+            taken,
+            work: 50 * taken,
+            derived_bytes: derived.collect(),
+        }
+    }
+
+    #[test]
+    fn means_are_those_of_the_last_seconds() {
+        let mut meter = Meter::default();
+        assert_eq!(meter.measured(), None);
+        for second in 0..=20_u64 {
+            // Twenty a second, and from the tenth second on twice as many; half as many bytes are derived.
+            let made = 20 * second + 20 * second.saturating_sub(10);
+            let totals = totals(made, made, &[(3, 500 * made)]);
+            meter.add(Instant::from_secs(second), totals);
+            assert_eq!(meter.measured().is_some(), second >= 4, "{second}");
+        }
+        let Measured { flow, derived } = meter.measured().unwrap();
+        assert_eq!(flow.period, Duration::from_millis(25));
+        assert_eq!((flow.bytes, flow.units), (1_000.0, 50.0));
+        assert_eq!(derived.values().copied().collect::<Vec<_>>(), [500.0]);
+    }
+
+    #[test]
+    fn another_place_and_another_subscriber_begin_anew() {
+        let mut meter = Meter::default();
+        for second in 0..5 {
+            let made = 20 * second;
+            meter.add(Instant::from_secs(second), totals(made, made, &[(3, made)]));
+        }
+        // The new place has taken fewer ADUs.
+        meter.add(Instant::from_secs(5), totals(100, 4, &[(3, 4)]));
+        assert_eq!(meter.measured(), None);
+        meter.add(Instant::from_secs(9), totals(180, 44, &[(3, 44), (4, 80)]));
+        let Measured { derived, .. } = meter.measured().unwrap();
+        assert_eq!(derived.values().copied().collect::<Vec<_>>(), [1.0, 2.0]);
+        // Nothing is taken: nothing is known.
+        let mut idle = Meter::default();
+        idle.add(Instant::EPOCH, totals(0, 0, &[]));
+        idle.add(Instant::from_secs(5), totals(60, 0, &[]));
+        assert_eq!(idle.measured(), None);
+    }
+}
