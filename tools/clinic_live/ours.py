@@ -36,7 +36,7 @@ class Clinic:
         self.store = work / "store"
         self.serve()
         binds = [word for address in network.near_addresses for word in ("--bind", f"{address}:0")]
-        words = ["clinic", "ambulance", "--ticket-file", str(work / "ticket"), "--key", str(work / "ambulance.key")]
+        words = ["clinic", "ambulance", "--ticket-file", str(work / "ticket"), "--key", str(work / "ambulance.key"), "--consent", "yes"]
         words += ["--ekg", str(content.record), "--video", str(content.video), "--fps", str(FPS), "--audio", str(content.speech)]
         words += ["--json", *self.policy, *binds]
         self.ambulance = network.near.start(self.binary, *words, stdout=self.log("ambulance"), stderr=subprocess.STDOUT)
