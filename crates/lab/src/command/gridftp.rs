@@ -50,6 +50,12 @@ const SET: &str = "climate";
 const STRIDE: usize = 960;
 /// Part of the time between two records after which a second begins, so that none of them is near its ends.
 const PHASE: f64 = 0.875;
+/// Time between two looks at what has arrived.
+const STEP: Duration = Duration::from_millis(5);
+/// Steps of a window.
+const WINDOW_STEPS: usize = (Live::window().as_millis() / STEP.as_millis()) as usize;
+/// Steps by which a second can begin later: less than the period of records.
+const LATER_STEPS: usize = (PERIOD.as_millis() / STEP.as_millis()) as usize - 1;
 /// Time for what is late at the end.
 const REST: Duration = Duration::from_secs(300);
 /// Time in which the nodes are connected.
@@ -244,10 +250,10 @@ async fn watch(
         Ok::<_, Failure>(fetch.settle().await)
     };
     let counting = async {
-        let windows = count(live, &fetch, session, (emulator, added), progress).await;
-        Ok::<_, Failure>(windows)
+        let samples = count(live, &fetch, session, (emulator, added), progress).await;
+        Ok::<_, Failure>(samples)
     };
-    let (settled, windows) = tokio::try_join!(running, counting)?;
+    let (settled, samples) = tokio::try_join!(running, counting)?;
     fetch.finish(settled).await?;
     noting.await?;
     progress("gridftp: comparing the copy with the set");
@@ -261,7 +267,10 @@ async fn watch(
     let promises = *promises.lock().unwrap_or_else(PoisonError::into_inner);
     let carried = emulator.paths().iter();
     Ok(Observed {
-        windows,
+        windows: windows(&samples, 0),
+        later: (1..=LATER_STEPS)
+            .map(|from| windows(&samples, from))
+            .collect(),
         promises,
         carried: carried.map(|path| path.stats().1.delivered.bytes).collect(),
         parts: [verified.parts, missing as u64, wrong as u64],
@@ -290,14 +299,14 @@ async fn note(mut events: mpsc::Receiver<Up>, promises: Promises, begin: Instant
     }
 }
 
-/// Bytes of each component that arrive in each second from the first record on, while a path fails and another is added.
+/// Bytes of each component that have arrived, from the first record on, at every step, while a path fails and another is added.
 async fn count(
     live: &Live,
     fetch: &Fetch,
     session: &Session,
     (emulator, added): (&Emulator, Link),
     progress: &(dyn Fn(&str) + Sync),
-) -> Vec<[f64; 3]> {
+) -> Vec<Sample> {
     let arrived = || {
         let mut bytes = fetch.progress().into_iter().map(|(bytes, _)| bytes);
         [(); 3].map(|()| bytes.next().unwrap_or_default())
@@ -306,30 +315,63 @@ async fn count(
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let begin = Instant::now() + PERIOD.mul_f64(PHASE);
-    sleep_until(begin).await;
-    let (mut before, mut at) = (arrived(), Instant::now());
-    let mut windows = Vec::new();
-    for second in 0..live.plan.seconds as usize {
-        if second == live.plan.cut() {
+    let mut samples = Vec::new();
+    for step in 0..=live.plan.seconds as usize * WINDOW_STEPS + LATER_STEPS {
+        sleep_until(begin + STEP * step as u32).await;
+        samples.push((Instant::now(), arrived()));
+        if step == live.plan.cut() * WINDOW_STEPS {
             emulator.paths()[live.failing()].set_up(false);
-            progress(&format!("gridftp: a path fails after {second} s"));
+            progress(&format!(
+                "gridftp: a path fails after {} s",
+                live.plan.cut()
+            ));
         }
-        if second == live.plan.join() {
+        if step == live.plan.join() * WINDOW_STEPS {
             session.add_link(added);
+            let second = live.plan.join();
             progress(&format!("gridftp: another is added after {second} s"));
         }
-        sleep_until(begin + Live::window() * (second as u32 + 1)).await;
-        let (now, bytes) = (Instant::now(), arrived());
-        let share = Live::window().as_secs_f64() / (now - at).as_secs_f64();
-        windows.push([0, 1, 2].map(|index| (bytes[index] - before[index]) as f64 * share));
-        (before, at) = (bytes, now);
     }
-    windows
+    samples
+}
+
+/// Time, and bytes of each component that have arrived until then.
+type Sample = (Instant, [u64; 3]);
+
+/// Bytes of each component in each second, from a step on.
+fn windows(samples: &[Sample], from: usize) -> Vec<[f64; 3]> {
+    let ends = samples.iter().skip(from).step_by(WINDOW_STEPS);
+    let ends: Vec<&Sample> = ends.collect();
+    let window = |pair: &[&Sample]| {
+        let [(at, before), (now, bytes)] = [pair[0], pair[1]];
+        let share = Live::window().as_secs_f64() / (*now - *at).as_secs_f64();
+        [0, 1, 2].map(|index| (bytes[index] - before[index]) as f64 * share)
+    };
+    ends.windows(2).map(window).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_of_a_second_are_those_between_its_ends_at_its_length() {
+        let begin = Instant::now();
+        // A byte a step, and the last look is late by a tenth of a second.
+        let sample = |step: usize| {
+            let late = Duration::from_millis(if step == 400 { 100 } else { 0 });
+            (
+                begin + STEP * step as u32 + late,
+                [step as u64, 0, 2 * step as u64],
+            )
+        };
+        let samples: Vec<Sample> = (0..=400).map(sample).collect();
+        let bytes = windows(&samples, 0);
+        assert_eq!(bytes.len(), 2);
+        assert_eq!(bytes[0], [200.0, 0.0, 400.0]);
+        assert!((bytes[1][0] - 200.0 / 1.1).abs() < 1e-6, "{bytes:?}");
+        assert_eq!(windows(&samples, 5).len(), 1);
+    }
 
     /// Whatever the machine does meanwhile, what arrives is right.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -345,6 +387,8 @@ mod tests {
         live.sizes = live.sizes.map(|size| size / 100);
         let observed = one(Seed(1), &live, &|_| {}).await.unwrap();
         assert_eq!(observed.windows.len(), 10);
+        assert_eq!(observed.later.len(), LATER_STEPS);
+        assert!(observed.later.iter().all(|windows| windows.len() == 10));
         assert_eq!(observed.parts, [3 * live.records(), 0, 0]);
         assert!(
             observed.carried.iter().all(|bytes| *bytes > 0),
