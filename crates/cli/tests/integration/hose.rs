@@ -78,7 +78,7 @@ fn check_passes_every_sample() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter(|name| name.ends_with(".hose"))
         .collect();
-    files.push("../../lab/src/experiments/telemedicine/objectives.hose".to_owned());
+    files.push("../../../apps/clinic/src/objectives.hose".to_owned());
     // The configuration provides everything that they name.
     let mut arguments = vec!["check", "--against", "node.toml", "--deny-warnings"];
     arguments.extend(files.iter().map(String::as_str));
