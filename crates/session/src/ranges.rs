@@ -139,16 +139,6 @@ impl Ranges {
         self.last.is_empty()
     }
 
-    /// Adds the first numbers that are missing, until there are `most` ranges at most; `most` is not 0.
-    pub fn fill_oldest(&mut self, most: usize) {
-        while self.len() > most {
-            let Some(gap) = self.gaps(0..u64::MAX).next() else {
-                return;
-            };
-            self.insert(gap);
-        }
-    }
-
     /// Removes everything below `limit`.
     pub fn remove_below(&mut self, limit: u64) {
         while let Some(entry) = self.earlier.first_entry()

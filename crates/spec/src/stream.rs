@@ -22,9 +22,7 @@ pub const WEIGHT_MAX: u32 = 10_000;
 /// Order of delivery to the receiving application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Order {
-    /// As sent; an ADU waits for those before it. On an unreliable stream it waits until these are complete or known to be lost,
-    /// but not longer than three quarters of the lifetime, or a second without one; what is complete later than a later one was
-    /// delivered is dropped.
+    /// As sent; an ADU waits for those before it.
     #[default]
     Ordered,
     /// As completed.

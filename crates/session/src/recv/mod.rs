@@ -6,7 +6,6 @@ mod horizon;
 #[cfg(test)]
 mod parts;
 mod stream;
-mod waiting;
 
 pub(crate) use stream::{Accepted, Accounts, Capacity, Counters, Load, RecvStream};
 

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    ops::Range,
     sync::Arc,
 };
 
@@ -14,7 +13,6 @@ use super::{
     Violation,
     assembly::{Allowance, Assembly, FIRST_PIECE_BYTES, PIECE_BYTES},
     horizon::Horizon,
-    waiting::Waiting,
 };
 use crate::{
     config::grant_step, event::Missing, ranges::Ranges, send::ADU_OVERHEAD_BYTES, wire::Fragment,
@@ -114,8 +112,7 @@ pub(crate) enum Accepted {
 /// Key: session, stream.
 ///
 /// Invariants: an ADU's sequence is in exactly one of: `done`, `partial`, or not yet seen; for
-/// ordered streams complete ADUs wait until all before them are done: those of reliable ones in `complete`, of unreliable
-/// ones in `waiting`, for a limited time.
+/// ordered streams complete ADUs wait in `complete` until all before them are done.
 #[derive(Debug)]
 pub(crate) struct RecvStream {
     pub id: StreamId,
@@ -124,8 +121,6 @@ pub(crate) struct RecvStream {
     done: Ranges,
     partial: BTreeMap<u64, Box<Assembly>>,
     complete: BTreeMap<u64, Bytes>,
-    /// `None` while all ADUs come in order.
-    waiting: Option<Box<Waiting>>,
     ready: VecDeque<(u64, Bytes)>,
     /// Next sequence to hand out (ordered streams only).
     next: u64,
@@ -151,8 +146,7 @@ pub(crate) struct RecvStream {
 /// Counters of a receive stream that only grow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
-    /// ADUs dropped because the application did not read, or because later ones were handed over before (unreliable streams
-    /// only).
+    /// ADUs dropped because the application did not read (unreliable streams only).
     pub dropped_adus: u64,
     /// ADUs dropped because their lifetime was over (unreliable streams only).
     pub expired_adus: u64,
@@ -171,7 +165,6 @@ impl RecvStream {
             done: Ranges::default(),
             partial: BTreeMap::new(),
             complete: BTreeMap::new(),
-            waiting: None,
             ready: VecDeque::new(),
             next: 0,
             end: None,
@@ -212,16 +205,7 @@ impl RecvStream {
             return Ok(Accepted::Ignored);
         }
         self.check_gaps(capacity)?;
-        let was_empty = self.ready.is_empty();
         if self.is_expired(now, sequence, capacity) {
-            return Ok(match was_empty && !self.ready.is_empty() {
-                true => Accepted::Readable,
-                false => Accepted::Ignored,
-            });
-        }
-        if self.is_overtaken(sequence) {
-            self.mark_done(sequence, capacity);
-            self.counters.dropped_adus += 1;
             return Ok(Accepted::Ignored);
         }
         let known = self.partial.get(&sequence);
@@ -238,7 +222,7 @@ impl RecvStream {
             // A copy, so that a small ADU does not keep a whole receive buffer alive.
             let data = Bytes::copy_from_slice(&fragment.payload);
             self.held_bytes += data.len() + OVERHEAD;
-            return Ok(self.finish(now, sequence, data, capacity));
+            return Ok(self.finish(sequence, data, capacity));
         }
         // Credit first: data that exceeds it must not even be allocated.
         let reach = known.map_or(0, |known| known.extent());
@@ -271,7 +255,7 @@ impl RecvStream {
         let data = assembly.finish();
         self.held_bytes += data.len() + OVERHEAD;
         self.latest_bytes = data.len().min(EXPECTED_BYTES_MAX);
-        Ok(self.finish(now, sequence, data, capacity))
+        Ok(self.finish(sequence, data, capacity))
     }
 
     /// Refuses a peer that numbers its ADUs more sparsely than any conforming one: it would use memory that no credit covers.
@@ -307,13 +291,11 @@ impl RecvStream {
         {
             self.take_partial(late);
             self.mark_done(late, capacity);
-            self.pass(late..late + 1, capacity);
             self.counters.expired_adus += 1;
         }
         let is_over = sequence < over;
         if is_over && !self.done.contains(sequence) {
             self.mark_done(sequence, capacity);
-            self.pass(sequence..sequence + 1, capacity);
             self.counters.expired_adus += 1;
         }
         is_over
@@ -321,7 +303,7 @@ impl RecvStream {
 
     /// Gives up an ADU whose rest will not arrive: of a stream with `partial`, the application gets the part that has arrived,
     /// unless it is very small or exceeds the capacity. Returns whether the application has something to read because of it.
-    fn give_up(&mut self, now: Instant, sequence: u64, capacity: Capacity) -> bool {
+    fn give_up(&mut self, sequence: u64, capacity: Capacity) -> bool {
         let Some(assembly) = self.take_partial(sequence) else {
             return false;
         };
@@ -337,7 +319,7 @@ impl RecvStream {
         self.held_bytes += data.len() + OVERHEAD + gaps_bytes(&missing);
         self.missing.insert(sequence, missing);
         self.counters.partial_adus += 1;
-        let accepted = self.finish(now, sequence, data, capacity);
+        let accepted = self.finish(sequence, data, capacity);
         accepted == Accepted::Readable
     }
 
@@ -363,6 +345,43 @@ impl RecvStream {
         Ok(())
     }
 
+    fn finish(&mut self, sequence: u64, data: Bytes, capacity: Capacity) -> Accepted {
+        self.mark_done(sequence, capacity);
+        self.counters.received_adus += 1;
+        self.counters.received_bytes += data.len() as u64;
+        let was_empty = self.ready.is_empty();
+        if self.spec.reliable && self.spec.order == Order::Ordered {
+            if sequence == self.next {
+                self.next += 1;
+                self.push_ready(sequence, data);
+            } else {
+                self.complete.insert(sequence, data);
+            }
+            self.hand_out();
+        } else if self.spec.order == Order::Ordered && sequence < self.next {
+            // Unreliable and ordered: a late ADU is dropped rather than delivered out of order.
+            self.let_go(sequence, &data);
+            self.counters.dropped_adus += 1;
+        } else {
+            self.next = self.next.max(sequence + 1);
+            self.push_ready(sequence, data);
+        }
+        self.drop_oldest(capacity);
+        if was_empty && !self.ready.is_empty() {
+            Accepted::Readable
+        } else {
+            Accepted::Stored
+        }
+    }
+
+    /// Appends an ADU to `ready`. The first one reserves space for one only: most idle streams have carried single messages.
+    fn push_ready(&mut self, sequence: u64, data: Bytes) {
+        if self.ready.capacity() == 0 {
+            self.ready.reserve_exact(1);
+        }
+        self.ready.push_back((sequence, data));
+    }
+
     /// Releases an ADU that was complete, and its record of missing parts.
     fn let_go(&mut self, sequence: u64, data: &Bytes) {
         self.held_bytes -= data.len() + OVERHEAD;
@@ -371,19 +390,57 @@ impl RecvStream {
 
     fn mark_done(&mut self, sequence: u64, capacity: Capacity) {
         self.done.insert(sequence..sequence + 1);
-        if !self.spec.reliable {
-            self.done.fill_oldest(capacity.gaps_unreliable);
+        while !self.spec.reliable && self.done.len() > capacity.gaps_unreliable {
+            // Give up on the oldest gap.
+            if let Some(first) = self.done.first() {
+                let from = if first.start == 0 { first.end } else { 0 };
+                let gap = self.done.gaps(from..u64::MAX).next();
+                if let Some(gap) = gap {
+                    self.done.insert(gap);
+                }
+            }
         }
     }
 
-    /// Ends an ADU that will never be complete. On unreliable streams, `charged_bytes` is the number of ADUs after it that will
-    /// not be either; of one with `partial`, the parts that have arrived are handed out.
+    /// Moves the ADUs that are next in order to `ready` (ordered and reliable streams).
+    fn hand_out(&mut self) {
+        loop {
+            if let Some(data) = self.complete.remove(&self.next) {
+                if self.complete.is_empty() {
+                    self.complete = BTreeMap::new();
+                }
+                self.push_ready(self.next, data);
+            } else if !self.done.contains(self.next) || self.partial.contains_key(&self.next) {
+                return;
+            }
+            self.next += 1;
+        }
+    }
+
+    /// Drops the oldest ADUs of an unreliable stream that the application does not read.
+    fn drop_oldest(&mut self, capacity: Capacity) {
+        if self.spec.reliable {
+            return;
+        }
+        while self.held_bytes as u64 > self.window {
+            if let Some((&sequence, _)) = self.partial.first_key_value() {
+                self.take_partial(sequence);
+                self.mark_done(sequence, capacity);
+            } else if let Some((sequence, data)) = self.ready.pop_front() {
+                self.let_go(sequence, &data);
+            } else {
+                return;
+            }
+            self.counters.dropped_adus += 1;
+        }
+    }
+
+    /// Ends an ADU that will never be complete. Of an unreliable stream with `partial`, the part that has arrived is handed out.
     ///
     /// The charge that the peer reports counts as used from now on, whether or not any of the ADU arrived. So no credit is given
     /// back that the peer did not have, and held data stays within the window.
     pub(crate) fn skip(
         &mut self,
-        now: Instant,
         sequence: u64,
         charged_bytes: u64,
         capacity: Capacity,
@@ -391,7 +448,7 @@ impl RecvStream {
         if !self.spec.reliable {
             return Ok(Skipped {
                 credit: 0,
-                is_readable: self.skip_all(now, sequence..sequence + 1 + charged_bytes, capacity),
+                is_readable: self.give_up(sequence, capacity),
             });
         }
         if self.done.contains(sequence) {
@@ -412,19 +469,6 @@ impl RecvStream {
             credit: charged_bytes,
             is_readable: was_empty && !self.ready.is_empty(),
         })
-    }
-
-    /// Ends ADUs of an unreliable stream; returns whether the application has something to read because of it.
-    fn skip_all(&mut self, now: Instant, skipped: Range<u64>, capacity: Capacity) -> bool {
-        let was_empty = self.ready.is_empty();
-        // Of an ordered stream, an ADU counts if it comes before anything later is handed over: a loss can be a mistake.
-        while (self.spec.partial || self.spec.order == Order::Unordered)
-            && let Some((&sequence, _)) = self.partial.range(skipped.clone()).next()
-        {
-            self.give_up(now, sequence, capacity);
-        }
-        self.pass(skipped, capacity);
-        was_empty && !self.ready.is_empty()
     }
 
     /// Part of an incomplete ADU's cost that was seen already; an error if `charged_bytes` cannot be its cost. A sender charges
@@ -448,24 +492,18 @@ impl RecvStream {
     ///
     /// # Errors
     /// The end differs from the one announced before.
-    pub(crate) fn set_end(
-        &mut self,
-        now: Instant,
-        end: u64,
-        capacity: Capacity,
-    ) -> Result<bool, Violation> {
+    pub(crate) fn set_end(&mut self, end: u64, capacity: Capacity) -> Result<bool, Violation> {
         if self.end.is_some_and(|before| before != end) {
             return Err(Violation::AfterEnd);
         }
         self.end = Some(end);
-        let was_empty = self.ready.is_empty();
+        let mut is_readable = false;
         while !self.spec.reliable
             && let Some((&sequence, _)) = self.partial.first_key_value()
         {
-            self.give_up(now, sequence, capacity);
+            is_readable |= self.give_up(sequence, capacity);
         }
-        self.end_waiting(end);
-        Ok(was_empty && !self.ready.is_empty())
+        Ok(is_readable)
     }
 
     /// True if the peer has finished the stream and everything has been read.
@@ -548,9 +586,8 @@ impl RecvStream {
 
 /// Memory of the gap list of an ADU that is handed out in part.
 fn gaps_bytes(missing: &Missing) -> usize {
-    missing.ranges.len() * size_of::<Range<u64>>()
+    missing.ranges.len() * size_of::<std::ops::Range<u64>>()
 }
 
-mod order;
 #[cfg(test)]
 mod tests;

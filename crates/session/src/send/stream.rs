@@ -132,8 +132,6 @@ struct Expiry {
     given_up_at: Option<Instant>,
     /// Parts of the queue in which deadlines ascend.
     runs: Runs,
-    /// ADUs before this one that are late on their way were stated to the receiver.
-    stated: u64,
 }
 
 /// End of a send stream.
@@ -247,8 +245,7 @@ impl SendStream {
     }
 
     /// Time at which the next ADU may have to be given up: the deadline of the oldest whose outcome is open or,
-    /// on an unreliable stream, of the oldest that is not sent completely. Or at which one on its way is late, and the receiver
-    /// must not wait for it.
+    /// on an unreliable stream, of the oldest that is not sent completely.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let first = if self.spec.reliable {
             0
@@ -260,7 +257,6 @@ impl SendStream {
         first
             .into_iter()
             .chain(later.filter_map(|begin| self.deadline_from(begin)))
-            .chain(self.overdue_at())
             .min()
     }
 
@@ -894,6 +890,5 @@ impl SendStream {
     }
 }
 
-mod skips;
 #[cfg(test)]
 mod tests;

@@ -305,7 +305,6 @@ impl Session {
             return;
         };
         let (session, notify) = (self.id, send.spec.notify);
-        let is_waited_for = send.is_waited_for();
         for Settled {
             sequence: adu,
             outcome,
@@ -326,8 +325,12 @@ impl Session {
                     },
                 }),
                 AduOutcome::Lost { arrived, lost } => {
-                    if is_waited_for || (send.spec.partial && !arrived.is_empty()) {
-                        queue_skip(&mut self.control, (stream, adu), !send.spec.partial);
+                    if send.spec.partial && !arrived.is_empty() {
+                        self.control.push_back(Control::Skip {
+                            stream,
+                            sequence: adu,
+                            charged_bytes: 0,
+                        });
                         self.pump.is_due = true;
                     }
                     if notify {
@@ -338,16 +341,11 @@ impl Session {
                         });
                     }
                 }
-                AduOutcome::Dropped => {
-                    events.push_back(Event::Stream {
-                        session,
-                        stream,
-                        event: StreamEvent::Dropped { adu },
-                    });
-                    if is_waited_for {
-                        queue_skip(&mut self.control, (stream, adu), !send.spec.partial);
-                    }
-                }
+                AduOutcome::Dropped => events.push_back(Event::Stream {
+                    session,
+                    stream,
+                    event: StreamEvent::Dropped { adu },
+                }),
                 AduOutcome::Acked { .. } => {}
                 AduOutcome::Expired { skip } => {
                     events.push_back(Event::Stream {
@@ -361,8 +359,6 @@ impl Session {
                             sequence: adu,
                             charged_bytes,
                         });
-                    } else if is_waited_for && !send.spec.partial {
-                        queue_skip(&mut self.control, (stream, adu), true);
                     }
                     self.pump.is_due = true;
                 }
@@ -405,35 +401,9 @@ impl Session {
             let mut settled = Vec::new();
             if let Some(send) = self.streams.send.get_mut(&stream) {
                 send.expire(now, &mut settled);
-                for adu in send.take_overdue(now) {
-                    queue_skip(&mut self.control, (stream, adu), true);
-                    self.pump.is_due = true;
-                }
             }
             self.settle(stream, settled, events);
         }
         self.streams.advance_expiry(now);
     }
-}
-
-/// Queues the word that the receiver of an unreliable stream need not wait for an ADU; one frame for several in a row, if they
-/// may be `merged`.
-fn queue_skip(control: &mut VecDeque<Control>, (stream, adu): (StreamId, u64), merged: bool) {
-    if let Some(Control::Skip {
-        stream: of,
-        sequence,
-        charged_bytes: more,
-    }) = control.back_mut()
-        && merged
-        && *of == stream
-        && *sequence + *more + 1 == adu
-    {
-        *more += 1;
-        return;
-    }
-    control.push_back(Control::Skip {
-        stream,
-        sequence: adu,
-        charged_bytes: 0,
-    });
 }

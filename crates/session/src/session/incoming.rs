@@ -99,7 +99,6 @@ impl Session {
         let before = recv.load();
         let accepted = recv.add(now, fragment, capacity)?;
         let after = recv.load();
-        self.streams.waits.note(recv);
         self.flow.note_load(before, after)?;
         if accepted == Accepted::Readable {
             events.push_back(Event::Readable {
@@ -151,7 +150,7 @@ impl Session {
                 let capacity = self.recv_capacity();
                 if let Some(recv) = self.streams.recv.get_mut(&stream) {
                     let before = recv.load();
-                    let is_readable = recv.set_end(now, end, capacity)?;
+                    let is_readable = recv.set_end(end, capacity)?;
                     let after = recv.load();
                     self.flow.note_load(before, after)?;
                     self.note_readable(stream, is_readable, events);
@@ -177,7 +176,7 @@ impl Session {
                 stream,
                 sequence,
                 charged_bytes,
-            } => self.on_skip(now, stream, (sequence, charged_bytes), events)?,
+            } => self.on_skip(stream, sequence, charged_bytes, events)?,
             Control::Report {
                 packets,
                 delay_min,
@@ -283,9 +282,9 @@ impl Session {
 
     fn on_skip(
         &mut self,
-        now: Instant,
         stream: StreamId,
-        (sequence, charged_bytes): (u64, u64),
+        sequence: u64,
+        charged_bytes: u64,
         events: &mut VecDeque<Event>,
     ) -> Result<(), ProtocolError> {
         let capacity = self.recv_capacity();
@@ -293,9 +292,8 @@ impl Session {
             return Ok(());
         };
         let before = recv.load();
-        let skipped = recv.skip(now, sequence, charged_bytes, capacity)?;
+        let skipped = recv.skip(sequence, charged_bytes, capacity)?;
         let (after, grant) = (recv.load(), recv.next_grant());
-        self.streams.waits.note(recv);
         self.flow.note_load(before, after)?;
         if let Some(bytes) = grant {
             self.control

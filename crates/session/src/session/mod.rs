@@ -59,7 +59,6 @@ mod streams;
 mod supply;
 mod taken_out;
 mod views;
-mod waits;
 mod warnings;
 
 use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
@@ -493,7 +492,6 @@ impl Session {
             self.channels.next_report(),
             self.channels.next_dial(),
             self.streams.expire_at,
-            self.streams.waits.due(),
             self.channels.estimator.due(),
             self.shares.rests_at(),
             self.channels.probing.due(),
@@ -513,7 +511,6 @@ impl Session {
     /// Handles the passage of time: drops expired ADUs, prepares reports, wakes the pump.
     pub(crate) fn handle_timeout(&mut self, now: Instant, events: &mut VecDeque<Event>) {
         self.expire(now, events);
-        self.release_waiting(now, events);
         self.advance_estimates(now, events);
         self.shares.rest(now);
         self.settle_probes(now, events);

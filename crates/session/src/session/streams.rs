@@ -8,7 +8,7 @@ use std::{
 use anabranch_base::{Instant, StreamId};
 use anabranch_spec::StreamSpec;
 
-use super::{send_streams::SendStreams, waits::Waits};
+use super::send_streams::SendStreams;
 use crate::{
     config::STREAMS_MAX,
     ranges::Ranges,
@@ -28,7 +28,6 @@ pub(super) struct Streams {
     /// run of the pump depends on these, not on how many streams are open.
     pub(super) active: BTreeSet<StreamId>,
     pub(super) recv: BTreeMap<StreamId, Box<RecvStream>>,
-    pub(super) waits: Waits,
     /// Index of the next stream that this side opens.
     next: u64,
     /// Indices of streams that the peer opened, those that are over included.
@@ -60,7 +59,6 @@ impl Streams {
             send: SendStreams::default(),
             active: BTreeSet::new(),
             recv: BTreeMap::new(),
-            waits: Waits::default(),
             next: 0,
             seen: Ranges::default(),
             stopped: BTreeMap::new(),

@@ -9,7 +9,6 @@ mod deadlines;
 mod downlinks;
 mod drone;
 mod founding;
-mod in_order;
 mod jitter;
 mod lanes;
 mod models;

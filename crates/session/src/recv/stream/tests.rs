@@ -72,7 +72,7 @@ fn a_skipped_adu_is_not_waited_for() {
         credit: charged,
         is_readable: true,
     };
-    assert_eq!(s.skip(Instant::EPOCH, 0, charged, CAPACITY), Ok(skipped));
+    assert_eq!(s.skip(0, charged, CAPACITY), Ok(skipped));
     assert_eq!(read_all(&mut s), [1]);
     assert_eq!(
         s.add(Instant::EPOCH, &fragment(0, 10, 10, true), CAPACITY),
@@ -122,14 +122,8 @@ fn a_slow_reader_of_an_unreliable_stream_loses_the_oldest() {
 #[test]
 fn a_skip_beyond_the_credit_is_a_violation() {
     let mut s = stream(true, Order::Ordered);
-    assert_eq!(
-        s.skip(Instant::EPOCH, 0, 10_001, CAPACITY),
-        Err(Violation::Credit)
-    );
-    assert_eq!(
-        s.skip(Instant::EPOCH, 0, u64::MAX, CAPACITY),
-        Err(Violation::Charge)
-    );
+    assert_eq!(s.skip(0, 10_001, CAPACITY), Err(Violation::Credit));
+    assert_eq!(s.skip(0, u64::MAX, CAPACITY), Err(Violation::Charge));
 }
 
 #[test]
@@ -173,7 +167,7 @@ proptest! {
                 got.push(sequence);
             }
         }
-        s.set_end(Instant::EPOCH, lengths.len() as u64, CAPACITY).expect("the first word");
+        s.set_end(lengths.len() as u64, CAPACITY).expect("the first word");
         prop_assert!(s.is_finished());
         prop_assert_eq!(s.held_bytes(), 0);
         if !ordered {
@@ -193,7 +187,7 @@ fn skips_of_what_was_never_sent_give_no_credit_for_what_was() {
     let mut most = 0;
     let end = (0u64..60).find_map(|pair| {
         let far = s.add(Instant::EPOCH, &fragment(2 * pair, FAR, 1, false), CAPACITY);
-        let skipped = far.and_then(|_| s.skip(Instant::EPOCH, 2 * pair + 1, 0x0100_0000, CAPACITY));
+        let skipped = far.and_then(|_| s.skip(2 * pair + 1, 0x0100_0000, CAPACITY));
         s.next_grant();
         most = most.max(s.held_bytes());
         skipped.err()
@@ -213,20 +207,20 @@ fn a_charge_fits_what_is_known_of_the_adu() {
     };
     for charged in [0, 1, cost(999), cost(16 << 20) + 1] {
         assert_eq!(
-            known(false).skip(Instant::EPOCH, 0, charged, CAPACITY),
+            known(false).skip(0, charged, CAPACITY),
             Err(Violation::Charge)
         );
         assert_eq!(
-            known(true).skip(Instant::EPOCH, 0, charged, CAPACITY),
+            known(true).skip(0, charged, CAPACITY),
             Err(Violation::Charge)
         );
     }
     assert_eq!(
-        known(true).skip(Instant::EPOCH, 0, cost(1001), CAPACITY),
+        known(true).skip(0, cost(1001), CAPACITY),
         Err(Violation::Charge)
     );
     for mut s in [known(true), known(false)] {
-        assert!(s.skip(Instant::EPOCH, 0, cost(1000), CAPACITY).is_ok());
+        assert!(s.skip(0, cost(1000), CAPACITY).is_ok());
         assert_eq!(
             (s.held_bytes(), s.seen, s.consumed),
             (0, cost(1000), cost(1000))
@@ -235,13 +229,10 @@ fn a_charge_fits_what_is_known_of_the_adu() {
     // Of an ADU that never arrived, all or nothing.
     let mut s = reliable(Order::Unordered, 1 << 20);
     assert_eq!(
-        s.skip(Instant::EPOCH, 0, ADU_OVERHEAD_BYTES, CAPACITY),
+        s.skip(0, ADU_OVERHEAD_BYTES, CAPACITY),
         Err(Violation::Charge)
     );
-    assert!(
-        s.skip(Instant::EPOCH, 0, 0, CAPACITY).is_ok()
-            && s.skip(Instant::EPOCH, 1, cost(1), CAPACITY).is_ok()
-    );
+    assert!(s.skip(0, 0, CAPACITY).is_ok() && s.skip(1, cost(1), CAPACITY).is_ok());
 }
 
 #[test]
@@ -284,7 +275,7 @@ fn next_to_nothing_of_an_adu_is_not_handed_out() {
             capacity,
         )
         .expect("no rule is broken");
-        s.skip(Instant::EPOCH, sequence, 0, capacity)
+        s.skip(sequence, 0, capacity)
             .expect("no rule is broken")
             .is_readable
     };
@@ -304,8 +295,7 @@ fn next_to_nothing_of_an_adu_is_not_handed_out() {
             held_bytes,
             ..capacity
         };
-        s.skip(Instant::EPOCH, sequence, 0, capacity)
-            .expect("no rule is broken");
+        s.skip(sequence, 0, capacity).expect("no rule is broken");
         s.counters.partial_adus
     };
     assert_eq!((short(2, 100_000), short(3, 300_000)), (1, 2));
@@ -348,7 +338,7 @@ proptest! {
                 2 => {
                     let charged = (at + length) as u64 * u64::from(flag);
                     let charged = charged + ADU_OVERHEAD_BYTES * u64::from(charged > 0);
-                    s.skip(Instant::EPOCH, sequence, charged, CAPACITY).err()
+                    s.skip(sequence, charged, CAPACITY).err()
                 }
                 _ => {
                     s.read();

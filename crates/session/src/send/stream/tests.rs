@@ -319,7 +319,6 @@ proptest! {
                 Step::Expire(ms) => {
                     now += Duration::from_millis(ms);
                     s.expire(now, &mut settled);
-                    s.take_overdue(now);
                     // Nothing is left that is useless, and the next expiry is not missed.
                     let may_expire = |adu: &&SendAdu| !adu.done && (reliable || adu.unsent() > 0);
                     let next = s.adus.iter().filter(may_expire).filter_map(|adu| adu.deadline).min();

@@ -87,7 +87,7 @@ fn lifetime(case: &Case<'_>, findings: &mut Findings) {
         return;
     };
     let account = case.account;
-    let is_ordered = case.load.spec.order == Order::Ordered;
+    let is_ordered = case.load.spec.reliable && case.load.spec.order == Order::Ordered;
     let mut expected = 0;
     let mut released_at = None;
     for one in &account.delivered {
