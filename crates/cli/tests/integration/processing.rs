@@ -118,6 +118,54 @@ fn ends(mut subscriber: Running) {
 }
 
 #[test]
+fn an_operator_that_panics_costs_its_derivation_only() {
+    let mut setting = Setting::start(RIGHTS);
+    let (offer, mut input) = setting.offer("frames", &[]);
+    let (_other, mut other_input) = setting.offer("others", &[]);
+    for _ in 0..2 {
+        setting.service.event("offered");
+    }
+    let (mut panicking, _open) = setting.subscribe("frames", "panic 4", &[]);
+    let (mut all, _open_too) = setting.subscribe("frames", "", &[]);
+    let (mut other, _open_three) = setting.subscribe("others", "every 2", &[]);
+    write(&mut input, 0..20);
+    write(&mut other_input, 0..20);
+    // What it cannot process is missing there, and nowhere else.
+    let rest: Vec<u64> = (0..20).filter(|number| number % 4 != 0).collect();
+    assert_eq!(sequences(&mut panicking, 15), rest);
+    assert_eq!(sequences(&mut all, 20), (0..20).collect::<Vec<_>>());
+    let every = (0..20).step_by(2).collect::<Vec<_>>();
+    assert_eq!(sequences(&mut other, 10), every);
+    let dropped = loop {
+        let event = panicking.event("dropped");
+        if event["failed"] == 5 {
+            break event;
+        }
+    };
+    assert_eq!(dropped["lost"], 0);
+    let why = dropped["why"].as_str().unwrap();
+    assert!(
+        why.starts_with("step 1, \"panic\", cannot process ADU 16: it panicked (ADU 16 is a"),
+        "{why}"
+    );
+    let rows = setting.status();
+    let failures = rows.iter().filter(|row| row["is"] == "derivation");
+    let failures: u64 = failures
+        .flat_map(|row| row["operators"].as_array().unwrap())
+        .map(|operator| operator["failures"].as_u64().unwrap())
+        .sum();
+    assert_eq!(failures, 5);
+    // The node goes on.
+    write(&mut input, 20..30);
+    assert_eq!(sequences(&mut all, 10), (20..30).collect::<Vec<_>>());
+    assert_eq!(sequences(&mut panicking, 7), [21, 22, 23, 25, 26, 27, 29]);
+    drop(input);
+    ends(all);
+    ends(panicking);
+    drop(offer);
+}
+
+#[test]
 fn each_subscriber_gets_what_its_pipeline_derives_and_changes_it_meanwhile() {
     let mut setting = Setting::start(RIGHTS);
     let (offer, mut input) = setting.offer("frames", &[]);
