@@ -4,7 +4,7 @@
 //! One that was interrupted can go on for [`RETURN_TIME`]. Folders without a note are left alone.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     ffi::OsString,
     fs, io,
@@ -46,7 +46,8 @@ impl Note {
             return due_s;
         }
         // Its end was not noted if the hospital was killed, and it may be about to go on.
-        due_s.max(self.touched_s.max(start_s) + RETURN_TIME.as_secs())
+        let begun_s = self.touched_s.max(start_s);
+        due_s.max(begun_s.saturating_add(RETURN_TIME.as_secs()))
     }
 }
 
@@ -67,11 +68,13 @@ pub(super) struct Keeping {
     /// The wall clock at the start, and the time since: a wall clock that is set removes nothing while the hospital runs.
     start: (u64, Instant),
     cases: Mutex<BTreeMap<PathBuf, Entry>>,
+    /// Folders that are being removed, under their other names.
+    aside: Mutex<BTreeSet<PathBuf>>,
     changed: Notify,
 }
 
 impl Keeping {
-    /// The cases of a store, each kept for `longest` at most. What an earlier hospital had begun to remove is removed.
+    /// The cases of a store, each kept for `longest` at most, and what an earlier hospital had begun to remove.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -83,7 +86,7 @@ impl Keeping {
     }
 
     fn open_at(store: &Path, longest: Duration, start_s: u64) -> io::Result<Self> {
-        let mut cases = BTreeMap::new();
+        let (mut cases, mut aside) = (BTreeMap::new(), BTreeSet::new());
         for entry in fs::read_dir(store)? {
             let entry = entry?;
             // Not through links.
@@ -96,7 +99,7 @@ impl Keeping {
                 .as_encoded_bytes()
                 .starts_with(REMOVED.as_bytes())
             {
-                remove(&folder);
+                aside.insert(folder);
             } else if let Some(note) = read(&folder) {
                 let not_before_s = 0;
                 cases.insert(
@@ -114,6 +117,7 @@ impl Keeping {
             longest: longest.min(KEPT_MAX),
             start: (start_s, Instant::now()),
             cases: Mutex::new(cases),
+            aside: Mutex::new(aside),
             changed: Notify::new(),
         })
     }
@@ -158,21 +162,20 @@ impl Keeping {
     /// # Errors
     /// The note cannot be written: a hospital that is started again counts from the beginning of the session.
     pub(super) fn end(&self, folder: &Path, is_complete: bool) -> io::Result<()> {
-        let touched_s = self.now_s();
-        let note = {
-            let mut cases = self.cases();
-            let Some(entry) = cases.get_mut(folder) else {
-                return Ok(());
-            };
-            entry.is_open = false;
-            entry.note = Note {
-                touched_s,
-                is_complete,
-                ..entry.note
-            };
-            entry.note
+        let former = self.cases().get(folder).map(|entry| entry.note);
+        let Some(former) = former else {
+            return Ok(());
         };
+        let note = Note {
+            touched_s: self.now_s(),
+            is_complete,
+            ..former
+        };
+        // It is not removed before.
         let written = write(folder, note);
+        if let Some(entry) = self.cases().get_mut(folder) {
+            (entry.note, entry.is_open) = (note, false);
+        }
         self.changed.notify_one();
         written
     }
@@ -180,10 +183,26 @@ impl Keeping {
     /// Removes the cases whose time is over, as it passes; each is given to `removed`, with the reason if it could not be removed.
     pub(super) async fn run(&self, removed: impl Fn(PathBuf, Option<io::Error>)) -> Infallible {
         loop {
-            let (due, pause) = self.due();
+            let (due, mut pause) = self.due();
             for folder in due {
-                let why = self.remove(&folder).err();
-                removed(folder, why);
+                if let Err(why) = self.put_aside(&folder) {
+                    removed(folder, Some(why));
+                }
+            }
+            let all_aside = self.aside().clone();
+            for aside in all_aside {
+                let path = aside.clone();
+                // A large case takes its time.
+                let gone = tokio::task::spawn_blocking(move || fs::remove_dir_all(path)).await;
+                let why = match gone.unwrap_or_else(|error| Err(io::Error::other(error))) {
+                    Err(why) if why.kind() != io::ErrorKind::NotFound => Some(why),
+                    _ => None,
+                };
+                match why {
+                    Some(_) => pause = pause.min(PAUSE),
+                    None => drop(self.aside().remove(&aside)),
+                }
+                removed(self.former(&aside), why);
             }
             tokio::select! {
                 () = self.changed.notified() => {}
@@ -209,29 +228,36 @@ impl Keeping {
         (due, Duration::from_secs(next_s - now_s))
     }
 
-    /// Removes a case that is not open.
-    fn remove(&self, folder: &Path) -> io::Result<()> {
-        let mut aside = OsString::from(REMOVED);
-        aside.push(folder.file_name().unwrap_or_default());
-        let aside = self.store.join(aside);
-        {
-            let mut cases = self.cases();
-            let Some(entry) = cases.get_mut(folder).filter(|entry| !entry.is_open) else {
-                return Ok(());
-            };
-            entry.not_before_s = self.now_s() + PAUSE.as_secs();
-            match fs::rename(folder, &aside) {
-                Ok(()) => {}
-                // Somebody has removed it.
-                Err(why) if why.kind() == io::ErrorKind::NotFound => {}
-                Err(why) => return Err(why),
-            }
-            cases.remove(folder);
+    /// Gives a case that is not open another name, under which it is removed.
+    fn put_aside(&self, folder: &Path) -> io::Result<()> {
+        let mut name = OsString::from(REMOVED);
+        name.push(folder.file_name().unwrap_or_default());
+        let aside = self.store.join(name);
+        let mut cases = self.cases();
+        let Some(entry) = cases.get_mut(folder).filter(|entry| !entry.is_open) else {
+            return Ok(());
+        };
+        entry.not_before_s = self.now_s() + PAUSE.as_secs();
+        match fs::rename(folder, &aside) {
+            Ok(()) => {}
+            // Somebody has removed it.
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {}
+            Err(why) => return Err(why),
         }
-        match fs::remove_dir_all(&aside) {
-            Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
-            _ => Ok(()),
-        }
+        cases.remove(folder);
+        drop(cases);
+        self.aside().insert(aside);
+        Ok(())
+    }
+
+    /// Folder of a case that was put aside.
+    fn former(&self, aside: &Path) -> PathBuf {
+        let name = aside.file_name().unwrap_or_default().to_string_lossy();
+        self.store.join(name.strip_prefix(REMOVED).unwrap_or(&name))
+    }
+
+    fn aside(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        self.aside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -252,13 +278,6 @@ fn write(folder: &Path, note: Note) -> io::Result<()> {
     serde_json::to_writer(&mut file, &note)?;
     file.sync_all()?;
     fs::rename(&draft, folder.join(FILE))
-}
-
-/// Removes what an earlier hospital had begun to remove.
-fn remove(folder: &Path) {
-    if let Err(error) = fs::remove_dir_all(folder) {
-        tracing::warn!(folder = %folder.display(), %error, "a case whose time is over cannot be removed");
-    }
 }
 
 #[cfg(test)]

@@ -125,7 +125,8 @@ async fn a_removal_that_was_interrupted_is_finished() {
     let aside = store.path().join(".removed-node-1");
     fs::rename(&folder, &aside).unwrap();
     drop(keeping);
-    Keeping::open_at(store.path(), DAY, START_S).unwrap();
+    let again = Keeping::open_at(store.path(), DAY, START_S).unwrap();
+    assert_eq!(removed(again, &folder).await, Some(Duration::ZERO));
     assert!(!aside.exists());
 }
 
