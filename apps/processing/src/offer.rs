@@ -229,7 +229,7 @@ impl Source {
         self.placed.why()
     }
 
-    /// What operators have done for the source at the place in use.
+    /// Takes the totals of the operators at the place in use.
     pub(crate) fn derived(&self, notice: &Notice) {
         self.placed.derived(notice);
     }

@@ -77,7 +77,7 @@ impl Placed {
         self.inner().why.clone()
     }
 
-    /// What the operators of the place in use have done.
+    /// Takes the totals of the operators at the place in use.
     pub(crate) fn derived(&self, notice: &Notice) {
         let Notice::Derived {
             taken,

@@ -201,7 +201,7 @@ impl Service {
         }
     }
 
-    /// What the operators of a source have done.
+    /// Totals of the operators of a source.
     pub(super) fn derived(&self, source: &Source) -> Notice {
         let (taken, work) = source.effort();
         let mut of_nodes: BTreeMap<String, u64> = BTreeMap::new();

@@ -284,7 +284,7 @@ pub enum Notice {
         /// The number.
         count: u32,
     },
-    /// What the operators have done for a source that has asked for it, about every second.
+    /// Totals of the operators of a source that has asked for them, about every second.
     Derived {
         /// ADUs of the source that they have taken.
         taken: u64,
