@@ -6,7 +6,7 @@ use anabranch_clinic::{ClinicError, ambulance, hospital::Report};
 use tokio::time::{sleep, timeout};
 
 use crate::setting::{
-    Car, FREQUENCY, KEPT, Running, begin, case, film, kept, loopback, nothing, record,
+    Car, FREQUENCY, KEPT, Running, begin, carry, case, film, kept, loopback, nothing, record,
 };
 
 /// Longest time of a test, for a busy machine.
@@ -34,10 +34,8 @@ async fn all_of_a_case_is_kept() {
     let car = Car::new(2);
     // The film waits for the session, for longer than it lasts.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
-    let session = car.call(&hospital.ticket).await;
-    timeout(LONG, ambulance.run(&session))
+    timeout(LONG, carry(&car, &ambulance, &hospital.ticket))
         .await
-        .unwrap()
         .unwrap();
     assert_eq!(kept(&store), (samples, vec![]));
     let case = case(&store);
@@ -95,7 +93,8 @@ async fn all_of_a_case_is_kept() {
 async fn a_hospital_that_is_started_again_goes_on_with_the_record() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
-    let (ekg, samples) = record(folder.path(), 4 * FREQUENCY);
+    // Longer than it takes until the hospital is stopped, on a busy machine too.
+    let (ekg, samples) = record(folder.path(), 15 * FREQUENCY);
     let mut hospital = Running::start(&store, loopback());
     let ticket = hospital.ticket.clone();
     let (ambulance, mut reports) = begin(ambulance::Settings {
@@ -123,10 +122,8 @@ async fn a_hospital_that_is_started_again_goes_on_with_the_record() {
         .unwrap();
     assert!(ended.unwrap_err().is_interruption());
     assert_eq!(hospital.ticket, ticket, "the ticket is still good");
-    let session = car.call(&ticket).await;
-    timeout(LONG, ambulance.run(&session))
+    timeout(LONG, carry(&car, &ambulance, &ticket))
         .await
-        .unwrap()
         .unwrap();
     assert_eq!(kept(&store), (samples, vec![]));
     let mut begun = Vec::new();
@@ -199,10 +196,8 @@ async fn a_wrong_ticket_and_a_second_ambulance_are_refused() {
         ekg: Some(ekg),
         ..nothing(&hospital.ticket)
     });
-    let session = car.call(&hospital.ticket).await;
-    timeout(LONG, ambulance.run(&session))
+    timeout(LONG, carry(&car, &ambulance, &hospital.ticket))
         .await
-        .unwrap()
         .unwrap();
     assert_eq!(kept(folder.path()).0, samples);
     let why = refused(&Car::new(3), nothing(&hospital.ticket)).await;

@@ -12,6 +12,7 @@ use anabranch::{
     base::ids::encode_base32,
 };
 use anabranch_clinic::{
+    ClinicError,
     ambulance::{self, Ambulance, Film},
     hospital::{self, Hospital},
     wfdb::{Format, INVALID, Packer, files::Reader},
@@ -90,6 +91,17 @@ impl Car {
             .connect(ticket.node, &ticket.addresses)
             .await
             .unwrap()
+    }
+}
+
+/// Carries what an ambulance has to a hospital. A machine that is so busy that the greeting takes longer than a stranger has costs
+/// one more call, as with the command.
+pub(crate) async fn carry(car: &Car, ambulance: &Ambulance, ticket: &Ticket) {
+    loop {
+        match ambulance.run(&car.call(ticket).await).await {
+            Err(ClinicError::Over(why)) if why.contains("no right to the session") => {}
+            ended => return ended.unwrap(),
+        }
     }
 }
 
