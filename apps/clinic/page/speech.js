@@ -9,8 +9,8 @@ const WAIT_S = 0.1, WAIT_MAX_S = 0.4, SPARE_S = 0.04;
 const DECODE_S = 0.04;
 /** Time over which the shortest wait is looked at, in seconds. */
 const WINDOW_S = 5;
-/** Packets that wait. */
-const WAITING_MAX = 50;
+/** Packets that wait, and packets that wait for the decoder: on a busy machine it is skipped rather than heard ever later. */
+const WAITING_MAX = 50, DECODING_MAX = 10;
 const TICK_MS = 10;
 
 export class Speech {
@@ -106,6 +106,7 @@ export class Speech {
         this.#decoder.configure({ codec: "opus", sampleRate: 48_000, numberOfChannels: channels });
         this.#decoder.channels = channels;
       }
+      if (this.#decoder.decodeQueueSize >= DECODING_MAX) { this.late += 1; return; }
       this.#dates.set(packet.number, packet.dated);
       if (this.#dates.size > WAITING_MAX) this.#dates.delete(this.#dates.keys().next().value);
       this.#decoder.decode(new EncodedAudioChunk({ type: "key", timestamp: packet.number * PACKET_US, duration: PACKET_US, data: packet.body }));
