@@ -124,6 +124,11 @@ impl Estimator {
         self.paths.ran_dry(channel);
     }
 
+    /// Records whether data waits for the paths from now on.
+    pub fn waiting(&mut self, waits: bool) {
+        self.paths.waiting(waits);
+    }
+
     /// Records that data waits which no path takes: that they carry nothing is measured, too.
     pub fn waits(&mut self, now: Instant) {
         self.paths.measure(now);

@@ -37,15 +37,17 @@ impl Deliveries {
         self.paths
     }
 
-    /// Adds a window: samples of all paths in bits per second, finite and at least 0. Later windows have as many paths or more.
-    pub fn push(&mut self, row: &[Cell]) {
+    /// Adds a window: samples of all paths in bits per second, finite and at least 0. Later windows have as many paths or more. If data
+    /// waited all the time, what the paths carried is all that they had for it: slots that were left unused were of no use.
+    pub fn push(&mut self, row: &[Cell], has_waited: bool) {
         if row.len() > self.paths {
             self.widen(row.len());
         }
         let encode = |cell: &Cell| match *cell {
+            Cell::Missing if has_waited => 0.0,
             Cell::Missing => f32::NAN,
-            Cell::Exact(bps) => (bps / 8.0) as f32,
-            Cell::AtLeast(bps) => -((bps / 8.0) as f32),
+            Cell::AtLeast(bps) if !has_waited => -((bps / 8.0) as f32),
+            Cell::Exact(bps) | Cell::AtLeast(bps) => (bps / 8.0) as f32,
         };
         let missing = self.paths.saturating_sub(row.len());
         let cells = row.iter().map(encode);
@@ -118,18 +120,18 @@ mod tests {
         let mut deliveries = Deliveries::default();
         assert_eq!((deliveries.rows(), deliveries.get(0, 0)), (0, None));
         for window in 0..700 {
-            deliveries.push(&[Cell::Exact(8.0 * f64::from(window))]);
+            deliveries.push(&[Cell::Exact(8.0 * f64::from(window))], false);
         }
         assert_eq!(deliveries.rows(), 600);
         assert_eq!(deliveries.get(0, 0), exact(100.0));
-        deliveries.push(&[Cell::AtLeast(0.0), Cell::Exact(80.0)]);
+        deliveries.push(&[Cell::AtLeast(0.0), Cell::Exact(80.0)], false);
         assert_eq!((deliveries.rows(), deliveries.paths()), (600, 2));
         assert_eq!(deliveries.get(0, 0), exact(101.0));
         assert_eq!(deliveries.get(0, 1), None);
         assert_eq!(deliveries.get(599, 1), exact(10.0));
         let bound = deliveries.get(599, 0).unwrap();
         assert_eq!((bound.bytes_per_s, bound.is_exact), (0.0, false));
-        deliveries.push(&[Cell::Missing]);
+        deliveries.push(&[Cell::Missing], false);
         assert_eq!(
             (deliveries.get(599, 0), deliveries.get(599, 1)),
             (None, None)

@@ -10,7 +10,8 @@
 //!
 //! bytes of it in time, where A(a, b) is what is acknowledged between a and b from now, if there is always something to send.
 //! The data is in time if the sum over its paths reaches the bytes ahead of it and its own. Bytes ahead that have a deadline of
-//! their own count with what the paths carry of them until then.
+//! their own are given up then, as far as they were not sent: the data can be in time if it is sent from that deadline d on, behind
+//! what is in flight. Until d the paths are kept full, so that this is F at least, and the sum is that of min( A(d, T) − F, A(d + ρ, T) ).
 //!
 //! A is not known yet; its distribution is that of earlier times. Each earlier window takes the place of the present one, at the same
 //! phase, with weight by how near the rate just before was to the rate just now; the probability is the weight of those in
@@ -68,8 +69,7 @@ pub struct Question<'a> {
     pub bytes: f64,
     /// Time from now within which they must.
     pub within: Duration,
-    /// Bytes ahead of it that are given up after `expires`, as far as they have not arrived: they take what the paths carry until
-    /// then, at most.
+    /// Bytes ahead of it that are given up after `expires`, as far as they have not been sent.
     pub expiring_bytes: f64,
     /// Time from now until they are.
     pub expires: Duration,
@@ -137,29 +137,34 @@ fn similarity(then: f64, now: f64) -> f64 {
 
 /// True if the data would have been in time, had the present been at the window `start`; `None` if that window does not tell.
 fn is_reached(deliveries: &Deliveries, question: &Question<'_>, start: usize) -> Option<bool> {
-    let (delivered, is_exact) = delivered(deliveries, question, question.within, start);
-    let mut taken = 0.0;
-    if question.expiring_bytes > 0.0 {
-        let until = question.within.min(question.expires);
-        let before = self::delivered(deliveries, question, until, start).0;
-        taken = before.min(question.expiring_bytes);
+    let all = question.bytes + question.expiring_bytes;
+    let (delivered, mut is_exact) = delivered(deliveries, question, (Duration::ZERO, all), start);
+    if delivered >= all {
+        return Some(true);
     }
-    match delivered - taken >= question.bytes {
-        true => Some(true),
-        false => is_exact.then_some(false),
+    if question.expiring_bytes > 0.0 && question.expires < question.within {
+        let own = (question.expires, question.bytes);
+        let (delivered, is_own_exact) = self::delivered(deliveries, question, own, start);
+        if delivered >= question.bytes {
+            return Some(true);
+        }
+        is_exact &= is_own_exact;
     }
+    is_exact.then_some(false)
 }
 
-/// Bytes of new data that the paths would have delivered within a time, and whether it could not have been more.
+/// Bytes of new data, sent from a time on, that the paths would have delivered in time, and whether it could not have been more.
+/// More than `enough` is not counted.
 fn delivered(
     deliveries: &Deliveries,
     question: &Question<'_>,
-    within: Duration,
+    (from, enough): (Duration, f64),
     start: usize,
 ) -> (f64, bool) {
     let (mut delivered, mut is_exact) = (0.0, true);
     for path in question.paths {
-        let (bytes, is_path_exact) = delivered_by(deliveries, question, (path, within), start);
+        let (bytes, is_path_exact) =
+            delivered_by(deliveries, question, path, (from, enough), start);
         delivered = match question.is_redundant {
             true => bytes.max(delivered),
             false => delivered + bytes,
@@ -173,18 +178,21 @@ fn delivered(
 fn delivered_by(
     deliveries: &Deliveries,
     question: &Question<'_>,
-    (path, within): (&PathNow, Duration),
+    path: &PathNow,
+    (from, enough): (Duration, f64),
     start: usize,
 ) -> (f64, bool) {
     let window_s = question.window.as_secs_f64();
-    let begin = start as f64 + question.phase.clamp(0.0, 1.0);
-    let after = |time: Duration| begin + time.as_secs_f64() / window_s;
-    let first = after(path.rtt_min);
-    let end = after(within.saturating_add(path.rtt_min / 2));
+    let after = |time: Duration| {
+        start as f64 + question.phase.clamp(0.0, 1.0) + time.as_secs_f64() / window_s
+    };
+    let begin = after(from);
+    let first = after(from.saturating_add(path.rtt_min));
+    let end = after(question.within.saturating_add(path.rtt_min / 2));
     let (mut all, mut new, mut is_exact) = (0.0, 0.0, true);
     let mut row = begin as usize;
     // More than this is not asked for: a long time costs no more than the data takes.
-    let enough = question.bytes + question.expiring_bytes + path.in_flight_bytes;
+    let enough = enough + path.in_flight_bytes;
     while (row as f64) < end && (new < enough || all < enough) {
         if row >= deliveries.rows() {
             is_exact = false;

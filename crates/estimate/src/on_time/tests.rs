@@ -33,7 +33,7 @@ fn question(paths: &[PathNow], bytes: f64, within_ms: u64) -> Question<'_> {
 fn known(windows: impl IntoIterator<Item = f64>) -> Deliveries {
     let mut deliveries = Deliveries::default();
     for rate in windows {
-        deliveries.push(&[Cell::Exact(rate * 8e6)]);
+        deliveries.push(&[Cell::Exact(rate * 8e6)], false);
     }
     deliveries
 }
@@ -66,14 +66,32 @@ fn a_steady_path_delivers_what_fits() {
         on_time(&deliveries, &question(&shared, 101_000.0, 220)),
         0.0,
     );
-    // Of 300,000 bytes ahead, 80,000 arrive before they are given up; 120,000 can follow.
+    // Of 300,000 bytes ahead, 100,000 are sent before they are given up, and the last of these arrives after 120 ms; 100,000 can follow.
     let behind = |bytes| Question {
         expiring_bytes: 300_000.0,
         expires: Duration::from_millis(100),
         ..question(&free, bytes, 220)
     };
-    near(on_time(&deliveries, &behind(119_000.0)), 1.0);
-    near(on_time(&deliveries, &behind(121_000.0)), 0.0);
+    near(on_time(&deliveries, &behind(99_000.0)), 1.0);
+    near(on_time(&deliveries, &behind(101_000.0)), 0.0);
+    // Behind 60,000 bytes that arrive nevertheless, 140,000 can follow.
+    let few = |bytes| Question {
+        expiring_bytes: 60_000.0,
+        ..behind(bytes)
+    };
+    near(on_time(&deliveries, &few(139_000.0)), 1.0);
+    near(on_time(&deliveries, &few(141_000.0)), 0.0);
+    // A queue of 50,000 bytes is there when the data ahead is given up, too.
+    let queued = Question {
+        paths: &busy,
+        ..behind(49_000.0)
+    };
+    near(on_time(&deliveries, &queued), 1.0);
+    let queued = Question {
+        bytes: 51_000.0,
+        ..queued
+    };
+    near(on_time(&deliveries, &queued), 0.0);
     // Light is not faster.
     assert_eq!(on_time(&deliveries, &question(&free, 1.0, 19)), Some(0.0));
 }
@@ -112,7 +130,7 @@ fn windows_like_the_present_one_count() {
 fn two_paths_share_the_data_or_each_carries_all() {
     let mut deliveries = Deliveries::default();
     for _ in 0..200 {
-        deliveries.push(&[Cell::Exact(8e6), Cell::Exact(4e6)]);
+        deliveries.push(&[Cell::Exact(8e6), Cell::Exact(4e6)], false);
     }
     let both = [path(0), path(1)];
     near(on_time(&deliveries, &question(&both, 290_000.0, 220)), 1.0);
@@ -135,7 +153,7 @@ fn too_little_is_known_where_paths_were_not_filled() {
     assert_eq!(on_time(&short, &question(&free, 1.0, 500)), None);
     let mut light = Deliveries::default();
     for _ in 0..300 {
-        light.push(&[Cell::AtLeast(8e5)]);
+        light.push(&[Cell::AtLeast(8e5)], false);
     }
     near(on_time(&light, &question(&free, 10_000.0, 220)), 1.0);
     assert_eq!(on_time(&light, &question(&free, 100_000.0, 220)), None);
@@ -147,6 +165,23 @@ fn too_little_is_known_where_paths_were_not_filled() {
     near(on_time(&light, &question(&quick, 100_000.0, 220)), 1.0);
     assert_eq!(on_time(&light, &question(&quick, 300_000.0, 220)), None);
     assert_eq!(on_time(&light, &question(&[], 1.0, 220)), None);
+}
+
+/// Two paths, of which the second is left unused in part.
+#[test]
+fn what_is_carried_while_data_waits_is_all_that_there_is() {
+    let answer = |has_waited, bytes| {
+        let mut deliveries = Deliveries::default();
+        for _ in 0..300 {
+            deliveries.push(&[Cell::Exact(8e6), Cell::AtLeast(8e5)], has_waited);
+        }
+        let both = [path(0), path(1)];
+        on_time(&deliveries, &question(&both, bytes, 220))
+    };
+    // 220,000 bytes in 200 ms.
+    assert_eq!(answer(false, 250_000.0), None);
+    near(answer(true, 250_000.0), 0.0);
+    near(answer(true, 210_000.0), 1.0);
 }
 
 fn cell() -> impl Strategy<Value = Cell> {
@@ -173,7 +208,7 @@ proptest! {
     /// More time or fewer bytes never make it less probable, and it is a probability.
     #[test]
     fn the_probability_is_monotone(
-        rows in prop::collection::vec([cell(), cell()], 50..120),
+        rows in prop::collection::vec(([cell(), cell()], any::<bool>()), 50..120),
         paths in (path_now(0), path_now(1)),
         bytes in 1.0..1e6,
         more in 0.0..1e6,
@@ -184,7 +219,7 @@ proptest! {
         is_redundant: bool,
     ) {
         let mut deliveries = Deliveries::default();
-        rows.iter().for_each(|row| deliveries.push(row));
+        rows.iter().for_each(|(row, has_waited)| deliveries.push(row, *has_waited));
         let paths = [paths.0, paths.1];
         let expires = Duration::from_millis(expires_ms);
         let asked = Question { is_redundant, phase, expiring_bytes, expires, ..question(&paths, bytes, within_ms) };

@@ -49,6 +49,9 @@ pub(crate) struct Paths {
     /// Time at which the current window ends; `None` while nothing is sent.
     ends_at: Option<Instant>,
     used_at: Instant,
+    /// Data waits; and it did since the current window began.
+    waits: bool,
+    has_waited: bool,
     table: Table,
     /// Paths replaced since they were taken last.
     replaced: Vec<Replaced>,
@@ -65,6 +68,8 @@ impl Paths {
             window,
             ends_at: None,
             used_at: Instant::EPOCH,
+            waits: false,
+            has_waited: false,
             table: Table::default(),
             replaced: Vec::new(),
             row: Vec::new(),
@@ -203,6 +208,12 @@ impl Paths {
         }
     }
 
+    /// Records whether data waits for the paths from now on.
+    pub(crate) fn waiting(&mut self, waits: bool) {
+        self.waits = waits;
+        self.has_waited &= waits;
+    }
+
     /// Records that `channel` had capacity and there was nothing to send.
     pub(crate) fn ran_dry(&mut self, channel: ChannelId) {
         if let Some(index) = self.index(channel) {
@@ -230,7 +241,8 @@ impl Paths {
         }
         while let Some(ends_at) = self.ends_at.filter(|&at| at <= now) {
             self.end_window(ends_at);
-            self.deliveries.push(&self.row);
+            self.deliveries.push(&self.row, self.has_waited);
+            self.has_waited = self.waits;
             row(&self.row);
             let is_idle = ends_at.since(self.used_at) >= self.window * IDLE_WINDOWS;
             self.ends_at = (!is_idle).then_some(ends_at + self.window);
