@@ -10,6 +10,7 @@
 //! | `film` | pictures of a byte stream or of an ffmpeg process |
 //! | `encoder`, `y4m` | an encoder that follows the rate of the paths, and the raw pictures that it gets |
 //! | `keys` | requests for pictures at which a decoder can begin |
+//! | `thin` | pictures of a film that are left out |
 //! | `video` | the stream of the video |
 //! | `sound` | packets of speech from a file or an encoder |
 //! | `speech` | the stream of the ambulance's speech |
@@ -27,6 +28,7 @@ mod sound;
 mod speech;
 mod stills;
 pub mod streams;
+mod thin;
 mod video;
 mod vitals;
 mod y4m;
@@ -48,7 +50,14 @@ use self::{
     video::Video,
     vitals::Vitals,
 };
-pub use self::{encoder::Source, film::Film, keys::Requests, loudspeaker::Output, sound::Sound};
+pub use self::{
+    encoder::Source,
+    film::Film,
+    keys::Requests,
+    loudspeaker::Output,
+    sound::Sound,
+    thin::{Question, Thinner},
+};
 use crate::{
     error::ClinicError,
     wfdb::files::Missing,

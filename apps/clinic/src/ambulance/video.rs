@@ -1,8 +1,11 @@
 //! Stream of the video: pictures as they come, from one on at which a decoder can begin.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use anabranch::{
@@ -14,7 +17,7 @@ use tokio::{
     task::AbortHandle,
 };
 
-use super::{Desk, Film, Report, film::Wishes, keys::Keys, streams};
+use super::{Desk, Film, Report, film::Wishes, keys::Keys, streams, thin::Thinner};
 use crate::{
     error::ClinicError,
     wire::{Data, Picture, Purpose},
@@ -30,6 +33,8 @@ const PART: f64 = 0.75;
 pub(super) struct Video {
     pictures: broadcast::Sender<Picture>,
     is_repaired: bool,
+    /// True if pictures that do not fit are left out: of a film, which is not encoded at the rate of the stream.
+    is_thinned: bool,
     /// True once there was a session: it begins with the first picture.
     has_begun: watch::Sender<bool>,
     has_ended: watch::Sender<bool>,
@@ -54,6 +59,7 @@ impl Video {
         let video = Arc::new(Self {
             pictures: broadcast::Sender::new(WAITING_MAX),
             is_repaired,
+            is_thinned: !matches!(film, Film::Encoded(_)),
             has_begun: watch::Sender::new(false),
             has_ended: watch::Sender::new(false),
             rate: watch::Sender::new(match &film {
@@ -141,6 +147,30 @@ impl Video {
         std::future::pending().await
     }
 
+    /// True if a picture is sent; false if it is left out.
+    async fn fits<S: AduSession>(
+        &self,
+        stream: &S::Stream,
+        thinner: &mut Thinner,
+        picture: &Picture,
+    ) -> Result<bool, ClinicError> {
+        if !self.is_thinned {
+            return Ok(true);
+        }
+        let captured = Duration::from_micros(picture.captured_us);
+        let lifetime = stream.spec().lifetime.unwrap_or(Duration::MAX);
+        let Some(questions) = thinner.asks(captured, picture.is_key, picture.bytes.len(), lifetime)
+        else {
+            return Ok(thinner.takes([]));
+        };
+        let mut chances = [None; 2];
+        for (chance, question) in chances.iter_mut().zip(questions) {
+            let answer = stream.on_time(question.bytes, question.within).await;
+            *chance = answer.map_err(|error| ClinicError::of(&error))?;
+        }
+        Ok(thinner.takes(chances))
+    }
+
     /// Sends pictures in a session, until the video has ended.
     pub(super) async fn send<S: AduSession>(&self, session: &S) -> Result<(), ClinicError> {
         let mut pictures = self.pictures.subscribe();
@@ -150,6 +180,7 @@ impl Video {
         self.has_begun.send_replace(true);
         self.keys.begin();
         let mut has_begun = false;
+        let mut thinner = Thinner::default();
         let mut following = std::pin::pin!(self.follow::<S>(&stream));
         loop {
             let next = tokio::select! {
@@ -161,6 +192,10 @@ impl Video {
             match next {
                 Ok(picture) if has_begun || picture.is_key => {
                     has_begun = true;
+                    if !self.fits::<S>(&stream, &mut thinner, &picture).await? {
+                        self.skip(1);
+                        continue;
+                    }
                     match stream.try_send(adu(picture)) {
                         Ok(_) => {}
                         Err(error) if error.send_error().is_some() => self.skip(1),

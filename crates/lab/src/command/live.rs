@@ -17,11 +17,12 @@ use anabranch::{
         session::Link,
     },
 };
+use anabranch_clinic::ambulance::{Question, Thinner};
 use anabranch_lab::{
     Outcome as Results,
     experiments::telemedicine::{
         self, OBJECTIVES,
-        clinic::{Clinic, FEEDS, Feed, Side},
+        clinic::{Clinic, FEEDS, Feed, Side, VIDEO_FEED},
         figures::{Arrival, Figures},
         lines::Line,
         show,
@@ -170,6 +171,7 @@ fn open(session: &Session, feed: &Feed) -> Result<Stream, Failure> {
 /// Sends each ADU of a stream at its time; the stream, still open.
 async fn send(stream: Stream, feed: usize, clinic: Arc<Clinic>, time: Duration) -> Stream {
     let begin = tokio::time::Instant::now();
+    let mut thinner = Thinner::default();
     for number in 0.. {
         let at = clinic.made_at(feed, number);
         if at >= time {
@@ -177,7 +179,11 @@ async fn send(stream: Stream, feed: usize, clinic: Arc<Clinic>, time: Duration) 
         }
         tokio::time::sleep_until(begin + at).await;
         let (data, fields) = (clinic.adu(feed, number), clinic.fields(feed, number));
-        // What finds the buffer full is never sent, and counts as lost.
+        let on_time = |asked: Question| stream.on_time(asked.bytes, asked.within);
+        if feed == VIDEO_FEED && !clinic.fits(&mut thinner, number, on_time) {
+            continue;
+        }
+        // What is left out, or finds the buffer full, is never sent, and counts as lost.
         let _ = stream.try_send_with_fields(data, 0, &fields);
     }
     stream

@@ -3,7 +3,10 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use anabranch_base::{Rate, Seed};
-use anabranch_clinic::{ambulance::streams, wire::Purpose};
+use anabranch_clinic::{
+    ambulance::{Question, Thinner, streams},
+    wire::Purpose,
+};
 use anabranch_session::{FieldValue, StreamSpec};
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -208,14 +211,29 @@ impl Clinic {
         }
     }
 
+    /// True if frame `number` is sent, as the application decides; `on_time` answers what it asks. Frames are given in order.
+    pub fn fits(
+        &self,
+        thinner: &mut Thinner,
+        number: u64,
+        on_time: impl Fn(Question) -> Option<f64>,
+    ) -> bool {
+        let at = self.made_at(VIDEO_FEED, number);
+        let is_key = self.picture(number).is_key;
+        let lifetime = FEEDS[VIDEO_FEED].lifetime();
+        let asked = thinner.asks(at, is_key, self.frame_bytes(number), lifetime);
+        thinner.takes(asked.into_iter().flatten().map(on_time))
+    }
+
+    /// Bytes of frame `number`.
+    fn frame_bytes(&self, number: u64) -> usize {
+        self.frames[(number % self.frames.len() as u64) as usize].0
+    }
+
     /// The ADU, preceded by its number. O(bytes).
     pub fn adu(&self, feed: usize, number: u64) -> Bytes {
         let content = match feed {
-            VIDEO_FEED => {
-                let count = self.frames.len() as u64;
-                let bytes = self.frames[(number % count) as usize].0;
-                self.filler.slice(..bytes - HEAD_BYTES)
-            }
+            VIDEO_FEED => self.filler.slice(..self.frame_bytes(number) - HEAD_BYTES),
             EKG_FEED => {
                 let bytes = record_bytes();
                 let pieces = (self.record.len() / bytes) as u64;

@@ -3,12 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anabranch_base::{Instant, NodeId, SessionId, StreamId};
+use anabranch_clinic::ambulance::{Question, Thinner};
 use anabranch_session::{Event, Link, SessionEvent, objective::Faults};
 use anabranch_sim::{App, Context};
 
 use super::{
     OBJECTIVES,
-    clinic::{Clinic, FEEDS, Feed, Side},
+    clinic::{Clinic, FEEDS, Feed, Side, VIDEO_FEED},
     figures::Arrival,
 };
 
@@ -25,6 +26,7 @@ pub(super) struct End {
     /// For each of [`FEEDS`]: its stream if it is ours, and its next ADU.
     streams: [Option<StreamId>; FEEDS.len()],
     next: [u64; FEEDS.len()],
+    thinner: Thinner,
     labels: BTreeMap<StreamId, usize>,
     /// Arrivals of each of [`FEEDS`].
     pub(super) received: [Vec<Arrival>; FEEDS.len()],
@@ -52,6 +54,7 @@ impl End {
             is_connected: false,
             streams: [None; FEEDS.len()],
             next: [0; FEEDS.len()],
+            thinner: Thinner::default(),
             labels: BTreeMap::new(),
             received: Default::default(),
             refusal: None,
@@ -96,9 +99,13 @@ impl End {
                 let data = self.clinic.adu(feed, number);
                 let fields = self.clinic.fields(feed, number);
                 let engine = context.engine();
-                // An ADU for which the buffer is full is never sent, and counts as lost.
+                // An ADU that is left out, or for which the buffer is full, is never sent, and counts as lost.
                 if let Ok(handle) = engine.session(session) {
                     let mut stream = handle.stream(stream);
+                    let on_time = |asked: Question| stream.on_time(now, asked.bytes, asked.within);
+                    if feed == VIDEO_FEED && !self.clinic.fits(&mut self.thinner, number, on_time) {
+                        continue;
+                    }
                     let _ = stream.send_with_fields(now, data, 0, &fields);
                 }
             }
