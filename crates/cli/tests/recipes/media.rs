@@ -56,6 +56,21 @@ fn free_udp() -> SocketAddr {
         .unwrap()
 }
 
+/// Waits until a socket of this port takes datagrams.
+fn wait_for_listener(port: u16) {
+    let is_bound = || {
+        let table = fs::read_to_string("/proc/net/udp").unwrap();
+        table.contains(&format!(":{port:04X} "))
+    };
+    for _ in 0..600 {
+        if is_bound() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("nothing listens at port {port}");
+}
+
 /// Sends the film to `to(forward)` in real time, and returns how many of its pictures arrive at a receiver that listens at
 /// `from`, and how many there are.
 fn carried(
@@ -78,7 +93,7 @@ fn carried(
         .unwrap();
     let mut receiver = Killed(receiver);
     // The receiver must listen first: ffmpeg prints nothing when it does.
-    std::thread::sleep(Duration::from_secs(2));
+    wait_for_listener(target.port());
     succeeds(
         quiet(ffmpeg)
             .args([
@@ -96,8 +111,15 @@ fn carried(
             ])
             .arg(to(setting.at)),
     );
-    // What is on its way still arrives; the end of datagrams does not show.
-    std::thread::sleep(Duration::from_secs(3));
+    // What is on its way still arrives; the end of datagrams does not show, but that no picture came for a while.
+    let (mut before, mut bytes) = (None, 0);
+    for _ in 0..20 {
+        if before.replace(bytes) == Some(bytes) {
+            break;
+        }
+        std::thread::sleep(Duration::from_secs(3));
+        bytes = fs::metadata(&out).map_or(0, |of| of.len());
+    }
     let pid = receiver.0.id().to_string();
     succeeds(Command::new("sh").args(["-c", &format!("kill -INT {pid} || true")]));
     receiver.0.wait().unwrap();
