@@ -402,7 +402,9 @@ mod tests {
         let answers = *starts.lock().unwrap() - 1;
         assert!((1..=3).contains(&answers), "{answers}: {made:?}");
         assert!((61..=110).contains(&made[2].0), "{made:?}");
-        for two in made.windows(2) {
+        // Those that come after 50 pictures in any case may come at once on a busy machine.
+        let is_answer = |two: &&[(u64, Instant)]| two[1].0 != two[0].0 + 50;
+        for two in made.windows(2).filter(is_answer) {
             let time = two[1].1 - two[0].1;
             assert!(time >= KEY_TIME - BEGIN_TIME, "{time:?}: {made:?}");
         }

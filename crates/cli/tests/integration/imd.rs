@@ -188,8 +188,8 @@ const AFTER: usize = 450;
 #[test]
 fn a_granted_promise_keeps_positions_whole_while_others_skip_frames() {
     // A path of a known rate, so low that the busiest machine fills it. Until there is a promise, all sections have a third of it.
-    let slow = "[channel]\ncontroller = \"fixed 12 Mbit/s\"\n";
-    let asking = ["--promise", "9 Mbit/s", "--share", "50", "--once"];
+    let slow = "[channel]\ncontroller = \"fixed 6 Mbit/s\"\n";
+    let asking = ["--promise", "4.5 Mbit/s", "--share", "50", "--once"];
     let mut setting = Setting::with("\"imd/1/watch/adk\"", slow, &asking, &["--once"]);
     let sections: Sections = "time+box+positions+velocities+forces".parse().unwrap();
     let mut simulation = setting.begin(sections, ByteOrder::Little);
@@ -238,7 +238,7 @@ fn a_granted_promise_keeps_positions_whole_while_others_skip_frames() {
             break bps;
         }
     };
-    assert_eq!(granted, 9_000_000);
+    assert_eq!(granted, 4_500_000);
     last.store(arrived.load(Ordering::Relaxed) + AFTER, Ordering::Relaxed);
     let frames = sending.join().unwrap();
     assert_eq!(reading_promised.join().unwrap(), frames);
