@@ -29,7 +29,8 @@ export class Speech {
   #waiting = new Map();
   #base = null;
   #next = 0;
-  #dates = new Map();
+  /** Packets in the decoder, in order. Its own times are no help: after a packet that was left out they count on as if none had been. */
+  #decoding = [];
   #shortest = Infinity;
   #windowAt = 0;
   #timer = null;
@@ -102,21 +103,21 @@ export class Speech {
     try {
       if (this.#decoder?.state !== "configured" || this.#decoder.channels !== channels) {
         if (this.#decoder && this.#decoder.state !== "closed") this.#decoder.close();
+        this.#decoding = [];
         this.#decoder = new AudioDecoder({ output: (data) => this.#play(data), error: (error) => console.warn(`speech: ${error.message}`) });
         this.#decoder.configure({ codec: "opus", sampleRate: 48_000, numberOfChannels: channels });
         this.#decoder.channels = channels;
       }
       if (this.#decoder.decodeQueueSize >= DECODING_MAX) { this.late += 1; return; }
-      this.#dates.set(packet.number, packet.dated);
-      if (this.#dates.size > WAITING_MAX) this.#dates.delete(this.#dates.keys().next().value);
+      this.#decoding.push(packet);
       this.#decoder.decode(new EncodedAudioChunk({ type: "key", timestamp: packet.number * PACKET_US, duration: PACKET_US, data: packet.body }));
     } catch (error) { console.warn(`speech: ${error.message}`); }
   }
 
   #play(data) {
-    const number = Math.round(data.timestamp / PACKET_US), context = this.#context;
-    if (context === null || this.#base === null) { data.close(); return; }
-    const buffer = context.createBuffer(data.numberOfChannels, data.numberOfFrames, data.sampleRate), at = this.#base + number * PACKET_S;
+    const packet = this.#decoding.shift(), context = this.#context;
+    if (!packet || context === null || this.#base === null) { data.close(); return; }
+    const buffer = context.createBuffer(data.numberOfChannels, data.numberOfFrames, data.sampleRate), at = this.#base + packet.number * PACKET_S;
     let peak = 0;
     for (let channel = 0; channel < data.numberOfChannels; channel += 1) {
       const samples = buffer.getChannelData(channel);
@@ -131,8 +132,7 @@ export class Speech {
     source.connect(context.destination);
     source.start(at);
     this.played += 1;
-    this.dated = this.#dates.get(number) ?? this.dated;
-    this.#dates.delete(number);
+    this.dated = packet.dated;
   }
 
   #stop() {
@@ -140,7 +140,7 @@ export class Speech {
     if (this.#decoder && this.#decoder.state !== "closed") this.#decoder.close();
     this.#context.close();
     this.#waiting.clear();
-    this.#dates.clear();
+    this.#decoding = [];
     [this.#context, this.#decoder, this.#base, this.level] = [null, null, null, 0];
   }
 }
