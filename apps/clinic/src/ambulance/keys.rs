@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Requests for key pictures of a video, shared by its session and its encoder.
 #[derive(Debug)]
 pub(super) struct Keys {
-    /// False for a video that is sent as it is.
+    /// False for a video that is not encoded here.
     is_encoded: bool,
     inner: Mutex<Inner>,
 }
@@ -23,7 +23,7 @@ struct Inner {
 pub struct Requests {
     /// Requests that came.
     pub received: u64,
-    /// Those without effect, because the video is sent as it is.
+    /// Those without effect, because the video is not encoded here.
     pub ignored: u64,
 }
 

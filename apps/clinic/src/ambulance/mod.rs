@@ -160,7 +160,7 @@ pub enum Report {
         /// Packets that did not, or too late, between the first and the last that came.
         missing: u64,
     },
-    /// The hospital asks for a key picture of a video that is sent as it is; further requests are counted only.
+    /// The hospital asks for a key picture of a video that is not encoded here; further requests are counted only.
     KeyIgnored,
 }
 

@@ -323,7 +323,7 @@ fn show(arguments: &Arguments, report: &Report) -> Outcome {
         ),
         Report::KeyIgnored => (
             json!({"kind": "key_ignored"}),
-            "The hospital asks for a key picture; a file is sent as it is.".to_owned(),
+            "The hospital asks for a key picture; a file is not encoded again, and its next one follows.".to_owned(),
         ),
         Report::Failed { purpose, why } => {
             if !arguments.json {
