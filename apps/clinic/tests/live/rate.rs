@@ -6,7 +6,7 @@ use anabranch::base::Rate;
 use anabranch_clinic::ambulance::{self, Film, Report, Source};
 use tokio::time::timeout;
 
-use crate::setting::{Car, Running, begin, loopback, nothing};
+use crate::setting::{Car, Running, begin, film_of, loopback, nothing};
 
 /// Longest time of a test, for a busy machine.
 const LONG: Duration = Duration::from_secs(120);
@@ -62,5 +62,39 @@ async fn the_video_is_encoded_at_what_the_paths_have_for_it() {
         followed = timeout(LONG, following) => followed.unwrap(),
     }
     assert_eq!(rates[0], RATES_BPS.1 / 2, "{rates:?}");
+    hospital.stop().await;
+}
+
+/// A film of 1 Mbit/s for 24 s, over a channel of half of that: once the paths are known, ends of its groups are left out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_film_that_does_not_fit_is_sent_in_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let hospital = Running::start(folder.path(), loopback());
+    let (film, _) = film_of(folder.path(), 600, 5_000, 25.0);
+    let (ambulance, mut reports) = begin(ambulance::Settings {
+        film: Some(film),
+        is_video_repaired: true,
+        ..nothing(&hospital.ticket)
+    });
+    let car = Car::at_rate(2, "500 kbit/s");
+    let session = car.call(&hospital.ticket).await;
+    timeout(LONG, ambulance.run(&session))
+        .await
+        .unwrap()
+        .unwrap();
+    let mut counts = None;
+    while let Ok(report) = reports.try_recv() {
+        match report {
+            Report::Film {
+                pictures, skipped, ..
+            } => counts = Some((pictures, skipped)),
+            Report::Failed { purpose, why } => panic!("{purpose}: {why}"),
+            _ => {}
+        }
+    }
+    let (pictures, skipped) = counts.unwrap();
+    assert_eq!(pictures, 600);
+    // Nothing is left out in the first ten seconds. A busy machine skips more.
+    assert!((100..600).contains(&skipped), "{skipped}");
     hospital.stop().await;
 }
