@@ -124,9 +124,9 @@ impl Estimator {
         self.paths.ran_dry(channel);
     }
 
-    /// Records whether data waits for the paths from now on.
-    pub fn waiting(&mut self, waits: bool) {
-        self.paths.waiting(waits);
+    /// Records whether data of the session waits for its paths from now on: then what they carry is all that they have for it.
+    pub fn note_backlog(&mut self, is_there: bool) {
+        self.paths.note_backlog(is_there);
     }
 
     /// Records that data waits which no path takes: that they carry nothing is measured, too.

@@ -49,7 +49,7 @@ pub(crate) struct Paths {
     /// Time at which the current window ends; `None` while nothing is sent.
     ends_at: Option<Instant>,
     used_at: Instant,
-    /// Data waits; and it did since the current window began.
+    /// Data waits; and it did all the time since the current window began.
     waits: bool,
     has_waited: bool,
     table: Table,
@@ -209,9 +209,9 @@ impl Paths {
     }
 
     /// Records whether data waits for the paths from now on.
-    pub(crate) fn waiting(&mut self, waits: bool) {
-        self.waits = waits;
-        self.has_waited &= waits;
+    pub(crate) fn note_backlog(&mut self, is_there: bool) {
+        self.waits = is_there;
+        self.has_waited &= is_there;
     }
 
     /// Records that `channel` had capacity and there was nothing to send.

@@ -78,7 +78,7 @@ impl Session {
             .iter()
             .filter(|view| view.is_waiting());
         let backlogged = waiting.any(|view| self.is_sendable(view.id));
-        self.channels.estimator.waiting(backlogged);
+        self.channels.estimator.note_backlog(backlogged);
         let held_until = self.scheduling.scheduler.held_until();
         if let Some(at) = held_until.map(|at| at + ARRIVAL_TOLERANCE) {
             self.pump.wake_at(at);
