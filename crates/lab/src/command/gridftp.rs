@@ -144,6 +144,8 @@ async fn one(
         }
     });
     let emulator = Emulator::start(specs.collect(), seed).map_err(Failure::other)?;
+    // The recordings are at the same place as in virtual time when the first record is produced.
+    let records_begin = Instant::now() + Live::begin();
     let config = HostConfig::new(key, AllowList::default());
     let desk = Host::start(config.bind(vec![loopback; live.paths.len()]))?;
     let sockets = desk.sockets().into_iter().zip(emulator.addresses());
@@ -164,6 +166,7 @@ async fn one(
     let opening = tokio::task::spawn_blocking(move || Server::open(client, &shelf, false));
     let (server, _) = opening.await??;
     let service = server.register().await?;
+    sleep_until(records_begin).await;
     let watching = watch(
         live,
         &session,

@@ -8,8 +8,7 @@ use anabranch_base::Seed;
 use serde_json::json;
 
 use super::{
-    APPLICATION_SHARE, COMPONENT, labelled, rates_into,
-    run::{self, Method},
+    APPLICATION_SHARE, COMPONENT, labelled, rates_into, run,
     testbed::{self, Setting},
 };
 use crate::{
@@ -17,9 +16,9 @@ use crate::{
     kit::{
         sources::records::{NAMES, PERIOD},
         streams::{
-            Algorithm, RecordedPath, Scene, Timing,
+            Algorithm, Change, RecordedPath, Scene, Timing,
             figures::Rates,
-            measure::WINDOW,
+            measure::{BEGIN, WINDOW},
             show::{mbps, rounded},
         },
     },
@@ -109,11 +108,11 @@ pub fn setting(options: &Options<'_>, plan: Plan) -> Result<Live, String> {
             network.left_over(options.seed, (STEP, Duration::from_secs(2 * plan.seconds)))?
         }
     };
-    setting.scene = Scene::Recorded(paths.clone());
     let failing = paths.last().ok_or("there are no paths")?;
     let mut added = failing.clone();
     added.name += ", added";
     paths.push(added);
+    setting.scene = Scene::Recorded(paths.clone());
     Ok(Live {
         paths,
         sizes: setting.records.sizes(),
@@ -156,39 +155,55 @@ impl Live {
         all.max_by(|one, other| one.p95_bps.total_cmp(&other.p95_bps))
     }
 
-    /// Rates of each component in virtual time over the paths of the beginning, none of which fails.
+    /// Bytes of each component that arrive in each second of virtual time, over the same paths, of which the same one fails and the
+    /// same one is added; empty before the first second that counts.
     ///
     /// # Errors
     /// The paths are inconsistent; in words.
-    pub fn in_virtual_time(&self, seed: Seed) -> Result<[Rates; 3], String> {
-        let settling = self.plan.phases()[0].1.start as u64;
+    pub fn in_virtual_time(&self, seed: Seed) -> Result<Vec<[f64; 3]>, String> {
+        let settling = self.plan.phases()[0].1.start;
         let timing = Timing {
-            alone: ALONE.min(Duration::from_secs(settling)),
-            warm_up: Duration::from_secs(settling),
-            windows: (self.plan.seconds - settling) as usize,
+            alone: ALONE.min(Duration::from_secs(settling as u64)),
+            warm_up: Duration::from_secs(settling as u64),
+            windows: self.plan.seconds as usize - settling,
         };
+        let changes = [
+            Change::Fails {
+                path: self.failing(),
+                window: self.plan.cut() as u32,
+            },
+            Change::Joins {
+                path: self.failing() + 1,
+                window: self.plan.join() as u32,
+            },
+        ];
         let pgos = Algorithm::among(&[LAYOUT]);
-        let method = Method::Streams(*pgos.first().ok_or("there is no policy of this name")?);
-        let figures = run::run(seed, &self.setting, method, timing);
+        let pgos = *pgos.first().ok_or("there is no policy of this name")?;
+        let figures = run::run_changing(seed, &self.setting, &changes, pgos, timing);
         let figures = figures.map_err(|error| error.to_string())?;
-        let mut rates = figures.components.into_iter().map(|one| one.bytes);
-        let three = [rates.next(), rates.next(), rates.next()];
-        let missing = || "a component has no figures".to_owned();
-        let [Some(first), Some(second), Some(third)] = three else {
-            return Err(missing());
-        };
-        Ok([first, second, third])
+        let mut windows = vec![[0.0; 3]; self.plan.seconds as usize];
+        for (component, figures) in figures.components.iter().enumerate().take(3) {
+            let counted = windows.iter_mut().skip(settling);
+            for (window, rate_bps) in counted.zip(&figures.bytes.series_bps) {
+                window[component] = rate_bps / 8.0;
+            }
+        }
+        Ok(windows)
     }
 
     /// Rows of both clocks: of each component by phase, of the paths, and of the copy.
-    pub fn rows(&self, expected: &[Rates; 3], observed: &Observed) -> Vec<Row> {
+    pub fn rows(&self, expected: &[[f64; 3]], observed: &Observed) -> Vec<Row> {
         let mut rows = Vec::new();
-        for (component, rates) in expected.iter().enumerate() {
-            rows.push(self.component(component, ("virtual", "all"), rates));
+        for component in 0..NAMES.len() {
             for (phase, windows) in self.plan.phases() {
-                let windows = observed.windows.get(windows).unwrap_or_default();
-                let series = windows.iter().map(|bytes| bytes[component] * 8.0);
-                let live = self.rates(component, series.collect());
+                let of = |all: &[[f64; 3]]| {
+                    let windows = all.get(windows.clone()).unwrap_or_default();
+                    let series = windows.iter().map(|bytes| bytes[component] * 8.0);
+                    self.rates(component, series.collect())
+                };
+                let rates = of(expected);
+                rows.push(self.component(component, ("virtual", phase), &rates));
+                let live = of(&observed.windows);
                 let mut row = self.component(component, ("live", phase), &live);
                 let points = |live: f64, expected: f64| {
                     rounded(100.0 * (live - expected) / self.target_bps(component))
@@ -257,6 +272,11 @@ impl Live {
     pub const fn window() -> Duration {
         WINDOW
     }
+
+    /// Time of the paths at which the first record is produced.
+    pub const fn begin() -> Duration {
+        BEGIN
+    }
 }
 
 #[cfg(test)]
@@ -300,12 +320,31 @@ mod tests {
     }
 
     #[test]
+    fn in_virtual_time_a_path_fails_and_another_is_added() {
+        let live = live(24);
+        let windows = live.in_virtual_time(Seed(1)).unwrap();
+        assert_eq!(windows.len(), 24);
+        let share = |component: usize, window: usize| {
+            8.0 * windows[window][component] / live.target_bps(component)
+        };
+        // What is promised has the path that is left to itself, and nearly all of it: DT1 and DT2 need 60 of its 67 Mbit/s.
+        let settled = live.plan.cut() + 1..live.plan.join();
+        for window in settled.clone() {
+            assert!(share(0, window) > 0.95, "{windows:?}");
+            assert!(share(2, window) < 0.3, "{windows:?}");
+        }
+        let after = live.plan.join() + 2..24;
+        for window in (live.plan.cut() - 2..live.plan.cut()).chain(after) {
+            assert!(share(2, window) > 0.6, "{windows:?}");
+        }
+    }
+
+    #[test]
     fn rows_have_both_clocks_and_the_difference_in_points() {
         let live = live(24);
-        let expected =
-            [0, 1, 2].map(|component| live.rates(component, vec![live.target_bps(component); 20]));
         // A tenth of the first component is missing while there is one path.
         let full = [0, 1, 2].map(|component| live.target_bps(component) / 8.0);
+        let expected = vec![full; 24];
         let windows = (0..24).map(|window| {
             let share = if (12..14).contains(&window) { 0.9 } else { 1.0 };
             full.map(|bytes| bytes * share)
@@ -319,9 +358,9 @@ mod tests {
         };
         let rows = live.rows(&expected, &observed);
         let of = |phase: &str, field: &str| {
-            let row = rows
-                .iter()
-                .find(|row| row.get("phase") == Some(&json!(phase)));
+            let row = rows.iter().find(|row| {
+                row.get("phase") == Some(&json!(phase)) && row.get("clock") == Some(&json!("live"))
+            });
             row.unwrap()[field].as_f64().unwrap()
         };
         assert!(of("before", "p95_difference_points").abs() < 0.01);

@@ -14,11 +14,12 @@ use super::{
 use crate::kit::{
     sources::{Source, records::PERIOD},
     streams::{
-        Algorithm, Measured, Timing, Windows,
+        Algorithm, Change, Measured, Timing, Windows,
         apps::{Collector, Schedule},
         figures::{LATE, Rates},
         measure,
         measure::{BEGIN, WINDOW},
+        measure_changing,
     },
 };
 
@@ -97,11 +98,30 @@ pub(super) fn run(
     match method {
         Method::Lanes(layout) => over_lanes(seed, setting, layout, timing),
         Method::Streams(algorithm) => {
-            let records = setting.records.clone().sharing(setting.elastic);
-            let measured = measure(seed, &setting.scene, algorithm, timing, Box::new(records));
+            let measured = measure(seed, &setting.scene, algorithm, timing, source(setting));
             Ok(of_streams(measured?))
         }
     }
+}
+
+/// Figures of a stream for each component, over recorded paths that change on the way.
+///
+/// # Errors
+/// The network is inconsistent.
+pub(super) fn run_changing(
+    seed: Seed,
+    setting: &Setting,
+    changes: &[Change],
+    algorithm: Algorithm,
+    timing: Timing,
+) -> Result<Figures, TopologyError> {
+    let source = source(setting);
+    let measured = measure_changing(seed, &setting.scene, changes, algorithm, timing, source);
+    Ok(of_streams(measured?))
+}
+
+fn source(setting: &Setting) -> Box<dyn Source> {
+    Box::new(setting.records.clone().sharing(setting.elastic))
 }
 
 fn of_streams(measured: Measured) -> Figures {

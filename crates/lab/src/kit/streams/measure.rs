@@ -51,6 +51,25 @@ impl Timing {
     }
 }
 
+/// A change of the paths in the middle of a run, at the beginning of a window; windows count from the first frame on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A path fails for good, in both directions.
+    Fails {
+        /// Index of the path.
+        path: usize,
+        /// The window.
+        window: u32,
+    },
+    /// A path is added, which is not used before.
+    Joins {
+        /// Index of the path.
+        path: usize,
+        /// The window.
+        window: u32,
+    },
+}
+
 /// Results of a run.
 #[derive(Clone, Debug)]
 pub struct Measured {
@@ -69,7 +88,7 @@ pub struct Measured {
     pub path_shares: Vec<f64>,
     /// Application bytes that arrived, over all streams and windows, in bits per second.
     pub goodput_bps: f64,
-    /// Capacity that the paths had for us in the same time, in bits per second.
+    /// Capacity that the paths had for us in the same time, in bits per second, whether or not they had failed.
     pub available_bps: f64,
 }
 
@@ -83,6 +102,21 @@ pub struct Measured {
 pub fn measure(
     seed: Seed,
     scene: &Scene,
+    algorithm: Algorithm,
+    timing: Timing,
+    source: Box<dyn Source>,
+) -> Result<Measured, TopologyError> {
+    measure_changing(seed, scene, &[], algorithm, timing, source)
+}
+
+/// The same over recorded paths that change on the way. In a network, changes are left out.
+///
+/// # Errors
+/// As of [`measure`].
+pub fn measure_changing(
+    seed: Seed,
+    scene: &Scene,
+    changes: &[Change],
     algorithm: Algorithm,
     timing: Timing,
     source: Box<dyn Source>,
@@ -103,11 +137,18 @@ pub fn measure(
     let allowed = AllowList::of([World::node_id(a)]);
     let b = world.add_node(Config::default(), allowed, Collector::default());
     let links = scene.lay(&mut world, [a, b])?;
-    world.app::<Feeder>(a).dial(links.clone());
+    let delay = scene.delay_max();
+    let windows_begin = begin + delay + period.mul_f64(LATE);
+    let first = windows_begin + timing.warm_up;
+    let later = match scene {
+        Scene::Recorded(_) => schedule_changes(&mut world, (a, &links), changes, windows_begin),
+        Scene::Network(_) => Vec::new(),
+    };
+    let mut dialled = links.clone();
+    dialled.retain(|link| !later.contains(link));
+    world.app::<Feeder>(a).dial(dialled);
     world.with_node(a, |_| ());
 
-    let delay = scene.delay_max();
-    let first = begin + timing.warm_up + delay + period.mul_f64(LATE);
     if algorithm == Algorithm::PublishedPgos {
         world.run_until(begin - STEP_BEFORE);
         let scheduler = Box::<PublishedPgos>::default();
@@ -241,6 +282,41 @@ pub fn measure(
         goodput_bps: bytes as f64 * 8.0 / seconds,
         available_bps: available,
     })
+}
+
+/// Schedules changes of recorded paths, which are the first wires of the world. Returns the links that are added later.
+fn schedule_changes(
+    world: &mut World,
+    (a, links): (usize, &[Link]),
+    changes: &[Change],
+    windows_begin: Instant,
+) -> Vec<Link> {
+    let after = |window| windows_begin.since(Instant::EPOCH) + WINDOW * window;
+    let mut later = Vec::new();
+    for change in changes {
+        match *change {
+            Change::Fails { path, window } => {
+                world.schedule(after(window), move |world| world.set_wire_up(path, false));
+            }
+            Change::Joins { path, window } => {
+                let Some(&link) = links.get(path) else {
+                    continue;
+                };
+                later.push(link);
+                world.schedule(after(window), move |world| {
+                    let now = world.now();
+                    let Some(session) = world.app::<Feeder>(a).session() else {
+                        return;
+                    };
+                    // The session exists, so the call cannot be refused.
+                    let session = world.engine(a).session(session);
+                    let _ = session.map(|mut session| session.add_link(now, link));
+                    world.with_node(a, |_| ());
+                });
+            }
+        }
+    }
+    later
 }
 
 /// Replaces the scheduler of the sender's session.

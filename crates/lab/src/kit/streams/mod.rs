@@ -27,6 +27,6 @@ pub mod show;
 
 pub use algorithm::Algorithm;
 pub use figures::{StreamFigures, Windows};
-pub use measure::{Measured, Timing, measure};
+pub use measure::{Change, Measured, Timing, measure, measure_changing};
 pub use recorded::RecordedPath;
 pub use scene::Scene;
