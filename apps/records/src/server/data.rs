@@ -44,7 +44,7 @@ impl Server {
         let has_demand = get.demand.is_some();
         let sending = async {
             match &get.lane {
-                None => self.all(inbox, source, &get).await,
+                None => self.all(peer, inbox, source, &get).await,
                 Some(lane) => {
                     let layout: Layout = (lane.layout.parse())
                         .map_err(|error| WireError(format!("the layout: {error}")))?;
@@ -67,7 +67,13 @@ impl Server {
     }
 
     /// Sends what is wanted.
-    async fn all(&self, inbox: &mut Inbox<'_>, source: Arc<Source>, get: &Get) -> Result<(), End> {
+    async fn all(
+        &self,
+        peer: NodeId,
+        inbox: &mut Inbox<'_>,
+        source: Arc<Source>,
+        get: &Get,
+    ) -> Result<(), End> {
         let stream = inbox.stream;
         let mut reading = Reading::new(source);
         let mut pace = Pace::of(get)?;
@@ -78,7 +84,11 @@ impl Server {
                     reading.want(items);
                     reading = carry(stream, &self.readers, reading, |_| ()).await?;
                 }
-                Some(pace) => reading = self.paced(stream, reading, items, pace).await?,
+                Some(pace) => {
+                    let key = (peer, get.manifest.0, pace.every());
+                    let clock = |now| self.clocks.hold(key, now);
+                    reading = self.paced(stream, reading, items, (pace, clock)).await?;
+                }
             }
         }
         Ok(())

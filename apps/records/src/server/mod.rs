@@ -6,12 +6,14 @@
 //! | `answer` | answers to requests: lists, manifests, hashes |
 //! | `data` | the data that a client wants, as fast as possible |
 //! | `paced` | the same, record by record at its rate |
+//! | `clock` | the times at which records are due, one for all streams of a set that a peer watches |
 //! | `inbox` | messages of a client in the order in which it sent them |
 //! | `put`, `copy` | sets that clients send, and sets that are sent to third nodes |
 //! | `promise` | the promise that a client asks for |
 //! | `pin` | a lane on its channel, and elsewhere while that one does not respond |
 
 mod answer;
+mod clock;
 mod copy;
 mod data;
 mod inbox;
@@ -92,6 +94,7 @@ pub struct Server {
     shelf: PathBuf,
     sets: Mutex<BTreeMap<String, Arc<Source>>>,
     readers: Arc<Semaphore>,
+    clocks: clock::Clocks,
     streams: Mutex<BTreeMap<NodeId, usize>>,
     /// True if peers may send sets.
     is_accepting: bool,
@@ -137,6 +140,7 @@ impl Server {
             shelf: shelf.to_owned(),
             sets: Mutex::new(found.sets.clone()),
             readers: Arc::new(Semaphore::new(READERS_MAX)),
+            clocks: clock::Clocks::default(),
             streams: Mutex::default(),
             is_accepting,
             taking: Mutex::default(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anabranch::{StreamParameters, local::client::Stream};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use super::{End, Server};
+use super::{End, Server, clock::Clock};
 use crate::{
     carry::{fault_of, next},
     source::{Next, Reading},
@@ -24,7 +24,9 @@ const RATE: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
 pub(super) struct Pace {
     every: Duration,
     deadline: Option<Duration>,
-    /// The time at which the next record is due.
+    /// Times at which records are due, from the first record on.
+    clock: Option<Clock>,
+    /// The time at which the next record is due, if one was sent.
     due: Option<Instant>,
 }
 
@@ -41,8 +43,14 @@ impl Pace {
         Ok(Some(Self {
             every: Duration::from_secs_f64(1.0 / rate),
             deadline: deadline.map(Duration::from_millis),
+            clock: None,
             due: None,
         }))
+    }
+
+    /// The time between records.
+    pub(super) fn every(&self) -> Duration {
+        self.every
     }
 }
 
@@ -53,9 +61,9 @@ impl Server {
         stream: &Stream,
         mut reading: Reading,
         items: Vec<Item>,
-        pace: &mut Pace,
+        (pace, clock): (&mut Pace, impl Fn(Instant) -> Clock),
     ) -> Result<Reading, End> {
-        if pace.due.is_none() && pace.deadline.is_some() {
+        if pace.clock.is_none() && pace.deadline.is_some() {
             let parameters = StreamParameters {
                 lifetime: Some(pace.deadline),
                 ..StreamParameters::default()
@@ -74,7 +82,13 @@ impl Server {
             };
             let last = reading.records();
             for record in from..to.min(last) {
-                let due = pace.due.unwrap_or_else(Instant::now);
+                let now = Instant::now();
+                let clock = pace.clock.get_or_insert_with(|| clock(now));
+                // The first record may be late for its time, but not for its deadline.
+                let (due, from) = match pace.due {
+                    Some(due) => (due, due),
+                    None => (clock.last(now), now),
+                };
                 sleep_until(due).await;
                 pace.due = Some(due + pace.every);
                 let one = Item::Records {
@@ -83,22 +97,22 @@ impl Server {
                     components: components.clone(),
                     bytes,
                 };
-                reading = self.record(stream, reading, one, due, pace).await?;
+                reading = self.record(stream, reading, one, from, pace).await?;
             }
         }
         Ok(reading)
     }
 
-    /// Sends a record that is due.
+    /// Sends a record that is due. Its deadline counts from `from`.
     async fn record(
         &self,
         stream: &Stream,
         mut reading: Reading,
         one: Item,
-        due: Instant,
+        from: Instant,
         pace: &Pace,
     ) -> Result<Reading, End> {
-        let until = due + pace.deadline.unwrap_or(WAIT_MAX);
+        let until = from + pace.deadline.unwrap_or(WAIT_MAX);
         reading.want([one]);
         loop {
             let out;

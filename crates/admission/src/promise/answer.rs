@@ -215,9 +215,12 @@ impl fmt::Display for Reason {
                 let (paths, verb) = match &channels[..] {
                     [] => ("the paths".to_owned(), "provide"),
                     [one] => (one.to_string(), "provides"),
-                    many => {
-                        let names: Vec<String> = many.iter().map(ToString::to_string).collect();
-                        (format!("{} together", names.join(" and ")), "provide")
+                    [others @ .., last] => {
+                        let names: Vec<String> = others.iter().map(ToString::to_string).collect();
+                        (
+                            format!("{} and {last} together", names.join(", ")),
+                            "provide",
+                        )
                     }
                 };
                 write!(f, "{paths} {verb} {holds} ")?;
@@ -327,6 +330,11 @@ mod tests {
             Refusal::bare(too_little(&[1, 2], 2)).to_string(),
             "channel-1 and channel-2 together provide 5.00 Mbit/s in 95 % of windows, 2.00 Mbit/s of it promised to \
              others; 9.18 Mbit/s would be needed, headers included; nothing can be offered instead"
+        );
+        let three = Refusal::bare(too_little(&[0, 1, 2], 0)).to_string();
+        assert!(
+            three.starts_with("channel-0, channel-1 and channel-2 together provide 5.00 Mbit/s"),
+            "{three}"
         );
         let known = Reason::TooLittleKnown {
             windows: 12,

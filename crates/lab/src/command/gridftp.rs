@@ -51,7 +51,7 @@ const STRIDE: usize = 960;
 /// Part of the time between two records after which a second begins, so that none of them is near its ends.
 const PHASE: f64 = 0.875;
 /// Time between two looks at what has arrived.
-const STEP: Duration = Duration::from_millis(5);
+const STEP: Duration = live::LATER_STEP;
 /// Steps of a window.
 const WINDOW_STEPS: usize = (Live::window().as_millis() / STEP.as_millis()) as usize;
 /// Steps by which a second can begin later: less than the period of records.

@@ -29,6 +29,9 @@ const STEP: Duration = Duration::from_millis(100);
 /// Time before promises are asked for in virtual time; live they are asked for at once, and wait.
 const ALONE: Duration = Duration::from_secs(3);
 
+/// Step by which windows that suit a component begin later.
+pub const LATER_STEP: Duration = Duration::from_millis(5);
+
 /// Layout of the data.
 pub const LAYOUT: &str = "pgos";
 
@@ -85,7 +88,7 @@ pub struct Live {
 pub struct Observed {
     /// Bytes of each component that arrived in each second.
     pub windows: Vec<[f64; 3]>,
-    /// The same for seconds that begin later, by up to a record's period.
+    /// The same for seconds that begin later, each by [`LATER_STEP`] more, by up to a record's period.
     pub later: Vec<Vec<[f64; 3]>>,
     /// Time to the first promise of each component, and the number of times that it could not be kept any more.
     pub promises: [(Option<Duration>, u64); 3],
@@ -143,16 +146,27 @@ impl Live {
         Rates::new(series_bps, target, &due)
     }
 
-    /// Rates of a component in one phase of the run, in the seconds that suit its records best.
-    fn own_phase(&self, component: usize, phase: &str, observed: &Observed) -> Option<Rates> {
+    /// Rates of a component in one phase of the run, in the seconds that suit its records best, and how much later these begin.
+    fn own_phase(
+        &self,
+        component: usize,
+        phase: &str,
+        observed: &Observed,
+    ) -> Option<(Rates, Duration)> {
         let (_, windows) = (self.plan.phases().into_iter()).find(|(name, _)| *name == phase)?;
         let rates = |later: &Vec<[f64; 3]>| {
             let windows = later.get(windows.clone()).unwrap_or_default();
             let series = windows.iter().map(|bytes| bytes[component] * 8.0);
             self.rates(component, series.collect())
         };
-        let all = observed.later.iter().map(rates);
-        all.max_by(|one, other| one.p95_bps.total_cmp(&other.p95_bps))
+        let later = (1..).map(|steps| LATER_STEP * steps);
+        let all: Vec<(Rates, Duration)> = observed.later.iter().map(rates).zip(later).collect();
+        // Of equal ones the earliest.
+        let all = all.into_iter().rev();
+        all.max_by(|(one, _), (other, _)| {
+            let rates = one.p95_bps.total_cmp(&other.p95_bps);
+            rates.then(one.met.total_cmp(&other.met))
+        })
     }
 
     /// Bytes of each component that arrive in each second of virtual time, over the same paths, of which the same one fails and the
@@ -215,8 +229,9 @@ impl Live {
                     points(live.mean_bps, rates.mean_bps),
                 );
                 let own = self.own_phase(component, phase, observed);
-                let own = own.filter(|own| own.p95_bps > live.p95_bps);
-                let own = own.unwrap_or(live);
+                let own = own.filter(|(own, _)| own.p95_bps > live.p95_bps);
+                let (own, later) = own.unwrap_or((live, Duration::ZERO));
+                put("own_phase_later_ms", json!(later.as_millis() as u64));
                 put("own_phase_p95_mbps", mbps(own.p95_bps));
                 put("own_phase_met_fraction", rounded(own.met));
                 put(
