@@ -1,6 +1,8 @@
 //! `anabranch-lab run gridftp --live`: a record set served and watched between two nodes on this machine, over emulated paths of which one
 //! fails and one is added, by this machine's clock.
 
+mod samples;
+
 use std::{
     fs,
     net::SocketAddr,
@@ -24,7 +26,7 @@ use anabranch_lab::{
     Options, Outcome as Results,
     experiments::gridftp::{
         self,
-        live::{self, Live, Observed, Plan},
+        live::{self, Live, Observed, Plan, Seconds},
     },
     kit::{
         corpus::Corpus,
@@ -41,6 +43,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
+use self::samples::{Look, Samples};
 use super::stop::stopped;
 use crate::failure::Failure;
 
@@ -48,14 +51,8 @@ use crate::failure::Failure;
 const SET: &str = "climate";
 /// Distance between two records of a component in the file of the set, in bytes; neighbours share the rest.
 const STRIDE: usize = 960;
-/// Part of the time between two records after which a second begins, so that none of them is near its ends.
-const PHASE: f64 = 0.875;
 /// Time between two looks at what has arrived.
-const STEP: Duration = live::LATER_STEP;
-/// Steps of a window.
-const WINDOW_STEPS: usize = (Live::window().as_millis() / STEP.as_millis()) as usize;
-/// Steps by which a second can begin later: less than the period of records.
-const LATER_STEPS: usize = (PERIOD.as_millis() / STEP.as_millis()) as usize - 1;
+const STEP: Duration = Duration::from_millis(5);
 /// Time for what is late at the end.
 const REST: Duration = Duration::from_secs(300);
 /// Time in which the nodes are connected.
@@ -270,10 +267,10 @@ async fn watch(
     let promises = *promises.lock().unwrap_or_else(PoisonError::into_inner);
     let carried = emulator.paths().iter();
     Ok(Observed {
-        windows: windows(&samples, 0),
-        later: (1..=LATER_STEPS)
-            .map(|from| windows(&samples, from))
-            .collect(),
+        seconds: Seconds {
+            arrived: samples.seconds(|look| look.arrived),
+            whole: samples.seconds(|look| look.written),
+        },
         promises,
         carried: carried.map(|path| path.stats().1.delivered.bytes).collect(),
         parts: [verified.parts, missing as u64, wrong as u64],
@@ -302,79 +299,62 @@ async fn note(mut events: mpsc::Receiver<Up>, promises: Promises, begin: Instant
     }
 }
 
-/// Bytes of each component that have arrived, from the first record on, at every step, while a path fails and another is added.
+/// Looks at what has arrived, at every step, while a path fails and another is added.
 async fn count(
     live: &Live,
     fetch: &Fetch,
     session: &Session,
     (emulator, added): (&Emulator, Link),
     progress: &(dyn Fn(&str) + Sync),
-) -> Vec<Sample> {
-    let arrived = || {
-        let mut bytes = fetch.progress().into_iter().map(|(bytes, _)| bytes);
-        [(); 3].map(|()| bytes.next().unwrap_or_default())
-    };
-    while arrived() == [0; 3] {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    let begin = Instant::now() + PERIOD.mul_f64(PHASE);
-    let mut samples = Vec::new();
-    for step in 0..=live.plan.seconds as usize * WINDOW_STEPS + LATER_STEPS {
-        sleep_until(begin + STEP * step as u32).await;
-        samples.push((Instant::now(), arrived()));
-        if step == live.plan.cut() * WINDOW_STEPS {
-            emulator.paths()[live.failing()].set_up(false);
-            progress(&format!(
-                "gridftp: a path fails after {} s",
-                live.plan.cut()
-            ));
+) -> Samples {
+    let look = || {
+        let written = fetch.progress();
+        let streams = session.streams();
+        let arrived = |component: &str| {
+            let of = streams.iter().filter(|stream| {
+                let label = stream.spec.label.as_str();
+                label.rsplit('/').next() == Some(component)
+            });
+            of.map(|stream| stream.arrived_bytes).sum()
+        };
+        Look {
+            at: Instant::now(),
+            arrived: NAMES.map(arrived),
+            written: [0, 1, 2].map(|index| written.get(index).map_or(0, |(bytes, _)| *bytes)),
         }
-        if step == live.plan.join() * WINDOW_STEPS {
+    };
+    let mut samples = Samples::new(live.sizes);
+    let [cut, join] = [live.plan.cut(), live.plan.join()];
+    let (mut is_cut, mut is_joined) = (false, false);
+    let end = Live::window() * live.plan.seconds as u32;
+    let start = Instant::now();
+    for step in 0.. {
+        sleep_until(start + STEP * step).await;
+        samples.note(look());
+        let Some(begin) = samples.begin() else {
+            continue;
+        };
+        let is_past = |window: usize| begin.elapsed() >= Live::window() * window as u32;
+        if !is_cut && is_past(cut) {
+            is_cut = true;
+            emulator.paths()[live.failing()].set_up(false);
+            progress(&format!("gridftp: a path fails after {cut} s"));
+        }
+        if !is_joined && is_past(join) {
+            is_joined = true;
             session.add_link(added);
-            let second = live.plan.join();
-            progress(&format!("gridftp: another is added after {second} s"));
+            progress(&format!("gridftp: another is added after {join} s"));
+        }
+        if begin.elapsed() > end {
+            break;
         }
     }
     samples
 }
 
-/// Time, and bytes of each component that have arrived until then.
-type Sample = (Instant, [u64; 3]);
-
-/// Bytes of each component in each second, from a step on.
-fn windows(samples: &[Sample], from: usize) -> Vec<[f64; 3]> {
-    let ends = samples.iter().skip(from).step_by(WINDOW_STEPS);
-    let ends: Vec<&Sample> = ends.collect();
-    let window = |pair: &[&Sample]| {
-        let [(at, before), (now, bytes)] = [pair[0], pair[1]];
-        let share = Live::window().as_secs_f64() / (*now - *at).as_secs_f64();
-        [0, 1, 2].map(|index| (bytes[index] - before[index]) as f64 * share)
-    };
-    ends.windows(2).map(window).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bytes_of_a_second_are_those_between_its_ends_at_its_length() {
-        let begin = Instant::now();
-        // A byte a step, and the last look is late by a tenth of a second.
-        let sample = |step: usize| {
-            let late = Duration::from_millis(if step == 400 { 100 } else { 0 });
-            (
-                begin + STEP * step as u32 + late,
-                [step as u64, 0, 2 * step as u64],
-            )
-        };
-        let samples: Vec<Sample> = (0..=400).map(sample).collect();
-        let bytes = windows(&samples, 0);
-        assert_eq!(bytes.len(), 2);
-        assert_eq!(bytes[0], [200.0, 0.0, 400.0]);
-        assert!((bytes[1][0] - 200.0 / 1.1).abs() < 1e-6, "{bytes:?}");
-        assert_eq!(windows(&samples, 5).len(), 1);
-    }
 
     /// Whatever the machine does meanwhile, what arrives is right.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -389,9 +369,18 @@ mod tests {
         let mut live = live::setting(&options, Plan { seconds: 10 }).unwrap();
         live.sizes = live.sizes.map(|size| size / 100);
         let observed = one(Seed(1), &live, &|_| {}).await.unwrap();
-        assert_eq!(observed.windows.len(), 10);
-        assert_eq!(observed.later.len(), LATER_STEPS);
-        assert!(observed.later.iter().all(|windows| windows.len() == 10));
+        let Seconds { arrived, whole } = &observed.seconds;
+        assert!(arrived.len() >= 10 && whole.len() >= 10, "{observed:?}");
+        let sum = |seconds: &[[f64; 3]]| seconds.iter().map(|bytes| bytes[0]).sum::<f64>();
+        let most = (live.records() as usize * live.sizes[0]) as f64;
+        assert!(
+            sum(whole) > 0.5 * most && sum(whole) <= most,
+            "{observed:?}"
+        );
+        assert!(
+            sum(arrived) > 0.5 * most && sum(arrived) < 1.2 * most,
+            "{observed:?}"
+        );
         assert_eq!(observed.parts, [3 * live.records(), 0, 0]);
         assert!(
             observed.carried.iter().all(|bytes| *bytes > 0),

@@ -8,7 +8,8 @@ use anabranch_base::Seed;
 use serde_json::json;
 
 use super::{
-    APPLICATION_SHARE, COMPONENT, labelled, rates_into, run,
+    APPLICATION_SHARE, COMPONENT, labelled, rates_into,
+    run::{self, Component},
     testbed::{self, Setting},
 };
 use crate::{
@@ -28,9 +29,6 @@ use crate::{
 const STEP: Duration = Duration::from_millis(100);
 /// Time before promises are asked for in virtual time; live they are asked for at once, and wait.
 const ALONE: Duration = Duration::from_secs(3);
-
-/// Step by which windows that suit a component begin later.
-pub const LATER_STEP: Duration = Duration::from_millis(5);
 
 /// Layout of the data.
 pub const LAYOUT: &str = "pgos";
@@ -83,13 +81,20 @@ pub struct Live {
     setting: Setting,
 }
 
+/// Bytes of each component in each second of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Seconds {
+    /// Bytes that arrived, those of incomplete records included.
+    pub arrived: Vec<[f64; 3]>,
+    /// Whole components of records: in virtual time those that arrived, live those that were written to the copy.
+    pub whole: Vec<[f64; 3]>,
+}
+
 /// Observations of a run on sockets.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
-    /// Bytes of each component that arrived in each second.
-    pub windows: Vec<[f64; 3]>,
-    /// The same for seconds that begin later, each by [`LATER_STEP`] more, by up to a record's period.
-    pub later: Vec<Vec<[f64; 3]>>,
+    /// Bytes of each second.
+    pub seconds: Seconds,
     /// Time to the first promise of each component, and the number of times that it could not be kept any more.
     pub promises: [(Option<Duration>, u64); 3],
     /// Bytes that each path carried, headers included.
@@ -146,35 +151,12 @@ impl Live {
         Rates::new(series_bps, target, &due)
     }
 
-    /// Rates of a component in one phase of the run, in the seconds that suit its records best, and how much later these begin.
-    fn own_phase(
-        &self,
-        component: usize,
-        phase: &str,
-        observed: &Observed,
-    ) -> Option<(Rates, Duration)> {
-        let (_, windows) = (self.plan.phases().into_iter()).find(|(name, _)| *name == phase)?;
-        let rates = |later: &Vec<[f64; 3]>| {
-            let windows = later.get(windows.clone()).unwrap_or_default();
-            let series = windows.iter().map(|bytes| bytes[component] * 8.0);
-            self.rates(component, series.collect())
-        };
-        let later = (1..).map(|steps| LATER_STEP * steps);
-        let all: Vec<(Rates, Duration)> = observed.later.iter().map(rates).zip(later).collect();
-        // Of equal ones the earliest.
-        let all = all.into_iter().rev();
-        all.max_by(|(one, _), (other, _)| {
-            let rates = one.p95_bps.total_cmp(&other.p95_bps);
-            rates.then(one.met.total_cmp(&other.met))
-        })
-    }
-
-    /// Bytes of each component that arrive in each second of virtual time, over the same paths, of which the same one fails and the
-    /// same one is added; empty before the first second that counts.
+    /// Bytes of each second of virtual time, over the same paths, of which the same one fails and the same one is added; none before the
+    /// first second that counts.
     ///
     /// # Errors
     /// The paths are inconsistent; in words.
-    pub fn in_virtual_time(&self, seed: Seed) -> Result<Vec<[f64; 3]>, String> {
+    pub fn in_virtual_time(&self, seed: Seed) -> Result<Seconds, String> {
         let settling = self.plan.phases()[0].1.start;
         let timing = Timing {
             alone: ALONE.min(Duration::from_secs(settling as u64)),
@@ -195,49 +177,47 @@ impl Live {
         let pgos = *pgos.first().ok_or("there is no policy of this name")?;
         let figures = run::run_changing(seed, &self.setting, &changes, pgos, timing);
         let figures = figures.map_err(|error| error.to_string())?;
-        let mut windows = vec![[0.0; 3]; self.plan.seconds as usize];
-        for (component, figures) in figures.components.iter().enumerate().take(3) {
-            let counted = windows.iter_mut().skip(settling);
-            for (window, rate_bps) in counted.zip(&figures.bytes.series_bps) {
-                window[component] = rate_bps / 8.0;
+        let seconds = |of: fn(&Component) -> &Rates| {
+            let mut seconds = vec![[0.0; 3]; self.plan.seconds as usize];
+            for (index, component) in figures.components.iter().enumerate().take(3) {
+                let counted = seconds.iter_mut().skip(settling);
+                for (second, rate_bps) in counted.zip(&of(component).series_bps) {
+                    second[index] = rate_bps / 8.0;
+                }
             }
-        }
-        Ok(windows)
+            seconds
+        };
+        Ok(Seconds {
+            arrived: seconds(|component| &component.bytes),
+            whole: seconds(|component| &component.whole),
+        })
     }
 
     /// Rows of both clocks: of each component by phase, of the paths, and of the copy.
-    pub fn rows(&self, expected: &[[f64; 3]], observed: &Observed) -> Vec<Row> {
+    pub fn rows(&self, expected: &Seconds, observed: &Observed) -> Vec<Row> {
         let mut rows = Vec::new();
         for component in 0..NAMES.len() {
             for (phase, windows) in self.plan.phases() {
-                let of = |all: &[[f64; 3]]| {
-                    let windows = all.get(windows.clone()).unwrap_or_default();
-                    let series = windows.iter().map(|bytes| bytes[component] * 8.0);
+                let rates = |seconds: &[[f64; 3]]| {
+                    let seconds = seconds.get(windows.clone()).unwrap_or_default();
+                    let series = seconds.iter().map(|bytes| bytes[component] * 8.0);
                     self.rates(component, series.collect())
                 };
-                let rates = of(expected);
-                rows.push(self.component(component, ("virtual", phase), &rates));
-                let live = of(&observed.windows);
+                let both = |seconds: &Seconds| [rates(&seconds.arrived), rates(&seconds.whole)];
+                let [expected, live] = [expected, &observed.seconds].map(both);
+                rows.push(self.component(component, ("virtual", phase), &expected));
                 let mut row = self.component(component, ("live", phase), &live);
                 let points = |live: f64, expected: f64| {
                     rounded(100.0 * (live - expected) / self.target_bps(component))
                 };
-                let mut put = |field: &str, value| row.insert(field.to_owned(), value);
-                put("p95_difference_points", points(live.p95_bps, rates.p95_bps));
-                put(
-                    "mean_difference_points",
-                    points(live.mean_bps, rates.mean_bps),
-                );
-                let own = self.own_phase(component, phase, observed);
-                let own = own.filter(|(own, _)| own.p95_bps > live.p95_bps);
-                let (own, later) = own.unwrap_or((live, Duration::ZERO));
-                put("own_phase_later_ms", json!(later.as_millis() as u64));
-                put("own_phase_p95_mbps", mbps(own.p95_bps));
-                put("own_phase_met_fraction", rounded(own.met));
-                put(
-                    "own_phase_p95_difference_points",
-                    points(own.p95_bps, rates.p95_bps),
-                );
+                let of = ["", "whole_"].iter().zip(live.iter().zip(&expected));
+                for (prefix, (live, expected)) in of {
+                    let mut put = |field, value| row.insert(format!("{prefix}{field}"), value);
+                    let p95 = points(live.p95_bps, expected.p95_bps);
+                    put("p95_difference_points", p95);
+                    let mean = points(live.mean_bps, expected.mean_bps);
+                    put("mean_difference_points", mean);
+                }
                 rows.push(row);
             }
         }
@@ -267,13 +247,19 @@ impl Live {
         rows
     }
 
-    fn component(&self, component: usize, (clock, phase): (&str, &str), rates: &Rates) -> Row {
+    fn component(
+        &self,
+        component: usize,
+        (clock, phase): (&str, &str),
+        [arrived, whole]: &[Rates; 2],
+    ) -> Row {
         let mut row = labelled(COMPONENT, LAYOUT);
         row.insert("clock".into(), json!(clock));
         row.insert("phase".into(), json!(phase));
         row.insert("component".into(), json!(NAMES[component]));
         row.insert("target_mbps".into(), mbps(self.target_bps(component)));
-        rates_into(&mut row, rates);
+        rates_into(&mut row, "", arrived);
+        rates_into(&mut row, "whole_", whole);
         row
     }
 
@@ -337,7 +323,7 @@ mod tests {
     #[test]
     fn in_virtual_time_a_path_fails_and_another_is_added() {
         let live = live(24);
-        let windows = live.in_virtual_time(Seed(1)).unwrap();
+        let windows = live.in_virtual_time(Seed(1)).unwrap().arrived;
         assert_eq!(windows.len(), 24);
         let share = |component: usize, window: usize| {
             8.0 * windows[window][component] / live.target_bps(component)
@@ -359,14 +345,19 @@ mod tests {
         let live = live(24);
         // A tenth of the first component is missing while there is one path.
         let full = [0, 1, 2].map(|component| live.target_bps(component) / 8.0);
-        let expected = vec![full; 24];
+        let expected = Seconds {
+            arrived: vec![full; 24],
+            whole: vec![full; 24],
+        };
         let windows = (0..24).map(|window| {
             let share = if (12..14).contains(&window) { 0.9 } else { 1.0 };
             full.map(|bytes| bytes * share)
         });
         let observed = Observed {
-            later: vec![windows.clone().map(|_| full).collect()],
-            windows: windows.collect(),
+            seconds: Seconds {
+                arrived: windows.collect(),
+                whole: expected.whole.clone(),
+            },
             promises: [(Some(Duration::from_secs(2)), 1), (None, 0), (None, 0)],
             carried: vec![1_000_000; 3],
             parts: [1_800, 0, 0],
@@ -381,9 +372,8 @@ mod tests {
         assert!(of("before", "p95_difference_points").abs() < 0.01);
         assert!((of("one path", "p95_difference_points") + 10.0).abs() < 0.01);
         assert!(of("after", "mean_difference_points").abs() < 0.01);
-        // In seconds that begin later, nothing is missing.
-        assert!(of("one path", "own_phase_p95_difference_points").abs() < 0.01);
-        assert!((of("one path", "own_phase_met_fraction") - 1.0).abs() < 0.01);
+        assert!(of("one path", "whole_p95_difference_points").abs() < 0.01);
+        assert!((of("one path", "whole_met_fraction") - 1.0).abs() < 0.01);
         let copy = rows.last().unwrap();
         assert_eq!(copy["wrong_parts"], 0);
     }

@@ -96,12 +96,9 @@ fn component_row(layout: &str, figures: &Figures, index: usize) -> Row {
     let mut row = labelled(COMPONENT, layout);
     row.insert("component".into(), json!(name));
     row.insert("target_mbps".into(), mbps(*target_bps));
-    rates_into(&mut row, bytes);
+    rates_into(&mut row, "", bytes);
+    rates_into(&mut row, "whole_", whole);
     let mut put = |field: &str, value| row.insert(field.to_owned(), value);
-    put("whole_p95_mbps", mbps(whole.p95_bps));
-    put("whole_p99_mbps", mbps(whole.p99_bps));
-    put("whole_std_mbps", mbps(whole.std_bps));
-    put("whole_met_fraction", rounded(whole.met));
     put("whole_per_s", rounded(figures.components_per_s(index)));
     if let Some(promise) = promise {
         let term = promise.term.map_or("none", |term| match term {
@@ -116,9 +113,9 @@ fn component_row(layout: &str, figures: &Figures, index: usize) -> Row {
     row
 }
 
-/// Puts the rate of a component in a row.
-fn rates_into(row: &mut Row, rates: &Rates) {
-    let mut put = |field: &str, value| row.insert(field.to_owned(), value);
+/// Puts the rate of a component in a row, in fields whose names begin with `prefix`.
+fn rates_into(row: &mut Row, prefix: &str, rates: &Rates) {
+    let mut put = |field: &str, value| row.insert(format!("{prefix}{field}"), value);
     put("p95_mbps", mbps(rates.p95_bps));
     put("p99_mbps", mbps(rates.p99_bps));
     put("mean_mbps", mbps(rates.mean_bps));
