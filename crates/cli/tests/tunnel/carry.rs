@@ -3,7 +3,7 @@
 use crate::{
     namespace::namespaces,
     programs::{Download, serve, source},
-    stage::{CLIENT, Running, SERVER, Stage},
+    stage::{CLIENT, Running, SERVER, Stage, until},
 };
 
 #[test]
@@ -42,7 +42,7 @@ fn larger_packets_are_answered_and_segments_are_clamped() {
     let Some(stage) = Stage::new() else { return };
     serve(&stage.server);
     let (_server, ticket) = stage.serve(&["--mtu", "1300 B"]);
-    let mut client = stage.join(&ticket, &[]);
+    let client = stage.join(&ticket, &[]);
     assert_eq!(client.events("up")[0]["mtu_bytes"], 1300);
     assert!(stage.shown("link show dev anabranch0").contains("mtu 1300"));
     stage.client.ip("link set anabranch0 mtu 1500");
@@ -51,8 +51,8 @@ fn larger_packets_are_answered_and_segments_are_clamped() {
     assert!((1200..=1260).contains(&mss), "{mss}");
     // The first packet of 1,500 bytes is answered; from then on the kernel divides what is larger.
     assert_eq!(source(&stage.client, SERVER, 1472), CLIENT);
-    client.wait("dropped", 1);
-    assert!(client.dropped("too_big") >= 1);
+    // Others may have been dropped before, on a machine that is busy.
+    until("it is counted", || client.dropped("too_big") >= 1);
 }
 
 /// The server's machine forwards, as in docs/tunnel.md; the host knows the way back, in place of masquerading.

@@ -19,7 +19,7 @@ use anabranch_tunnel::wire::{
 };
 use bytes::Bytes;
 
-use crate::stage::{SERVER, Stage, TIMEOUT};
+use crate::stage::{SERVER, Stage, TIMEOUT, until};
 
 /// A UDP packet, without a checksum, to the server.
 pub(crate) fn udp4(source: [u8; 4], port: u16) -> Vec<u8> {
@@ -75,7 +75,8 @@ fn packets(priority: Priority) -> StreamSpec {
     StreamSpec {
         priority,
         order: Order::Unordered,
-        lifetime: Some(Duration::from_secs(2)),
+        // However busy the machine is.
+        lifetime: Some(Duration::from_secs(30)),
         duplex: true,
         label: LABEL_PACKETS.to_owned(),
         ..StreamSpec::default()
@@ -253,7 +254,7 @@ fn listen(stage: &Stage) -> (u16, Arrived) {
 #[test]
 fn spoofed_and_malformed_packets_are_dropped_and_counted() {
     let Some(stage) = Stage::new() else { return };
-    let (mut server, ticket) = stage.serve(&[]);
+    let (server, ticket) = stage.serve(&[]);
     let (port, arrived) = listen(&stage);
     within(&stage, &ticket, async |host, session| {
         let (_control, packets, _urgent) = join(&session).await;
@@ -282,11 +283,10 @@ fn spoofed_and_malformed_packets_are_dropped_and_counted() {
         }
         let first = arrived.wait();
         assert_eq!(first, [10, 77, 0, 2]);
-        server.wait("dropped", 1);
-        assert_eq!(
-            (server.dropped("source"), server.dropped("malformed")),
-            (5, 5)
-        );
+        // The last of them may have come by the slower path, and be in a later report.
+        let dropped = || ["source", "malformed"].map(|reason| server.dropped(reason));
+        until("all are counted", || dropped().iter().sum::<u64>() >= 10);
+        assert_eq!(dropped(), [5, 5]);
         for more in arrived.all() {
             assert_eq!(more, [10, 77, 0, 2], "nothing else arrived");
         }
