@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use anabranch_process::place::Totals;
+use anabranch_process::place::{Derived, Totals};
 use tokio::sync::watch;
 
 use crate::wire::{Notice, Request, message::DerivedBytes};
@@ -87,17 +87,27 @@ impl Placed {
         else {
             return;
         };
-        let mut derived_bytes = BTreeMap::new();
-        for DerivedBytes { node, bytes } in subscribers {
+        let mut derived = BTreeMap::new();
+        for of_node in subscribers {
+            let DerivedBytes { bytes, sent, .. } = *of_node;
             // A node that is none has no place in the overlay.
-            if let Ok(node) = node.parse() {
-                derived_bytes.insert(node, *bytes);
+            if let Ok(node) = of_node.node.parse() {
+                let sent = sent.unwrap_or(bytes);
+                let waiting = of_node.waiting;
+                derived.insert(
+                    node,
+                    Derived {
+                        bytes,
+                        sent,
+                        waiting,
+                    },
+                );
             }
         }
         let mut inner = self.inner();
         inner.is_known = true;
         let totals = &mut inner.totals;
-        (totals.taken, totals.work, totals.derived_bytes) = (*taken, *work, derived_bytes);
+        (totals.taken, totals.work, totals.derived) = (*taken, *work, derived);
     }
 
     pub(crate) fn totals(&self) -> Option<Totals> {
@@ -121,7 +131,12 @@ mod tests {
         placed.made(100);
         assert_eq!(placed.totals(), None);
         let node = SecretKey::from_seed([1; 32]).node_id();
-        let of = |node: String| DerivedBytes { node, bytes: 40 };
+        let of = |node: String| DerivedBytes {
+            node,
+            bytes: 40,
+            sent: None,
+            waiting: 0,
+        };
         placed.derived(&Notice::Derived {
             taken: 1,
             work: 7,
@@ -130,7 +145,12 @@ mod tests {
         let totals = placed.totals().unwrap();
         assert_eq!((totals.made, totals.made_bytes), (1, 100));
         assert_eq!((totals.taken, totals.work), (1, 7));
-        assert_eq!(totals.derived_bytes, BTreeMap::from([(node, 40)]));
+        let derived = Derived {
+            bytes: 40,
+            sent: 40,
+            waiting: 0,
+        };
+        assert_eq!(totals.derived, BTreeMap::from([(node, derived)]));
         placed.leave("it is better");
         assert_eq!(placed.leaving().await, "it is better");
         let why = "it is better".to_owned();

@@ -162,7 +162,7 @@ async fn a_source_that_leaves_takes_its_subscribers_along() {
             assert!(!matches!(more, Received::Adu { .. }), "{more:?}");
         }
         let totals = source.totals().unwrap();
-        assert_eq!((totals.made, totals.derived_bytes.len() <= 1), (ADUS, true));
+        assert_eq!((totals.made, totals.derived.len() <= 1), (ADUS, true));
         serving.iter().for_each(JoinHandle::abort);
     };
     let limited = tokio::time::timeout(LIMIT, work);

@@ -100,8 +100,10 @@ struct Held {
     /// Name of the stream.
     name: String,
     state: SubscriberState,
-    /// Bytes that were sent, and that wait.
-    derived_bytes: u64,
+    /// Bytes that wait.
+    waiting_bytes: u64,
+    /// Bytes that were lost.
+    lost_bytes: u64,
 }
 
 /// A service of a processing node.

@@ -204,15 +204,24 @@ impl Service {
     /// Totals of the operators of a source.
     pub(super) fn derived(&self, source: &Source) -> Notice {
         let (taken, work) = source.effort();
-        let mut of_nodes: BTreeMap<String, u64> = BTreeMap::new();
+        let mut of_nodes: BTreeMap<String, [u64; 3]> = BTreeMap::new();
         for held in lock(&self.subscribers).values() {
             if held.name == source.name {
-                *of_nodes.entry(held.state.node.clone()).or_default() += held.derived_bytes;
+                let (sent, waiting) = (held.state.sent_bytes, held.waiting_bytes);
+                let sums = of_nodes.entry(held.state.node.clone()).or_default();
+                let more = [sent + waiting + held.lost_bytes, sent, waiting];
+                for (sum, more) in sums.iter_mut().zip(more) {
+                    *sum += more;
+                }
             }
         }
-        let subscribers = of_nodes
-            .into_iter()
-            .map(|(node, bytes)| DerivedBytes { node, bytes });
+        let of_node = |(node, [bytes, sent, waiting]): (String, [u64; 3])| DerivedBytes {
+            node,
+            bytes,
+            sent: Some(sent),
+            waiting,
+        };
+        let subscribers = of_nodes.into_iter().map(of_node);
         Notice::Derived {
             taken,
             work,

@@ -47,6 +47,8 @@ struct Present<'a> {
     name: &'a str,
     sent: AtomicU64,
     sent_bytes: AtomicU64,
+    /// Bytes that the stream has no room for yet.
+    in_hand: AtomicU64,
     subscription: Subscription,
     is_over: std::sync::atomic::AtomicBool,
 }
@@ -86,6 +88,7 @@ impl Service {
             name,
             sent: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
+            in_hand: AtomicU64::new(0),
             subscription,
             is_over: false.into(),
         };
@@ -204,7 +207,9 @@ impl Present<'_> {
                         marked = derived.adu.sequence + 1;
                         let bytes = Carried::from(derived).to_bytes();
                         let length = bytes.len() as u64;
+                        self.in_hand.store(length, Ordering::Relaxed);
                         stream.send(bytes).await?;
+                        self.in_hand.store(0, Ordering::Relaxed);
                         self.sent.fetch_add(1, Ordering::Relaxed);
                         self.sent_bytes.fetch_add(length, Ordering::Relaxed);
                     }
@@ -319,7 +324,8 @@ impl Present<'_> {
             let held = Held {
                 name: self.name.to_owned(),
                 state,
-                derived_bytes: sent_bytes + status.queued.1 as u64,
+                waiting_bytes: self.in_hand.load(Ordering::Relaxed) + status.queued.1 as u64,
+                lost_bytes: status.lost_bytes,
             };
             lock(&self.service.subscribers).insert(self.number, held);
             if (status.lost, failed) != told {

@@ -216,8 +216,14 @@ impl Subscribe {
 pub struct DerivedBytes {
     /// The node.
     pub node: String,
-    /// Bytes that were sent to it, and that wait.
+    /// Bytes that were sent to it, that wait, and that were lost.
     pub bytes: u64,
+    /// Bytes that were sent. None: the service does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<u64>,
+    /// Bytes that wait now.
+    #[serde(default)]
+    pub waiting: u64,
 }
 
 /// A message to a service.

@@ -1,5 +1,7 @@
 //! Place of a source that chooses it itself: looks at the overlay, and moves.
 
+mod narrow;
+
 use std::{
     convert::Infallible,
     fmt::Write as _,
@@ -10,7 +12,7 @@ use std::{
 use anabranch::{base::Instant, control::Request};
 use anabranch_processing::{
     offer::Source,
-    process::place::{Demand, Estimate, Keeper, Meter, Rules, Totals},
+    process::place::{Candidate, Demand, Estimate, Keeper, Meter, Rules, Totals},
 };
 use serde_json::Value;
 use tokio::{
@@ -18,6 +20,7 @@ use tokio::{
     time::{self, MissedTickBehavior, interval},
 };
 
+use self::narrow::Narrow;
 use super::place::{
     Row, estimates, parse_deadline, parse_share,
     view::{HERE, View},
@@ -69,6 +72,8 @@ pub(super) struct Moves {
 struct State {
     keeper: Keeper,
     meter: Meter,
+    /// Legs that carried less than the overlay says.
+    narrow: Narrow,
 }
 
 /// A move to another place, and its reason.
@@ -93,6 +98,7 @@ impl Flags {
         let state = State {
             keeper: Keeper::new(rules, 0),
             meter: Meter::default(),
+            narrow: Narrow::default(),
         };
         self.place.then(|| Moves {
             names,
@@ -183,16 +189,30 @@ impl Moves {
             .collect();
         // One that is no member, or none at all: every place is as good as another.
         let subscribers = subscribers.ok().filter(|some| !some.is_empty())?;
-        let of = |name: &String| {
+        let before = state.keeper.current();
+        let narrow = &mut state.narrow;
+        let of = |(place, name): (usize, &String)| {
             let candidate = view.candidate(name, (HERE, &subscribers), UNIT_PS);
-            let estimate = |candidate| Estimate::of(&candidate, &measured.flow, &self.demand);
+            let estimate = |mut candidate: Candidate| {
+                let nodes = measured.derived.keys();
+                for (node, last) in nodes.zip(&mut candidate.last) {
+                    let Some(leg) = last.leg.take() else {
+                        continue;
+                    };
+                    if place == before {
+                        let rate = measured.full.get(node).copied();
+                        narrow.measured((place, *node), rate, (leg.mean(), now));
+                    }
+                    last.leg = Some(narrow.leg((place, *node), leg, now));
+                }
+                Estimate::of(&candidate, &measured.flow, &self.demand)
+            };
             Row {
                 name: name.clone(),
                 estimate: candidate.map(estimate),
             }
         };
-        let rows: Vec<Row> = self.names.iter().map(of).collect();
-        let before = state.keeper.current();
+        let rows: Vec<Row> = self.names.iter().enumerate().map(of).collect();
         let place = state.keeper.look(&estimates(&rows), &self.demand, now)?;
         let why = reason(&rows, place, before);
         Some(Move { place, why })
@@ -215,10 +235,12 @@ fn reason(rows: &[Row], place: usize, before: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use anabranch_processing::process::place::Derived;
     use clap::Parser;
     use serde_json::json;
 
     use super::*;
+    use anabranch::base::NodeId;
 
     #[derive(clap::Parser)]
     struct Line {
@@ -245,6 +267,70 @@ mod tests {
         ]
     }
 
+    /// All of 1 Mbit/s is derived for each node, of which so many bytes are sent, and so many wait.
+    fn totals<const N: usize>(second: u64, derived: [(NodeId, (u64, u64)); N]) -> Totals {
+        let derived = derived.map(|(node, (sent, waiting))| {
+            let bytes = 125_000 * second;
+            let sent = sent * second;
+            (
+                node,
+                Derived {
+                    bytes,
+                    sent,
+                    waiting,
+                },
+            )
+        });
+        Totals {
+            made: 25 * second,
+            made_bytes: 125_000 * second,
+            taken: 25 * second,
+            work: 25_000 * second,
+            derived: derived.into(),
+        }
+    }
+
+    /// The overlay still has the rate of before, and the source does not return as long as it has.
+    #[tokio::test(start_paused = true)]
+    async fn a_source_moves_when_its_subscribers_do_not_get_what_is_derived() {
+        let desk = anabranch::SecretKey::from_seed([3; 32]).node_id();
+        let flags = Line::parse_from(["", "--place", "--place-hold", "5 s"]).flags;
+        let nodes = ["hub".to_owned(), "spare".to_owned()];
+        let moves = flags.moves(&nodes, false).unwrap();
+        let mut rows = overlay(&desk.to_string(), 20.0);
+        rows.last_mut().unwrap()["bandwidth_bps"] = json!(1.5e6);
+        let mut looked = Vec::new();
+        let mut place = 0;
+        for second in 0..480_u64 {
+            // 0.3 Mbit/s are sent to it over the leg from the first place.
+            let is_narrow = place == 0 && second >= 20;
+            let sent = if is_narrow {
+                (37_500, 400_000)
+            } else {
+                (125_000, 0)
+            };
+            // Another place counts from its own beginning.
+            let begun = looked.last().map_or(0, |(begun, ..)| *begun);
+            let totals = totals(second - begun, [(desk, sent)]);
+            if let Some(found) = moves.look(&rows, totals) {
+                place = found.place;
+                moves.at(place);
+                looked.push((second, place, found.why));
+            }
+            time::advance(Duration::from_secs(1)).await;
+        }
+        let (left, to, why) = &looked[0];
+        assert!((25..45).contains(left) && *to == 1, "{looked:?}");
+        assert!(
+            why.contains("hub: never in time, because of the last leg"),
+            "{why}"
+        );
+        // It tries again after five minutes, and leaves again.
+        let places: Vec<usize> = looked.iter().map(|(_, place, _)| *place).collect();
+        assert_eq!(places, [1, 0, 1], "{looked:?}");
+        assert!(looked[1].0 > left + 300, "{looked:?}");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_source_moves_when_the_link_behind_its_place_is_worse_for_a_while() {
         let desk = anabranch::SecretKey::from_seed([3; 32]).node_id();
@@ -254,14 +340,7 @@ mod tests {
         let moves = flags.moves(&nodes, false).unwrap();
         let mut looked = Vec::new();
         for second in 0..40_u64 {
-            // All of 1 Mbit/s is derived.
-            let totals = Totals {
-                made: 25 * second,
-                made_bytes: 125_000 * second,
-                taken: 25 * second,
-                work: 25_000 * second,
-                derived_bytes: [(desk, 125_000 * second)].into(),
-            };
+            let totals = totals(second, [(desk, (125_000, 0))]);
             let mbps = if second < 20 { 8.0 } else { 0.5 };
             let rows = overlay(&desk.to_string(), mbps);
             if let Some(Move { place, why }) = moves.look(&rows, totals) {

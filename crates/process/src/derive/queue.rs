@@ -53,6 +53,8 @@ pub(super) struct Queue {
     held: usize,
     /// ADUs that were lost.
     pub(super) lost: u64,
+    /// Bytes of their bodies.
+    pub(super) lost_bytes: u64,
     /// True if the subscriber lacks the ADU before the next.
     is_broken: bool,
 }
@@ -66,6 +68,7 @@ impl Queue {
             bytes: 0,
             held: 0,
             lost: 0,
+            lost_bytes: 0,
             is_broken: true,
         }
     }
@@ -121,7 +124,7 @@ impl Queue {
 
     pub(super) fn push(&mut self, adu: &Adu, change: u32, is_last: bool) -> Added {
         if self.is_broken && adu.needs_previous {
-            self.lost += 1;
+            self.lose_one(adu.body.len());
             return Added::Broken;
         }
         let room = match self.room(adu) {
@@ -131,7 +134,7 @@ impl Queue {
         };
         let is_orphan = self.is_broken && adu.needs_previous;
         let Some(charge) = room.filter(|_| !is_orphan) else {
-            self.lost += 1;
+            self.lose_one(adu.body.len());
             self.is_broken = true;
             return Added::Broken;
         };
@@ -168,8 +171,15 @@ impl Queue {
     }
 
     fn lose(&mut self) -> bool {
-        let is_lost = self.pop().is_some();
-        self.lost += u64::from(is_lost);
-        is_lost
+        let lost = self.pop();
+        if let Some((lost, _)) = &lost {
+            self.lose_one(lost.adu.body.len());
+        }
+        lost.is_some()
+    }
+
+    fn lose_one(&mut self, bytes: usize) {
+        self.lost += 1;
+        self.lost_bytes += bytes as u64;
     }
 }

@@ -254,6 +254,7 @@ impl Table {
         Some(Status {
             queued: (subscriber.queue.len(), subscriber.queue.bytes()),
             lost: subscriber.queue.lost,
+            lost_bytes: subscriber.queue.lost_bytes,
             failed: (subscriber.failed, subscriber.failure.clone()),
             changes: subscriber.changes,
             has_ended: subscriber.derivation.is_none(),

@@ -76,6 +76,8 @@ pub struct Status {
     pub queued: (usize, usize),
     /// ADUs that were lost because they were not taken.
     pub lost: u64,
+    /// Bytes of these.
+    pub lost_bytes: u64,
     /// ADUs of the source that the pipeline could not process, and the last error.
     pub failed: (u64, Option<Failure>),
     /// Changes of the pipeline that the subscriber has made.

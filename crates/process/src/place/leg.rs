@@ -42,6 +42,18 @@ impl Leg {
         }
     }
 
+    /// The same leg at a rate that was measured while data waited for it.
+    #[must_use]
+    pub fn at(mut self, rate: Rate) -> Self {
+        self.rates = vec![rate.as_bps() as f64];
+        self
+    }
+
+    /// Mean of its rates.
+    pub fn mean(&self) -> Rate {
+        Rate::from_bps((self.rates.iter().sum::<f64>() / self.rates.len() as f64) as u64)
+    }
+
     /// Rates in bit/s, ascending.
     pub(super) fn rates(&self) -> &[f64] {
         &self.rates

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use anabranch_base::{Instant, NodeId};
+use anabranch_base::{Instant, NodeId, Rate};
 
 use super::estimate::Flow;
 
@@ -13,6 +13,19 @@ use super::estimate::Flow;
 const SPAN: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(10));
 /// Most samples.
 const SAMPLES_MAX: usize = 64;
+/// Share of what is derived that is sent at most over a leg that is full.
+const SENT_MOST: f64 = 0.9;
+
+/// Bytes for the subscribers of a node at the place in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Derived {
+    /// Bytes that were derived: sent, waiting or lost.
+    pub bytes: u64,
+    /// Bytes that were sent.
+    pub sent: u64,
+    /// Bytes that wait now.
+    pub waiting: u64,
+}
 
 /// Totals of a stream since it began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,8 +38,8 @@ pub struct Totals {
     pub taken: u64,
     /// Units of work that these took.
     pub work: u64,
-    /// Bytes that were derived there for the subscribers of each node.
-    pub derived_bytes: BTreeMap<NodeId, u64>,
+    /// Bytes for the subscribers of each node there.
+    pub derived: BTreeMap<NodeId, Derived>,
 }
 
 /// Means of a stream over the last seconds.
@@ -36,6 +49,9 @@ pub struct Measured {
     pub flow: Flow,
     /// Bytes that are derived for the subscribers of each node from an ADU of the source.
     pub derived: BTreeMap<NodeId, f64>,
+    /// Rates of the legs to nodes whose subscribers get less than is derived for them: at each sample data waited, and either a tenth of what
+    /// was derived was not sent, or a second's worth waits.
+    pub full: BTreeMap<NodeId, Rate>,
 }
 
 /// Meter of a stream. It holds up to 64 samples of the last seconds.
@@ -74,9 +90,22 @@ impl Meter {
             return None;
         }
         let each = |sum: u64, count: u64| sum as f64 / count as f64;
-        let derived = last.derived_bytes.iter().map(|(node, bytes)| {
-            let before = first.derived_bytes.get(node).copied().unwrap_or_default();
-            (*node, each(bytes.saturating_sub(before), taken))
+        let change = |node: &NodeId, now: &Derived| {
+            let before = first.derived.get(node).copied().unwrap_or_default();
+            let bytes = now.bytes.saturating_sub(before.bytes);
+            (bytes, now.sent.saturating_sub(before.sent))
+        };
+        let subscribers = last.derived.iter();
+        let derived = subscribers.map(|(node, now)| (*node, each(change(node, now).0, taken)));
+        let full = last.derived.iter().filter_map(|(node, now)| {
+            let samples = self.samples.iter();
+            let mut waited = samples.map(|(_, totals)| totals.derived.get(node));
+            let has_waited = waited.all(|at| at.is_some_and(|at| at.waiting > 0));
+            let (bytes, sent) = change(node, now);
+            let is_short = (sent as f64) < SENT_MOST * bytes as f64
+                || now.waiting as f64 * span.as_secs_f64() >= bytes as f64;
+            let rate = Rate::from_bps((8.0 * sent as f64 / span.as_secs_f64()) as u64);
+            (has_waited && is_short).then_some((*node, rate))
         });
         Some(Measured {
             flow: Flow {
@@ -85,6 +114,7 @@ impl Meter {
                 units: each(last.work - first.work, taken),
             },
             derived: derived.collect(),
+            full: full.collect(),
         })
     }
 }
@@ -95,13 +125,20 @@ mod tests {
 
     fn totals(made: u64, taken: u64, derived: &[(u8, u64)]) -> Totals {
         let node = |number: u8| NodeId::from_public_key([number; 32]);
-        let derived = derived.iter().map(|&(number, bytes)| (node(number), bytes));
+        let derived = derived.iter().map(|&(number, bytes)| {
+            let derived = Derived {
+                bytes,
+                sent: bytes,
+                waiting: 0,
+            };
+            (node(number), derived)
+        });
         Totals {
             made,
             made_bytes: 1_000 * made,
             taken,
             work: 50 * taken,
-            derived_bytes: derived.collect(),
+            derived: derived.collect(),
         }
     }
 
@@ -116,10 +153,61 @@ mod tests {
             meter.add(Instant::from_secs(second), totals);
             assert_eq!(meter.measured().is_some(), second >= 4, "{second}");
         }
-        let Measured { flow, derived } = meter.measured().unwrap();
+        let Measured {
+            flow,
+            derived,
+            full,
+        } = meter.measured().unwrap();
+        assert!(full.is_empty());
         assert_eq!(flow.period, Duration::from_millis(25));
         assert_eq!((flow.bytes, flow.units), (1_000.0, 50.0));
         assert_eq!(derived.values().copied().collect::<Vec<_>>(), [500.0]);
+    }
+
+    #[test]
+    fn a_leg_whose_data_waits_has_the_rate_of_what_is_sent() {
+        // Of 500 bytes an ADU and 20 ADUs a second; bytes that are sent in a second, and those that wait of what is left.
+        let full = |sent: u64, waiting_most: u64| {
+            let mut meter = Meter::default();
+            for second in 1..=10 {
+                let mut totals = totals(20 * second, 20 * second, &[(3, 10_000 * second)]);
+                for derived in totals.derived.values_mut() {
+                    derived.sent = sent * second;
+                    derived.waiting = (derived.bytes - derived.sent).min(waiting_most);
+                }
+                meter.add(Instant::from_secs(second), totals);
+            }
+            let full = meter.measured().unwrap().full;
+            full.values().next().map(|rate| rate.as_bps())
+        };
+        assert_eq!(full(10_000, 1_000_000), None);
+        // What is left waits; or most of it is lost.
+        assert_eq!(full(3_000, 1_000_000), Some(24_000));
+        assert_eq!(full(3_000, 500), Some(24_000));
+        // A little waits whenever one looks.
+        assert_eq!(full(9_900, 200), None);
+        // It waits since the leg was narrow; by now all of it is sent.
+        let mut meter = Meter::default();
+        for second in 1..=10 {
+            let mut totals = totals(20 * second, 20 * second, &[(3, 10_000 * second)]);
+            for derived in totals.derived.values_mut() {
+                (derived.sent, derived.waiting) = (derived.bytes, 30_000);
+            }
+            meter.add(Instant::from_secs(second), totals);
+        }
+        let full = meter.measured().unwrap().full;
+        assert_eq!(full.values().next(), Some(&Rate::from_bps(80_000)));
+        // Nothing is sent at all.
+        let mut meter = Meter::default();
+        for second in 1..=5 {
+            let mut totals = totals(20 * second, 20 * second, &[(3, 10_000 * second)]);
+            for derived in totals.derived.values_mut() {
+                (derived.sent, derived.waiting) = (0, derived.bytes);
+            }
+            meter.add(Instant::from_secs(second), totals);
+        }
+        let full = meter.measured().unwrap().full;
+        assert_eq!(full.values().next(), Some(&Rate::ZERO));
     }
 
     #[test]

@@ -25,4 +25,4 @@ pub use choice::best;
 pub use estimate::{Candidate, Demand, Estimate, Flow, Last, Part, Processor};
 pub use keeper::{Keeper, Rules};
 pub use leg::{Leg, RATES_MAX};
-pub use meter::{Measured, Meter, Totals};
+pub use meter::{Derived, Measured, Meter, Totals};
