@@ -8,6 +8,7 @@
 //! | `offered` | the streams of a source |
 //! | `here` | a source of this program itself |
 //! | `subscribed` | the streams of a subscriber |
+//! | `holding` | bytes that it holds |
 //! | `report` | [`Report`] |
 //! | `monitor` | load of operators, machine and queues |
 //! | `load` | the load, taken every second and published through the node |
@@ -17,6 +18,7 @@
 //! | `promise` | promises for streams to subscribers |
 
 mod here;
+mod holding;
 mod load;
 mod monitor;
 mod offered;
@@ -100,7 +102,9 @@ struct Held {
     /// Name of the stream.
     name: String,
     state: SubscriberState,
-    /// Bytes that wait.
+    /// Bytes that it holds; of an unreliable one, that were sent.
+    arrived_bytes: u64,
+    /// Bytes that wait, those in the stream included.
     waiting_bytes: u64,
     /// Bytes that were lost.
     lost_bytes: u64,

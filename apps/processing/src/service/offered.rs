@@ -207,7 +207,7 @@ impl Service {
         let mut of_nodes: BTreeMap<String, [u64; 3]> = BTreeMap::new();
         for held in lock(&self.subscribers).values() {
             if held.name == source.name {
-                let (sent, waiting) = (held.state.sent_bytes, held.waiting_bytes);
+                let (sent, waiting) = (held.arrived_bytes, held.waiting_bytes);
                 let sums = of_nodes.entry(held.state.node.clone()).or_default();
                 let more = [sent + waiting + held.lost_bytes, sent, waiting];
                 for (sum, more) in sums.iter_mut().zip(more) {

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -16,7 +16,9 @@ use anabranch_process::{
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::{
-    Held, REQUEST_TIME, Refusal, Report, Service, Stopped, lock,
+    Held, REQUEST_TIME, Refusal, Report, Service, Stopped,
+    holding::Holding,
+    lock,
     promise::{self, Way},
     request,
     source::Source,
@@ -49,6 +51,8 @@ struct Present<'a> {
     sent_bytes: AtomicU64,
     /// Bytes that the stream has no room for yet.
     in_hand: AtomicU64,
+    /// What a reliable subscriber holds of what was sent.
+    holding: Mutex<Holding>,
     subscription: Subscription,
     is_over: std::sync::atomic::AtomicBool,
 }
@@ -89,6 +93,7 @@ impl Service {
             sent: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
             in_hand: AtomicU64::new(0),
+            holding: Mutex::default(),
             subscription,
             is_over: false.into(),
         };
@@ -212,6 +217,7 @@ impl Present<'_> {
                         self.in_hand.store(0, Ordering::Relaxed);
                         self.sent.fetch_add(1, Ordering::Relaxed);
                         self.sent_bytes.fetch_add(length, Ordering::Relaxed);
+                        lock(&self.holding).sent(marked, length);
                     }
                     _sent = Some(charge);
                 }
@@ -256,7 +262,10 @@ impl Present<'_> {
                     self.is_over.store(true, Ordering::Relaxed);
                     return Ok(());
                 }
-                Some(Request::Held { next }) => self.subscription.held(next),
+                Some(Request::Held { next }) => {
+                    lock(&self.holding).held(next);
+                    self.subscription.held(next);
+                }
                 Some(Request::Change { number, pipeline }) => {
                     let changed = parse(&pipeline)
                         .and_then(|parsed| self.subscription.change(number, &parsed));
@@ -321,10 +330,17 @@ impl Present<'_> {
                 promised_bps: (rate > 0).then_some(rate),
                 has_ended: status.has_ended,
             };
+            let queued = self.in_hand.load(Ordering::Relaxed) + status.queued.1 as u64;
+            // What the stream holds of an unreliable one is not known.
+            let arrived_bytes = match is_reliable {
+                true => lock(&self.holding).held_bytes.min(sent_bytes),
+                false => sent_bytes,
+            };
             let held = Held {
                 name: self.name.to_owned(),
                 state,
-                waiting_bytes: self.in_hand.load(Ordering::Relaxed) + status.queued.1 as u64,
+                arrived_bytes,
+                waiting_bytes: queued + sent_bytes - arrived_bytes,
                 lost_bytes: status.lost_bytes,
             };
             lock(&self.service.subscribers).insert(self.number, held);

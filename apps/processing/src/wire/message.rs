@@ -218,10 +218,10 @@ pub struct DerivedBytes {
     pub node: String,
     /// Bytes that were sent to it, that wait, and that were lost.
     pub bytes: u64,
-    /// Bytes that were sent. None: the service does not say.
+    /// Bytes that were sent; to a reliable subscriber, that it holds. None: the service does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent: Option<u64>,
-    /// Bytes that wait now.
+    /// Bytes that wait now, or are on their way.
     #[serde(default)]
     pub waiting: u64,
 }

@@ -299,7 +299,7 @@ mod tests {
         let moves = flags.moves(&nodes, false).unwrap();
         let mut rows = overlay(&desk.to_string(), 20.0);
         rows.last_mut().unwrap()["bandwidth_bps"] = json!(1.5e6);
-        let mut looked = Vec::new();
+        let mut looked: Vec<(u64, usize, String)> = Vec::new();
         let mut place = 0;
         for second in 0..480_u64 {
             // 0.3 Mbit/s are sent to it over the leg from the first place.

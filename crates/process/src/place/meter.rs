@@ -21,9 +21,9 @@ const SENT_MOST: f64 = 0.9;
 pub struct Derived {
     /// Bytes that were derived: sent, waiting or lost.
     pub bytes: u64,
-    /// Bytes that were sent.
+    /// Bytes that were sent; to reliable subscribers, that they hold.
     pub sent: u64,
-    /// Bytes that wait now.
+    /// Bytes that wait now, or are on their way.
     pub waiting: u64,
 }
 
@@ -49,8 +49,8 @@ pub struct Measured {
     pub flow: Flow,
     /// Bytes that are derived for the subscribers of each node from an ADU of the source.
     pub derived: BTreeMap<NodeId, f64>,
-    /// Rates of the legs to nodes whose subscribers get less than is derived for them: at each sample data waited, and either a tenth of what
-    /// was derived was not sent, or a second's worth waits.
+    /// Rates of the legs to nodes whose subscribers get less than is derived for them: at each sample of the last four seconds or more data
+    /// waited, and either a tenth of what was derived meanwhile was not sent, or a second's worth waits.
     pub full: BTreeMap<NodeId, Rate>,
 }
 
@@ -90,22 +90,24 @@ impl Meter {
             return None;
         }
         let each = |sum: u64, count: u64| sum as f64 / count as f64;
-        let change = |node: &NodeId, now: &Derived| {
+        let derived = last.derived.iter().map(|(node, now)| {
             let before = first.derived.get(node).copied().unwrap_or_default();
-            let bytes = now.bytes.saturating_sub(before.bytes);
-            (bytes, now.sent.saturating_sub(before.sent))
-        };
-        let subscribers = last.derived.iter();
-        let derived = subscribers.map(|(node, now)| (*node, each(change(node, now).0, taken)));
+            (*node, each(now.bytes.saturating_sub(before.bytes), taken))
+        });
         let full = last.derived.iter().filter_map(|(node, now)| {
-            let samples = self.samples.iter();
-            let mut waited = samples.map(|(_, totals)| totals.derived.get(node));
-            let has_waited = waited.all(|at| at.is_some_and(|at| at.waiting > 0));
-            let (bytes, sent) = change(node, now);
+            let at = |totals: &Totals| totals.derived.get(node).copied();
+            let samples = self.samples.iter().rev();
+            let waited = samples.map_while(|(since, totals)| {
+                let then = at(totals).filter(|then| then.waiting > 0)?;
+                Some((end.since(*since), then))
+            });
+            let (span, then) = waited.last().filter(|(span, _)| *span >= SPAN.0)?;
+            let bytes = now.bytes.saturating_sub(then.bytes);
+            let sent = now.sent.saturating_sub(then.sent);
             let is_short = (sent as f64) < SENT_MOST * bytes as f64
                 || now.waiting as f64 * span.as_secs_f64() >= bytes as f64;
             let rate = Rate::from_bps((8.0 * sent as f64 / span.as_secs_f64()) as u64);
-            (has_waited && is_short).then_some((*node, rate))
+            is_short.then_some((*node, rate))
         });
         Some(Measured {
             flow: Flow {
@@ -197,6 +199,19 @@ mod tests {
         }
         let full = meter.measured().unwrap().full;
         assert_eq!(full.values().next(), Some(&Rate::from_bps(80_000)));
+        // It is narrow for four seconds only.
+        let mut meter = Meter::default();
+        for second in 1..=10_u64 {
+            let mut totals = totals(20 * second, 20 * second, &[(3, 10_000 * second)]);
+            for derived in totals.derived.values_mut() {
+                derived.sent -= 7_000 * second.saturating_sub(5);
+                derived.waiting = derived.bytes - derived.sent;
+            }
+            meter.add(Instant::from_secs(second), totals);
+            let full = meter.measured().map(|measured| measured.full);
+            let rate = full.and_then(|full| full.values().next().copied());
+            assert_eq!(rate, (second == 10).then_some(Rate::from_bps(24_000)));
+        }
         // Nothing is sent at all.
         let mut meter = Meter::default();
         for second in 1..=5 {
