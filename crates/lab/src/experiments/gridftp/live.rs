@@ -330,7 +330,7 @@ mod tests {
         };
         // What is promised has the path that is left to itself, and nearly all of it: DT1 and DT2 need 60 of its 67 Mbit/s.
         let settled = live.plan.cut() + 1..live.plan.join();
-        for window in settled.clone() {
+        for window in settled {
             assert!(share(0, window) > 0.95, "{windows:?}");
             assert!(share(2, window) < 0.3, "{windows:?}");
         }
