@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-/// Marks that are kept; beyond, the last one moves on, and what it stands for counts when all of it is held.
+/// Marks that are kept; beyond, the last one moves on, so that its bytes count once all of them are held.
 const MARKS_MAX: usize = 1_024;
 
-/// What was sent, and what of it is held.
+/// Bytes that were sent to a subscriber, and those of them that it holds.
 #[derive(Debug, Default)]
 pub(super) struct Holding {
-    /// Number of the source's ADU after one that was sent, and the bytes that were sent until then.
+    /// After an ADU was sent: the number after that of the source's ADU that it is derived from, and all bytes until then.
     marks: VecDeque<(u64, u64)>,
     sent_bytes: u64,
     /// Bytes that are held.
@@ -16,7 +16,7 @@ pub(super) struct Holding {
 }
 
 impl Holding {
-    /// So many bytes were sent, of what is derived from the ADUs before `next`.
+    /// So many bytes were sent; with them, all that is derived from the source's ADUs before `next`.
     pub(super) fn sent(&mut self, next: u64, bytes: u64) {
         self.sent_bytes += bytes;
         let mark = (next, self.sent_bytes);
@@ -27,7 +27,7 @@ impl Holding {
         }
     }
 
-    /// What is derived from the ADUs before `next` is held.
+    /// The subscriber holds all that is derived from the source's ADUs before `next`.
     pub(super) fn held(&mut self, next: u64) {
         while let Some(&(until, bytes)) = self.marks.front()
             && until <= next

@@ -51,7 +51,7 @@ struct Present<'a> {
     sent_bytes: AtomicU64,
     /// Bytes that the stream has no room for yet.
     in_hand: AtomicU64,
-    /// What a reliable subscriber holds of what was sent.
+    /// Bytes that a reliable subscriber holds.
     holding: Mutex<Holding>,
     subscription: Subscription,
     is_over: std::sync::atomic::AtomicBool,

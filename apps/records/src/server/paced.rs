@@ -85,7 +85,7 @@ impl Server {
                 let now = Instant::now();
                 let clock = pace.clock.get_or_insert_with(|| clock(now));
                 // The first record may be late for its time, but not for its deadline.
-                let (due, from) = match pace.due {
+                let (due, since) = match pace.due {
                     Some(due) => (due, due),
                     None => (clock.last(now), now),
                 };
@@ -97,22 +97,22 @@ impl Server {
                     components: components.clone(),
                     bytes,
                 };
-                reading = self.record(stream, reading, one, from, pace).await?;
+                reading = self.record(stream, reading, one, since, pace).await?;
             }
         }
         Ok(reading)
     }
 
-    /// Sends a record that is due. Its deadline counts from `from`.
+    /// Sends a record that is due. Its deadline counts from `since`.
     async fn record(
         &self,
         stream: &Stream,
         mut reading: Reading,
         one: Item,
-        from: Instant,
+        since: Instant,
         pace: &Pace,
     ) -> Result<Reading, End> {
-        let until = from + pace.deadline.unwrap_or(WAIT_MAX);
+        let until = since + pace.deadline.unwrap_or(WAIT_MAX);
         reading.want([one]);
         loop {
             let out;

@@ -168,61 +168,42 @@ mod tests {
 
     #[test]
     fn a_leg_whose_data_waits_has_the_rate_of_what_is_sent() {
-        // Of 500 bytes an ADU and 20 ADUs a second; bytes that are sent in a second, and those that wait of what is left.
-        let full = |sent: u64, waiting_most: u64| {
+        // 20 ADUs a second, of 500 bytes; the bytes that were sent until a second, and those that wait then.
+        let full = |seconds: u64, sent_waiting: &dyn Fn(u64) -> (u64, u64)| {
             let mut meter = Meter::default();
-            for second in 1..=10 {
+            for second in 1..=seconds {
                 let mut totals = totals(20 * second, 20 * second, &[(3, 10_000 * second)]);
                 for derived in totals.derived.values_mut() {
-                    derived.sent = sent * second;
-                    derived.waiting = (derived.bytes - derived.sent).min(waiting_most);
+                    (derived.sent, derived.waiting) = sent_waiting(second);
                 }
                 meter.add(Instant::from_secs(second), totals);
             }
-            let full = meter.measured().unwrap().full;
-            full.values().next().map(|rate| rate.as_bps())
-        };
-        assert_eq!(full(10_000, 1_000_000), None);
-        // What is left waits; or most of it is lost.
-        assert_eq!(full(3_000, 1_000_000), Some(24_000));
-        assert_eq!(full(3_000, 500), Some(24_000));
-        // A little waits whenever one looks.
-        assert_eq!(full(9_900, 200), None);
-        // It waits since the leg was narrow; by now all of it is sent.
-        let mut meter = Meter::default();
-        for second in 1..=10 {
-            let mut totals = totals(20 * second, 20 * second, &[(3, 10_000 * second)]);
-            for derived in totals.derived.values_mut() {
-                (derived.sent, derived.waiting) = (derived.bytes, 30_000);
-            }
-            meter.add(Instant::from_secs(second), totals);
-        }
-        let full = meter.measured().unwrap().full;
-        assert_eq!(full.values().next(), Some(&Rate::from_bps(80_000)));
-        // It is narrow for four seconds only.
-        let mut meter = Meter::default();
-        for second in 1..=10_u64 {
-            let mut totals = totals(20 * second, 20 * second, &[(3, 10_000 * second)]);
-            for derived in totals.derived.values_mut() {
-                derived.sent -= 7_000 * second.saturating_sub(5);
-                derived.waiting = derived.bytes - derived.sent;
-            }
-            meter.add(Instant::from_secs(second), totals);
             let full = meter.measured().map(|measured| measured.full);
-            let rate = full.and_then(|full| full.values().next().copied());
-            assert_eq!(rate, (second == 10).then_some(Rate::from_bps(24_000)));
+            let rate = full?.values().next().copied();
+            rate.map(|rate| rate.as_bps())
+        };
+        assert_eq!(full(10, &|second| (10_000 * second, 0)), None);
+        // The rest waits, or most of it is lost.
+        assert_eq!(
+            full(10, &|second| (3_000 * second, 7_000 * second)),
+            Some(24_000)
+        );
+        assert_eq!(full(10, &|second| (3_000 * second, 500)), Some(24_000));
+        // A little waits whenever one looks.
+        assert_eq!(full(10, &|second| (9_900 * second, 100)), None);
+        // It waits since the leg was narrow; by now all of it is sent.
+        assert_eq!(full(10, &|second| (10_000 * second, 30_000)), Some(80_000));
+        // It is narrow since the fifth second, and data has waited from the sixth on.
+        let narrow = |second: u64| {
+            let waiting = 7_000 * second.saturating_sub(5);
+            (10_000 * second - waiting, waiting)
+        };
+        for seconds in 1..10 {
+            assert_eq!(full(seconds, &narrow), None, "{seconds}");
         }
+        assert_eq!(full(10, &narrow), Some(24_000));
         // Nothing is sent at all.
-        let mut meter = Meter::default();
-        for second in 1..=5 {
-            let mut totals = totals(20 * second, 20 * second, &[(3, 10_000 * second)]);
-            for derived in totals.derived.values_mut() {
-                (derived.sent, derived.waiting) = (0, derived.bytes);
-            }
-            meter.add(Instant::from_secs(second), totals);
-        }
-        let full = meter.measured().unwrap().full;
-        assert_eq!(full.values().next(), Some(&Rate::ZERO));
+        assert_eq!(full(5, &|second| (0, 10_000 * second)), Some(0));
     }
 
     #[test]

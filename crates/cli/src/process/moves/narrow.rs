@@ -10,7 +10,7 @@ const KNOWN_TIME: Duration = Duration::from_secs(300);
 /// Change of the overlay's rate from which on it is a new one.
 const CHANGE: f64 = 0.1;
 
-/// Rates that were measured of legs, by place and subscriber.
+/// Rates of legs that were full, by place and subscriber.
 #[derive(Debug, Default)]
 pub(super) struct Narrow(BTreeMap<(usize, NodeId), Known>);
 
@@ -23,7 +23,8 @@ struct Known {
 }
 
 impl Narrow {
-    /// The leg to a subscriber from the place in use was measured, or carries all that there is: `None`. The overlay has a rate of it now.
+    /// Notes the rate of a leg from the place in use, while data waits for it; `None` if none does, so that its rate is not known.
+    /// `published` is the overlay's rate of it at `at`.
     pub(super) fn measured(
         &mut self,
         leg: (usize, NodeId),

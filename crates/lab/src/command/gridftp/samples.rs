@@ -6,7 +6,7 @@ use anabranch_lab::{
 };
 use tokio::time::Instant;
 
-/// What has arrived at one time, in bytes of each component.
+/// Bytes of each component that have arrived at one time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     /// The time.

@@ -10,6 +10,7 @@ use anabranch_sim::{World, topology::TopologyError};
 use super::{
     algorithm::Algorithm,
     apps::{Arrival, Collector, Feed, Feeder, Schedule},
+    changes::{self, Change},
     figures::{FrameRecord, LATE, StreamFigures, Windows},
     lateness::{Lateness, Transit},
     oracle::Future,
@@ -49,25 +50,6 @@ impl Timing {
     pub fn end(&self) -> Duration {
         BEGIN + self.warm_up + WINDOW * (self.windows as u32 + 1)
     }
-}
-
-/// A change of the paths in the middle of a run, at the beginning of a window; windows count from the first frame on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// A path fails for good, in both directions.
-    Fails {
-        /// Index of the path.
-        path: usize,
-        /// The window.
-        window: u32,
-    },
-    /// A path is added, which is not used before.
-    Joins {
-        /// Index of the path.
-        path: usize,
-        /// The window.
-        window: u32,
-    },
 }
 
 /// Results of a run.
@@ -141,7 +123,7 @@ pub fn measure_changing(
     let windows_begin = begin + delay + period.mul_f64(LATE);
     let first = windows_begin + timing.warm_up;
     let later = match scene {
-        Scene::Recorded(_) => schedule_changes(&mut world, (a, &links), changes, windows_begin),
+        Scene::Recorded(_) => changes::schedule(&mut world, (a, &links), changes, windows_begin),
         Scene::Network(_) => Vec::new(),
     };
     let mut dialled = links.clone();
@@ -282,41 +264,6 @@ pub fn measure_changing(
         goodput_bps: bytes as f64 * 8.0 / seconds,
         available_bps: available,
     })
-}
-
-/// Schedules changes of recorded paths, which are the first wires of the world. Returns the links that are added later.
-fn schedule_changes(
-    world: &mut World,
-    (a, links): (usize, &[Link]),
-    changes: &[Change],
-    windows_begin: Instant,
-) -> Vec<Link> {
-    let after = |window| windows_begin.since(Instant::EPOCH) + WINDOW * window;
-    let mut later = Vec::new();
-    for change in changes {
-        match *change {
-            Change::Fails { path, window } => {
-                world.schedule(after(window), move |world| world.set_wire_up(path, false));
-            }
-            Change::Joins { path, window } => {
-                let Some(&link) = links.get(path) else {
-                    continue;
-                };
-                later.push(link);
-                world.schedule(after(window), move |world| {
-                    let now = world.now();
-                    let Some(session) = world.app::<Feeder>(a).session() else {
-                        return;
-                    };
-                    // The session exists, so the call cannot be refused.
-                    let session = world.engine(a).session(session);
-                    let _ = session.map(|mut session| session.add_link(now, link));
-                    world.with_node(a, |_| ());
-                });
-            }
-        }
-    }
-    later
 }
 
 /// Replaces the scheduler of the sender's session.

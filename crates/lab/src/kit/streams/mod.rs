@@ -10,12 +10,14 @@
 //! | [`published_pgos`] | PGOS as it was published, to compare ours with |
 //! | [`oracle`] | the optimum's knowledge of the future |
 //! | [`mod@measure`] | one run |
+//! | [`changes`] | paths that fail or are added on the way |
 //! | [`figures`] | figures from windows and frames |
 //! | [`lateness`] | causes of late frames |
 //! | [`show`] | rows and curves that several experiments have in common |
 
 pub mod algorithm;
 pub mod apps;
+pub mod changes;
 pub mod figures;
 pub mod lateness;
 pub mod measure;
@@ -26,7 +28,8 @@ pub mod scene;
 pub mod show;
 
 pub use algorithm::Algorithm;
+pub use changes::Change;
 pub use figures::{StreamFigures, Windows};
-pub use measure::{Change, Measured, Timing, measure, measure_changing};
+pub use measure::{Measured, Timing, measure, measure_changing};
 pub use recorded::RecordedPath;
 pub use scene::Scene;
