@@ -91,9 +91,19 @@ impl Case {
 pub(super) async fn serve(session: Session, shared: Arc<Shared>) {
     let node = session.peer();
     let greeted = timeout(HELLO_TIME, greeting(&session, &shared)).await;
-    let (control, hello) = match greeted {
-        Ok(Ok(greeted)) => greeted,
-        Ok(Err(end)) => {
+    let Ok(greeted) = greeted else {
+        return session.close(1, "no greeting");
+    };
+    let admitted = match greeted {
+        // A slow disk, on which the node is noted, is not the peer's delay.
+        Ok((control, hello)) => admit(control, node, &shared)
+            .await
+            .map(|control| (control, hello)),
+        Err(end) => Err(end),
+    };
+    let (control, hello) = match admitted {
+        Ok(admitted) => admitted,
+        Err(end) => {
             let why = printable(&end, REASON_CHARS);
             limited!(info, peer = %node, error = why, "a session of the clinic was refused");
             // The notice has its time to arrive; the peer may close before.
@@ -101,7 +111,6 @@ pub(super) async fn serve(session: Session, shared: Arc<Shared>) {
             session.close(1, &why);
             return;
         }
-        Err(_) => return session.close(1, "no greeting"),
     };
     let served = converse(&session, &control, hello, &shared).await;
     let why = match served {
@@ -140,23 +149,11 @@ async fn greeting(session: &Session, shared: &Arc<Shared>) -> Result<(Stream, He
     };
     let secret = decode_base32(&secret).unwrap_or_default();
     // Hashes are compared in constant time.
-    let admitted = match blake3::hash(&secret) == shared.secret {
-        true => {
-            // The right is shown: a slow disk, on which the node is noted, is not the peer's delay.
-            session.end_probation().map_err(|error| error.to_string())?;
-            let (node, shared) = (session.peer(), shared.clone());
-            let bound = tokio::task::spawn_blocking(move || shared.door.bind(node)).await;
-            bound.map_err(|error| error.to_string())?
-        }
-        false => Err("the ticket is not of this hospital, or not of this --store; copy the line that it prints".to_owned()),
-    };
-    if let Err(why) = admitted {
-        let notice = Notice::Refused { why: why.clone() };
-        // An error means that the session is over.
-        let _ = control.send(encode(&notice)).await;
-        let _ = control.finish();
-        return Err(why);
+    if blake3::hash(&secret) != shared.secret {
+        let why = "the ticket is not of this hospital, or not of this --store; copy the line that it prints";
+        return Err(turn_away(&control, why).await);
     }
+    session.end_probation().map_err(|error| error.to_string())?;
     let hello = Hello {
         run,
         contents,
@@ -164,6 +161,26 @@ async fn greeting(session: &Session, shared: &Arc<Shared>) -> Result<(Stream, He
         consent_s,
     };
     Ok((control, hello))
+}
+
+/// Binds the ticket to the node that has shown it; the stream is that of its greeting.
+async fn admit(control: Stream, node: NodeId, shared: &Arc<Shared>) -> Result<Stream, String> {
+    let binding = shared.clone();
+    let bound = tokio::task::spawn_blocking(move || binding.door.bind(node)).await;
+    match bound.map_err(|error| error.to_string())? {
+        Ok(()) => Ok(control),
+        Err(why) => Err(turn_away(&control, &why).await),
+    }
+}
+
+/// Answers a greeting with a refusal; returns its reason.
+async fn turn_away(control: &Stream, why: &str) -> String {
+    let why = why.to_owned();
+    let notice = Notice::Refused { why: why.clone() };
+    // An error means that the session is over.
+    let _ = control.send(encode(&notice)).await;
+    let _ = control.finish();
+    why
 }
 
 async fn converse(

@@ -277,3 +277,30 @@ async fn a_note_that_cannot_be_written_does_not_end_the_case() {
     assert!(why.contains("cannot be noted"), "{why}");
     hospital.stop().await;
 }
+
+/// A disk on which the node is noted late is not the ambulance's delay: what is reported is what the disk says in the end.
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_disk_is_not_taken_for_a_missing_greeting() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let hospital = Running::start(&store, loopback());
+    // Opening it waits for a reader, and it cannot be made durable.
+    let draft = store.join("ambulance.new");
+    let made = std::process::Command::new("mkfifo").arg(&draft).status();
+    assert!(made.unwrap().success());
+    let car = Car::new(2);
+    let (ambulance, _reports) = begin(nothing(&hospital.ticket));
+    let session = car.call(&hospital.ticket).await;
+    let disk = async {
+        // Longer than a greeting may take, and less than the ambulance waits.
+        sleep(Duration::from_secs(6)).await;
+        let reading = tokio::task::spawn_blocking(move || fs::read(draft));
+        reading.await.unwrap().unwrap();
+    };
+    let both = async { tokio::join!(ambulance.run(&session), disk) };
+    let (ended, ()) = timeout(LONG, both).await.unwrap();
+    let why = ended.unwrap_err().to_string();
+    assert!(why.contains("cannot write to its store"), "{why}");
+    hospital.stop().await;
+}

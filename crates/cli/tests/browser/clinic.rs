@@ -163,8 +163,9 @@ fn a_person_sees_the_case_and_that_it_is_silent() {
         "{}.includes('3 leads, 250 Hz')",
         text_of("ekg-note")
     ));
-    assert_eq!(browser.value(&text_of("ekg-origin")), "replayed");
-    assert_eq!(browser.value(&text_of("video-origin")), "generated");
+    for (id, origin) in [("ekg-origin", "replayed"), ("video-origin", "generated")] {
+        browser.wait(&format!("{} === '{origin}'", text_of(id)));
+    }
     browser.wait(&format!(
         "Math.abs(Number({}) - 75) <= 2",
         text_of("heart-rate")
