@@ -5,7 +5,14 @@
 
 mod batch;
 
-use std::{fs::File, io, process::Command, sync::Mutex};
+use std::{
+    fs::File,
+    io,
+    process::Command,
+    sync::Mutex,
+    thread,
+    time::{Duration, Instant},
+};
 
 use tun_rs::{AsyncDevice, DeviceBuilder, SyncDevice};
 
@@ -15,6 +22,10 @@ pub use self::batch::{ReadBatch, WRITES_MAX, WriteBatch};
 const CLONE_DEVICE: &str = "/dev/net/tun";
 /// Longest name of a device, in bytes (`IFNAMSIZ` without the final zero).
 pub const NAME_BYTES_MAX: usize = 15;
+
+/// Longest time for the route of an address to appear, and the pause between two looks.
+const ROUTE_TIME: Duration = Duration::from_secs(5);
+const ROUTE_PAUSE: Duration = Duration::from_millis(10);
 
 /// A device cannot be created.
 #[derive(Debug, thiserror::Error)]
@@ -117,6 +128,29 @@ pub fn ip_output(arguments: &[&str]) -> Result<String, String> {
     }
     let words = String::from_utf8_lossy(&output.stderr);
     Err(format!("`ip {}`: {}", arguments.join(" "), words.trim()))
+}
+
+/// Waits until the kernel delivers packets to an IPv6 address that `ip` has given a device, for at most 5 s; false: not yet. Without `options`, such as
+/// `-n` with a namespace, the device is in the namespace of the calling thread.
+///
+/// The kernel adds the address's route by itself, after the command has ended, and later the more devices and namespaces come and go. Until then,
+/// packets to the address are dropped.
+pub fn await_v6(options: &[&str], address: &str) -> bool {
+    let address = address.split('/').next().unwrap_or_default();
+    let question = ["-6", "route", "show", "table", "local", address];
+    let question = [options, &question].concat();
+    let begun = Instant::now();
+    loop {
+        // Where it cannot be asked for, nothing is waited for.
+        match ip_output(&question) {
+            Ok(routes) if routes.trim().is_empty() => {}
+            _ => return true,
+        }
+        if begun.elapsed() >= ROUTE_TIME {
+            return false;
+        }
+        thread::sleep(ROUTE_PAUSE);
+    }
 }
 
 /// A TUN device of this process, up and without addresses; removed when dropped.

@@ -7,6 +7,8 @@ use std::{
     os::fd::AsFd,
     process::Command,
     sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::Duration,
 };
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -74,6 +76,24 @@ impl Namespace {
         if let Err(error) = ip(&format!("-n {} {words}", self.name)) {
             panic!("ip {words}: {error}");
         }
+        if words.ends_with(" nodad") {
+            self.await_route(words);
+        }
+    }
+
+    /// Waits until the kernel has the route of an IPv6 address, which it adds after the command that sets the address has ended.
+    fn await_route(&self, words: &str) {
+        let address = words.split_whitespace().find(|word| word.contains(':'));
+        let address = address.unwrap().split('/').next().unwrap();
+        let question = format!("-n {} -6 route show table local {address}", self.name);
+        for _ in 0..1_000 {
+            let output = Command::new("ip").args(question.split(' ')).output();
+            if !output.unwrap().stdout.is_empty() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        panic!("ip {words}: the kernel has no route to the address");
     }
 
     /// Connects this namespace to another by a virtual cable with a device and an address at each end.

@@ -5,7 +5,13 @@ use std::{
     io::{self, Read as _, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
+
+use tokio::sync::Notify;
 
 use crate::lease::{Pools, TEXT_BYTES_MAX, Table, TableError};
 
@@ -31,6 +37,67 @@ pub enum FileError {
         /// The line.
         source: TableError,
     },
+}
+
+/// Keeper of the file: it counts changes of the table, and never writes an older text over a newer one. A clone is the same keeper.
+#[derive(Clone, Debug)]
+pub(super) struct Keeper(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    path: PathBuf,
+    /// Changes of the table so far.
+    changes: AtomicU64,
+    /// Those of them that the file has. Held while it is written.
+    written: Mutex<u64>,
+    changed: Notify,
+}
+
+impl Keeper {
+    /// A keeper of a file that has the table as it is.
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self(Arc::new(Inner {
+            path,
+            changes: AtomicU64::new(0),
+            written: Mutex::new(0),
+            changed: Notify::new(),
+        }))
+    }
+
+    /// The table has changed.
+    pub(super) fn note(&self) {
+        self.0.changes.fetch_add(1, Ordering::AcqRel);
+        self.0.changed.notify_one();
+    }
+
+    /// Waits for a change.
+    pub(super) async fn changed(&self) {
+        self.0.changed.notified().await;
+    }
+
+    /// Changes so far: to be asked for before the text that is to have them.
+    pub(super) fn changes(&self) -> u64 {
+        self.0.changes.load(Ordering::Acquire)
+    }
+
+    /// Writes a text that has so many changes, unless the file has them.
+    ///
+    /// # Errors
+    /// It cannot be written, in words; the file is as it was.
+    pub(super) fn save(&self, changes: u64, text: &str) -> Result<(), String> {
+        let inner = &self.0;
+        let mut written = inner.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if changes <= *written {
+            return Ok(());
+        }
+        let path = &inner.path;
+        write(path, text).map_err(|error| {
+            let path = path.display();
+            format!("cannot write the addresses of the tunnel to {path}: {error}")
+        })?;
+        *written = changes;
+        Ok(())
+    }
 }
 
 /// Reads the table of a file; an empty one if there is no file.
@@ -61,7 +128,7 @@ pub(super) fn read(path: &Path, pools: Pools) -> Result<Table, FileError> {
 ///
 /// # Errors
 /// It cannot be written; the file is as it was.
-pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
+fn write(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let folder = folder.unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
@@ -79,6 +146,32 @@ pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A write that began earlier may end later.
+    #[test]
+    fn an_older_text_is_not_written_over_a_newer_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("leases");
+        let keeper = Keeper::new(path.clone());
+        keeper
+            .save(keeper.changes(), "nothing has changed")
+            .unwrap();
+        assert!(!path.exists());
+        keeper.note();
+        let early = keeper.changes();
+        keeper.note();
+        keeper.save(keeper.changes(), "newer").unwrap();
+        keeper.save(early, "older").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "newer");
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        keeper.note();
+        let error = keeper.save(keeper.changes(), "x").unwrap_err();
+        assert!(error.contains("leases"), "{error}");
+        fs::remove_dir(&path).unwrap();
+        keeper.save(keeper.changes(), "again").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "again");
+    }
 
     #[test]
     fn a_table_outlives_its_server_and_a_wrong_one_is_named() {

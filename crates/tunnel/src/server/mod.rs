@@ -35,10 +35,9 @@ use anabranch::{
     rights::Rights,
 };
 use anabranch_gateway::Connections;
-use tokio::sync::Notify;
 
 pub use self::keeper::FileError;
-use self::{connections::Making, gate::Gate, members::Members};
+use self::{connections::Making, gate::Gate, keeper::Keeper, members::Members};
 use crate::{
     Destinations,
     counters::{Counters, Dropped, Totals},
@@ -95,14 +94,13 @@ pub struct Server {
     clock: Clock,
     rights: Rights,
     promised_share: Mutex<Option<Share>>,
-    leases: Option<PathBuf>,
+    /// Keeper of the addresses; `None`: they end with the server.
+    keeper: Option<Keeper>,
     gate: Gate,
     masquerade: Mutex<Option<Masquerade>>,
     members: Mutex<Members>,
     /// Maker of TCP connections; `None`: they pass as packets.
     making: Option<Making>,
-    /// Wakes the task that writes the file.
-    changed: Notify,
     counters: Counters,
     notices: Notices,
 }
@@ -151,11 +149,10 @@ impl Server {
             host,
             rights,
             promised_share: Mutex::default(),
-            leases: settings.leases.clone(),
+            keeper: settings.leases.clone().map(Keeper::new),
             gate: Gate::new(settings.pools, settings.destinations.clone()),
             masquerade: Mutex::new(masquerade),
             members: Mutex::new(Members::new(table, settings.mtu)),
-            changed: Notify::new(),
             counters: Counters::default(),
             notices,
         };
@@ -201,8 +198,15 @@ impl Server {
         self.number(&pools)?;
         self.gate.set_pools(pools);
         self.lock().set_pools(pools);
-        self.changed.notify_one();
+        self.note_changed();
         Ok(())
+    }
+
+    /// The table of addresses has changed.
+    fn note_changed(&self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.note();
+        }
     }
 
     /// Changes the destinations that packets of clients may have; `None`: what the operating system forwards, or the default while the
@@ -330,27 +334,40 @@ impl Server {
 
     /// Writes the addresses whenever they have changed.
     async fn keep(&self) {
-        let Some(path) = self.leases.clone() else {
+        let Some(keeper) = self.keeper.clone() else {
             return;
         };
         loop {
-            self.changed.notified().await;
-            let text = self.lock().table.to_text();
-            let file = path.clone();
-            let written = tokio::task::spawn_blocking(move || keeper::write(&file, &text)).await;
-            if let Ok(Err(error)) = written {
-                let text = format!(
-                    "cannot write the addresses of the tunnel to {}: {error}",
-                    path.display()
-                );
-                self.notices.show(&Notice::Warning(text));
+            keeper.changed().await;
+            let (changes, text) = self.to_keep(&keeper);
+            let saving = keeper.clone();
+            let saved = tokio::task::spawn_blocking(move || saving.save(changes, &text)).await;
+            if let Ok(Err(why)) = saved {
+                self.notices.show(&Notice::Warning(why));
             }
         }
+    }
+
+    /// Changes of the table so far, and its text, which has them.
+    fn to_keep(&self, keeper: &Keeper) -> (u64, String) {
+        let changes = keeper.changes();
+        (changes, self.lock().table.to_text())
     }
 
     /// Reports dropped packets.
     async fn report(&self) {
         report(&self.counters, &self.notices).await;
+    }
+}
+
+impl Drop for Server {
+    /// Writes addresses that were given last, and that the file may not have yet.
+    fn drop(&mut self) {
+        let Some(keeper) = &self.keeper else { return };
+        let (changes, text) = self.to_keep(keeper);
+        if let Err(why) = keeper.save(changes, &text) {
+            self.notices.show(&Notice::Warning(why));
+        }
     }
 }
 

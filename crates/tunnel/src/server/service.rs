@@ -99,7 +99,7 @@ impl Server {
         let (node, id) = (session.peer(), session.id());
         let joined = self.lock().join(node, id, wish);
         let member = joined.map_err(|error| error.to_string())?;
-        self.changed.notify_one();
+        self.note_changed();
         if let Some(terms) = member.terms() {
             self.notices.show(&Notice::Joined { node, terms });
         }

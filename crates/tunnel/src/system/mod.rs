@@ -24,7 +24,7 @@ use std::{
     net::{IpAddr, UdpSocket},
 };
 
-use anabranch::net::tun::{TunError, ip, ip_output};
+use anabranch::net::tun::{TunError, await_v6, ip, ip_output};
 
 pub use filter::FilterError;
 pub(crate) use lan::{Lan, check as check_lan, remove_rules as remove_lan_rules};
@@ -134,6 +134,15 @@ fn add_addresses(device: &str, addresses: &[String]) -> Result<(), SetupError> {
             command.push("nodad");
         }
         ip(&command).map_err(SetupError::Ip)?;
+    }
+    for address in addresses.iter().filter(|address| address.contains(':')) {
+        if !await_v6(&[], address) {
+            tracing::debug!(
+                device,
+                address,
+                "the kernel has no route to the address yet"
+            );
+        }
     }
     Ok(())
 }
