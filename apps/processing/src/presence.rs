@@ -1,9 +1,9 @@
 //! Presence of a processing node: a session outlives the silence of its peer, so that one who can go elsewhere asks its paths.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, future::pending, time::Duration};
 
 use anabranch::{AduSession, SessionEvent};
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::error::ProcessingError;
 
@@ -16,7 +16,7 @@ pub(crate) async fn lost<S: AduSession>(
     patience: Option<Duration>,
 ) -> ProcessingError {
     let Some(patience) = patience else {
-        return std::future::pending().await;
+        return pending().await;
     };
     let mut ticks = interval((patience / 4).clamp(PROBE_TIMES.0, PROBE_TIMES.1));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -42,15 +42,24 @@ pub(crate) async fn lost<S: AduSession>(
                     false => None,
                 };
             }
+            // Source and subscriber are to find it out at the same time, not at the next probe of each.
+            () = passed(silent_since.map(|since| since + patience)) => {
+                let ms = patience.as_millis();
+                return ProcessingError::Lost(format!("no path to the processing node has responded for {ms} ms"));
+            }
             _ = ticks.tick() => {
-                if silent_since.is_some_and(|since| since.elapsed() >= patience) {
-                    let ms = patience.as_millis();
-                    return ProcessingError::Lost(format!("no path to the processing node has responded for {ms} ms"));
-                }
                 if let Err(error) = session.probe().await {
                     return over(&error);
                 }
             }
         }
+    }
+}
+
+/// Waits for a time; without one, for ever.
+async fn passed(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
     }
 }

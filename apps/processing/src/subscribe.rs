@@ -23,14 +23,14 @@ use crate::{
     presence,
     wire::{
         Carried, Item, Notice, Purpose, Request,
-        message::{self, Demand, Position},
+        message::{self, Demand, Position, WAIT_MS_MAX, WAIT_OF_SEVERAL_MS},
     },
 };
 
 /// Time between two looks at windows.
 const LOOK: Duration = Duration::from_millis(250);
 /// Time between two messages of what the subscriber holds.
-const HELD_TIME: Duration = Duration::from_millis(50);
+const HELD_TIME: Duration = Duration::from_millis(20);
 
 pub use crate::received::Received;
 pub use anabranch_process::serve::windows::Part;
@@ -192,6 +192,10 @@ impl Subscriber {
             of: progress.run().filter(|_| position.is_some()),
             position: position.map(Position::from),
             demand: settings.demand,
+            wait_ms: match settings.patience {
+                Some(_) => WAIT_OF_SEVERAL_MS,
+                None => WAIT_MS_MAX,
+            },
         }
     }
 

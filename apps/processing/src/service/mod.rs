@@ -6,6 +6,7 @@
 //! | `source` | an offered stream: derivations, ADUs that are kept |
 //! | `subscription` | a subscriber's place in it |
 //! | `offered` | the streams of a source |
+//! | `early` | subscribers that come before the source |
 //! | `here` | a source of this program itself |
 //! | `subscribed` | the streams of a subscriber |
 //! | `holding` | bytes that it holds |
@@ -17,6 +18,7 @@
 //! | `refusal` | refusals of offers and subscriptions |
 //! | `promise` | promises for streams to subscribers |
 
+mod early;
 mod here;
 mod holding;
 mod load;
@@ -52,7 +54,7 @@ use anabranch_process::{
 };
 use serde::de::DeserializeOwned;
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     task::JoinSet,
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
@@ -115,6 +117,8 @@ pub struct Service {
     settings: Settings,
     accounts: Mutex<Accounts>,
     sources: Mutex<BTreeMap<String, Arc<Source>>>,
+    /// Notified of each offer that is taken.
+    offers: watch::Sender<()>,
     expected: Mutex<BTreeMap<u64, Expected>>,
     subscribers: Mutex<BTreeMap<u64, Held>>,
     streams: Mutex<BTreeMap<NodeId, usize>>,
@@ -151,6 +155,7 @@ impl Service {
             settings,
             accounts: Mutex::new(Accounts::new(memory)),
             sources: Mutex::default(),
+            offers: watch::Sender::default(),
             expected: Mutex::default(),
             subscribers: Mutex::default(),
             streams: Mutex::default(),

@@ -52,8 +52,8 @@ const BOUNDS: Bounds = Bounds {
     },
 };
 
-/// Longest time between two looks at what subscribers hold.
-const LOOK: Duration = Duration::from_millis(100);
+/// Least time between two messages of what subscribers hold: what a source has not heard of is sent once more to another node.
+const LOOK: Duration = Duration::from_millis(25);
 /// Time between two messages of what operators have done.
 const MEASURE_TIME: Duration = Duration::from_secs(1);
 
@@ -131,6 +131,8 @@ impl Service {
             (Clock::real(), self.effort.clone()),
         ));
         sources.insert(name.to_owned(), source.clone());
+        drop(sources);
+        self.offers.send_replace(());
         Ok((source, next))
     }
 

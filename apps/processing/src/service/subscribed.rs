@@ -80,6 +80,7 @@ impl Service {
         asked: Subscribe,
     ) -> Result<(), Stopped> {
         asked.check()?;
+        self.awaited(name, &asked).await;
         let (source, subscription) = match self.subscription(peer, name, &asked) {
             Ok(entered) => entered,
             Err(refusal) => return self.refused(peer, name, control, refusal).await,

@@ -27,6 +27,11 @@ pub const DEADLINE_MS: u32 = 500;
 /// Longest deadline, in milliseconds.
 pub const DEADLINE_MS_MAX: u32 = 30_000;
 
+/// Longest time for which a service waits for a stream to be offered, in milliseconds.
+pub const WAIT_MS_MAX: u32 = 1_000;
+/// That of a subscriber that can go to other nodes: a source finds out soon before or after it that a node is gone.
+pub const WAIT_OF_SEVERAL_MS: u32 = 250;
+
 /// Progress of a subscriber that is slower than its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -180,6 +185,13 @@ pub struct Subscribe {
     /// Promise for the stream to the subscriber; `None`: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub demand: Option<Demand>,
+    /// Time for which the service waits for the stream to be offered before it refuses, in milliseconds; above [`WAIT_MS_MAX`], that.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub wait_ms: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Subscribe {

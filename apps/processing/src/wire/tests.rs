@@ -32,12 +32,13 @@ fn subscribe() -> Subscribe {
         of: None,
         position: None,
         demand: None,
+        wait_ms: 250,
     }
 }
 
 #[test]
 fn messages_are_as_the_specification_writes_them() {
-    let json = r#"{"do":"subscribe","run":3,"pipeline":"every 5","is_reliable":true,"change":0}"#;
+    let json = r#"{"do":"subscribe","run":3,"pipeline":"every 5","is_reliable":true,"change":0,"wait_ms":250}"#;
     let adu: Bytes = [&[0], json.as_bytes()].concat().into();
     let request = Request::Subscribe(subscribe());
     assert_eq!(decode::<Request>(&adu), Ok(request.clone()));

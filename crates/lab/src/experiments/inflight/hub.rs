@@ -10,20 +10,23 @@ use anabranch_base::{Instant, NodeId, SessionId, StreamId};
 use anabranch_process::{
     Modules,
     memory::Account,
-    serve::{self, Next, Offered, Rules, Subscription, Terms},
+    serve::{self, Offered, Rules, Subscription, Terms},
 };
 use anabranch_processing::wire::{
-    Carried, Item, Label, Notice, Purpose, Request, decode, encode,
-    message::{Demand, Offer, Pace, Subscribe},
+    Item, Label, Notice, Purpose, Request, decode, encode,
+    message::{Demand, Offer, Pace, Subscribe, WAIT_MS_MAX},
 };
-use anabranch_session::{Event, Guarantee, SendError};
+use anabranch_session::{Event, Guarantee};
 use anabranch_sim::{App, Context};
-use bytes::Bytes;
 
-/// Time between two acknowledgements, and between two marks.
-const LOOK: Duration = Duration::from_millis(100);
+use super::served::Subscriber;
+
+/// Time between two acknowledgements.
+const LOOK: Duration = Duration::from_millis(25);
+/// Time between two marks.
+const MARK: Duration = Duration::from_millis(100);
 /// A stream of a session.
-type At = (SessionId, StreamId);
+pub(super) type At = (SessionId, StreamId);
 
 /// Purpose of a stream that a peer opened.
 #[derive(Debug)]
@@ -48,20 +51,6 @@ struct Entry {
     taken: Vec<(u64, Instant)>,
 }
 
-/// A subscriber.
-#[derive(Debug)]
-struct Subscriber {
-    name: String,
-    peer: NodeId,
-    control: At,
-    adus: Option<At>,
-    subscription: Subscription,
-    demand: Option<Demand>,
-    /// Messages and ADUs that the session had no space for.
-    waiting: VecDeque<Bytes>,
-    marked: u64,
-}
-
 /// The service.
 #[derive(Debug, Default)]
 pub(super) struct Hub {
@@ -71,6 +60,18 @@ pub(super) struct Hub {
     peers: BTreeMap<SessionId, NodeId>,
     number: u64,
     looked: Option<Instant>,
+    marked: Option<Instant>,
+    early: Vec<Early>,
+}
+
+/// A subscription to a stream that is not offered yet.
+#[derive(Debug)]
+struct Early {
+    at: At,
+    name: String,
+    asked: Subscribe,
+    /// Time at which it is refused.
+    until: Instant,
 }
 
 fn say(context: &mut Context<'_>, (session, stream): At, notice: &Notice) {
@@ -220,16 +221,18 @@ impl Hub {
             }
             (Some(Role::New(label)), Request::Subscribe(asked)) => {
                 let name = label.name.clone();
-                if let Err((why, may_retry)) = self.subscribe(context, at, &name, &asked) {
-                    let number = None;
-                    let refused = Notice::Refused {
-                        number,
-                        may_retry,
-                        why,
-                    };
-                    say(context, at, &refused);
-                    context.finish(at.0, at.1);
+                let wait = asked.wait_ms.min(WAIT_MS_MAX);
+                if wait > 0 && !self.entries.contains_key(&name) {
+                    let until = now + Duration::from_millis(wait.into());
+                    self.early.push(Early {
+                        at,
+                        name,
+                        asked,
+                        until,
+                    });
+                    return;
                 }
+                self.answer(context, at, &name, &asked);
             }
             (Some(Role::SubscriberControl(number)), Request::Held { next }) => {
                 let Some(subscriber) = self.subscribers.get(number) else {
@@ -240,6 +243,34 @@ impl Hub {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Grants or refuses a subscription.
+    fn answer(&mut self, context: &mut Context<'_>, at: At, name: &str, asked: &Subscribe) {
+        if let Err((why, may_retry)) = self.subscribe(context, at, name, asked) {
+            let number = None;
+            let refused = Notice::Refused {
+                number,
+                may_retry,
+                why,
+            };
+            say(context, at, &refused);
+            context.finish(at.0, at.1);
+        }
+    }
+
+    /// Answers subscriptions whose stream is offered by now, and those that have waited for long enough.
+    fn answer_early(&mut self, context: &mut Context<'_>) {
+        let now = context.now();
+        let entries = &self.entries;
+        let is_due = |early: &mut Early| entries.contains_key(&early.name) || early.until <= now;
+        let due: Vec<Early> = self.early.extract_if(.., is_due).collect();
+        for Early {
+            at, name, asked, ..
+        } in due
+        {
+            self.answer(context, at, &name, &asked);
         }
     }
 
@@ -336,6 +367,7 @@ impl Hub {
 
     /// Sends what is derived, as far as sessions have space.
     fn pump(&mut self, context: &mut Context<'_>) {
+        self.answer_early(context);
         for subscriber in self.subscribers.values_mut() {
             if let Some(entry) = self.entries.get_mut(&subscriber.name) {
                 subscriber.pump(context, &mut entry.offered, false);
@@ -350,6 +382,7 @@ impl Hub {
             return;
         }
         self.looked = Some(now);
+        self.answer_early(context);
         let names: Vec<String> = self.entries.keys().cloned().collect();
         for name in names {
             self.take(context, &name);
@@ -365,16 +398,20 @@ impl Hub {
                 say(context, control, &Notice::Acknowledged { next, readers });
             }
         }
+        let is_mark_due = self.marked.is_none_or(|at| now >= at + MARK);
+        if is_mark_due {
+            self.marked = Some(now);
+        }
         for subscriber in self.subscribers.values_mut() {
             if let Some(entry) = self.entries.get_mut(&subscriber.name) {
-                subscriber.pump(context, &mut entry.offered, true);
+                subscriber.pump(context, &mut entry.offered, is_mark_due);
             }
         }
     }
 
-    /// Time of the next look; `None` while nothing is offered.
+    /// Time of the next look; `None` while nothing is offered or asked for.
     pub(super) fn next_look(&self) -> Option<Instant> {
-        if self.entries.is_empty() {
+        if self.entries.is_empty() && self.early.is_empty() {
             return None;
         }
         Some(self.looked.map_or(Instant::EPOCH, |at| at + LOOK))
@@ -383,6 +420,7 @@ impl Hub {
     fn closed(&mut self, session: SessionId, now: Instant) {
         self.peers.remove(&session);
         self.roles.retain(|at, _| at.0 != session);
+        self.early.retain(|early| early.at.0 != session);
         let own = self.subscribers.iter();
         let own = own.filter(|(_, subscriber)| subscriber.control.0 == session);
         let gone: Vec<u64> = own.map(|(number, _)| *number).collect();
@@ -405,37 +443,6 @@ impl Entry {
         self.taken.push((adu.sequence, now));
         // A gap would be a fault of the source, which the count of lost ADUs shows.
         let _ = self.offered.push(adu, now);
-    }
-}
-
-impl Subscriber {
-    fn pump(&mut self, context: &mut Context<'_>, offered: &mut Offered, is_mark_due: bool) {
-        let Some((session, stream)) = self.adus else {
-            return;
-        };
-        loop {
-            while let Some(bytes) = self.waiting.pop_front() {
-                // Of a stream with a lifetime, an ADU that would be late is left out.
-                if let Err(SendError::Full(bytes)) = context.send(session, stream, bytes) {
-                    self.waiting.push_front(bytes);
-                    return;
-                }
-            }
-            match self.subscription.next(offered) {
-                Next::Adus(adus, _) => {
-                    for derived in adus {
-                        self.marked = derived.adu.sequence + 1;
-                        self.waiting.push_back(Carried::from(derived).to_bytes());
-                    }
-                }
-                Next::Idle(Some(position)) if is_mark_due && position.next > self.marked => {
-                    self.marked = position.next;
-                    let mark = Item::Mark(position.into());
-                    self.waiting.push_back(mark.to_bytes());
-                }
-                Next::Idle(_) | Next::Ended(_) => return,
-            }
-        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! | `molecule` | the data |
 //! | `viewers` | viewers and their pipelines |
 //! | `source`, `hub`, `viewer` | the three kinds of nodes |
+//! | `served` | a subscriber at the hub |
 //! | `peer`, `watch` | peers that a node calls; death of one |
 //! | `steady`, `failover`, `place` | the runs |
 //! | `show` | rows, comparison, plots |
@@ -16,6 +17,7 @@ mod legs;
 mod molecule;
 mod peer;
 mod place;
+mod served;
 mod show;
 mod source;
 mod steady;

@@ -10,7 +10,7 @@ use anabranch_process::{
 };
 use anabranch_processing::wire::{
     Carried, Item, Label, Notice, Purpose, Request, decode, encode,
-    message::{Demand, Subscribe},
+    message::{Demand, Subscribe, WAIT_OF_SEVERAL_MS},
 };
 use anabranch_session::{Event, Link, Priority, StreamSpec};
 use anabranch_sim::{App, Context};
@@ -18,7 +18,7 @@ use anabranch_sim::{App, Context};
 use super::{molecule::checksum, peer::Peer, source::LIFETIME, viewers::name};
 
 /// Time between two messages of what is held.
-const HELD_TIME: Duration = Duration::from_millis(50);
+const HELD_TIME: Duration = Duration::from_millis(20);
 /// Run of a viewer.
 const RUN: u64 = 2;
 
@@ -122,6 +122,7 @@ impl Wanted {
             of: self.progress.run().filter(|_| position.is_some()),
             position: position.cloned().map(Into::into),
             demand: self.demand,
+            wait_ms: WAIT_OF_SEVERAL_MS,
         };
         // An error means that the session is over.
         let _ = context.send(session, control, encode(&Request::Subscribe(request)));
