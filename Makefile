@@ -99,7 +99,7 @@ test-wasm: ## operators as WebAssembly modules: build with the feature `wasm`, w
 	$(CARGO) clippy -p anabranch-process -p anabranch-processing --features wasm --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc -p anabranch-process --features wasm --no-deps --locked
 	$(CARGO) test -p anabranch-process --features wasm --locked
-	$(CARGO) test -p anabranch-processing --features wasm --locked --lib
+	$(CARGO) test -p anabranch-processing --features wasm --locked --lib --test modules
 
 # The fuzz targets as plain functions: compiled, their regressions replayed, and each fed for a second. Third-party
 # crates are those that `clippy` and `tests` have built.

@@ -14,11 +14,13 @@
 //! | `received` | events of a subscriber |
 //! | `account` | windows of the source's time at a subscriber |
 //! | `link` | streams of these two to a service |
+//! | `bring` | modules that a subscriber brings |
 //! | `placed` | a source that chooses its place |
 //! | `presence` | processing nodes that do not respond any more |
 //! | `error` | [`ProcessingError`] |
 
 mod account;
+mod bring;
 mod error;
 mod link;
 pub mod offer;

@@ -1,5 +1,7 @@
 //! Subscriber: asks a processing node for what a pipeline derives from a stream.
 
+mod asking;
+
 use std::{
     collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -7,10 +9,11 @@ use std::{
 
 use anabranch::{AduSession, AduStream, StreamSpec};
 use anabranch_process::{
-    Pipeline, Step,
+    ModuleHash, Pipeline, Step,
     operators::delta::Decoder,
     serve::{Progress, windows::Failed},
 };
+use bytes::Bytes;
 use tokio::{
     sync::{mpsc, watch},
     time::{Duration, MissedTickBehavior, interval, timeout},
@@ -18,6 +21,7 @@ use tokio::{
 
 use crate::{
     account::{Account, Judged},
+    bring::bring,
     error::ProcessingError,
     link::{Link, unexpected},
     presence,
@@ -29,8 +33,6 @@ use crate::{
 
 /// Time between two looks at windows.
 const LOOK: Duration = Duration::from_millis(250);
-/// Time between two messages of what the subscriber holds.
-const HELD_TIME: Duration = Duration::from_millis(20);
 
 pub use crate::received::Received;
 pub use anabranch_process::serve::windows::Part;
@@ -49,6 +51,8 @@ pub struct Settings {
     /// Time without a response of the processing node, or of the source to it, after which a session ends with [`ProcessingError::Lost`], for
     /// subscribers that can go to another node; `None`: it lasts as long as the session.
     pub patience: Option<Duration>,
+    /// WebAssembly modules for nodes that lack them, of which those of a pipeline are brought there before it is asked for.
+    pub modules: BTreeMap<ModuleHash, Bytes>,
     /// Specification of that stream; its label is not used. If it is reliable and without a lifetime, no derived ADU is lost.
     pub spec: StreamSpec,
 }
@@ -140,6 +144,8 @@ impl Subscriber {
         let mut pipelines = self.pipeline.subscribe();
         pipelines.mark_unchanged();
         self.is_away.send_replace(false);
+        let pipeline = pipelines.borrow().1.clone();
+        bring(session, &settings.name, &pipeline, &settings.modules).await?;
         let first = Request::Subscribe(self.request());
         let link = Link::open(session, Purpose::Subscribe, &settings.name, &first).await?;
         let (number, source) = match link.next().await? {
@@ -163,7 +169,7 @@ impl Subscriber {
         let receiving = async { tokio::try_join!(self.read(&link, &stream), self.listen(&link)) };
         let ((), why) = tokio::select! {
             received = receiving => received?,
-            failed = self.ask(&link, &mut pipelines) => return Err(failed),
+            failed = self.ask((session, &link), &mut pipelines) => return Err(failed),
             failed = self.judge() => return Err(failed),
             lost = self.left() => return Err(lost),
         };
@@ -314,47 +320,6 @@ impl Subscriber {
         match pipelines.get(&change)?.steps().last() {
             Some(Step::Delta { element, .. }) => Some(Decoder::new(*element)),
             _ => None,
-        }
-    }
-
-    /// Sends changes, and what the subscriber holds; returns on failure only.
-    async fn ask<S: AduSession>(
-        &self,
-        link: &Link<S>,
-        pipelines: &mut watch::Receiver<(u32, Pipeline)>,
-    ) -> ProcessingError {
-        let mut ticks = interval(HELD_TIME);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut told = None;
-        loop {
-            let done = tokio::select! {
-                // The sender is of this subscriber.
-                _ = pipelines.changed() => {
-                    let (number, pipeline) = pipelines.borrow_and_update().clone();
-                    let pipeline = pipeline.to_string();
-                    link.send(&Request::Change { number, pipeline }).await
-                }
-                _ = ticks.tick() => {
-                    let held = self.held();
-                    match held == told {
-                        true => Ok(()),
-                        false => {
-                            told = held;
-                            self.tell(link).await
-                        }
-                    }
-                }
-            };
-            if let Err(error) = done {
-                return error;
-            }
-        }
-    }
-
-    async fn tell<S: AduSession>(&self, link: &Link<S>) -> Result<(), ProcessingError> {
-        match self.held() {
-            Some(next) if self.is_reliable() => link.send(&Request::Held { next }).await,
-            _ => Ok(()),
         }
     }
 

@@ -2,6 +2,7 @@
 //! and services start again at any time.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -97,6 +98,7 @@ fn subscriber(pipeline: &Pipeline) -> (Subscriber, mpsc::Receiver<Received>) {
         run: 2,
         source: None,
         demand: None,
+        modules: BTreeMap::new(),
         patience: None,
         spec: anabranch::StreamSpec::default(),
     };
@@ -385,10 +387,10 @@ fn a_module_of_the_operator_processes_at_the_node_and_is_bounded() {
     let endless = r#"(module
         (memory (export "memory") 1)
         (func (export "process") (result i32) (loop $again (br $again)) (i32.const 0)))"#;
-    let mut modules = Modules::default();
-    let mut add = |text: &str| {
+    let modules = Modules::default();
+    let add = |text: &str| {
         let hash = modules.add(&wat::parse_str(text).unwrap()).unwrap();
-        let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = hash.to_string();
         format!("wasm {hex}").parse::<Pipeline>().unwrap()
     };
     let (deriving, hanging) = (add(text), add(endless));

@@ -7,7 +7,7 @@
 
 mod nodes;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anabranch::{
     Client, StreamSpec,
@@ -100,6 +100,7 @@ async fn fails(narrowed: usize, part: Part) {
             run: 2,
             source: None,
             demand: Some(DEMAND),
+            modules: BTreeMap::new(),
             patience: None,
             spec: StreamSpec::default(),
         };

@@ -7,7 +7,7 @@
 
 mod nodes;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anabranch::{Client, StreamSpec, local::client::Session};
 use anabranch_processing::{
@@ -113,6 +113,7 @@ async fn a_source_that_leaves_takes_its_subscribers_along() {
             run: 2,
             source: None,
             demand: None,
+            modules: BTreeMap::new(),
             patience: None,
             spec: StreamSpec::default(),
         };

@@ -7,7 +7,7 @@
 
 mod nodes;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use anabranch::{Client, StreamSpec, local::client::Session};
 use anabranch_processing::{
@@ -31,6 +31,7 @@ fn subscribe(run: u64, pipeline: &str, session: Arc<Session>) -> mpsc::Receiver<
         run,
         source: None,
         demand: None,
+        modules: BTreeMap::new(),
         patience: None,
         spec: StreamSpec::default(),
     };

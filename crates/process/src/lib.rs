@@ -61,5 +61,5 @@ pub use modules::Modules;
 pub use operator::Limits;
 pub use pipeline::Pipeline;
 pub use running::{Cost, Failure, Processed, Running, StartError};
-pub use step::Step;
+pub use step::{ModuleHash, Step};
 pub use text::ParseError;

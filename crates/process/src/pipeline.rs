@@ -6,7 +6,7 @@ use crate::{
     Modules,
     operator::Limits,
     running::{Running, StartError},
-    step::Step,
+    step::{ModuleHash, Step},
     text::{self, ParseError, STEPS_MAX},
 };
 
@@ -56,6 +56,32 @@ impl Pipeline {
         &self.steps
     }
 
+    /// Reads a text in which words may stand for the hashes of modules.
+    ///
+    /// # Errors
+    /// As of [`FromStr`]; a word that `names` does not know is no hash.
+    pub fn parse_with(
+        text: &str,
+        names: impl Fn(&str) -> Option<ModuleHash>,
+    ) -> Result<Self, ParseError> {
+        if text.trim().is_empty() && text.len() <= text::TEXT_BYTES_MAX {
+            return Ok(Self::default());
+        }
+        let steps = text::parse(text, &names)?;
+        Self::new(steps).map_err(|error| ParseError {
+            column: 1,
+            message: error.to_string(),
+        })
+    }
+
+    /// Hashes of the modules that it runs.
+    pub fn modules(&self) -> impl Iterator<Item = ModuleHash> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Wasm { hash, .. } => Some(*hash),
+            _ => None,
+        })
+    }
+
     /// Begins to process.
     ///
     /// # Errors
@@ -69,14 +95,7 @@ impl FromStr for Pipeline {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        if text.trim().is_empty() && text.len() <= text::TEXT_BYTES_MAX {
-            return Ok(Self::default());
-        }
-        let steps = text::parse(text)?;
-        Self::new(steps).map_err(|error| ParseError {
-            column: 1,
-            message: error.to_string(),
-        })
+        Self::parse_with(text, |_| None)
     }
 }
 

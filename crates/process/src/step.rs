@@ -1,14 +1,42 @@
 //! Step of a pipeline: an operator's name and parameters, and its text form.
 
-use std::{fmt, num::NonZeroU32};
+use std::{fmt, num::NonZeroU32, str::FromStr};
 
 use crate::{
     array::Element,
     operators::{filter::Predicate, region::Shape},
 };
 
-/// BLAKE3 hash of a WebAssembly module.
-pub type ModuleHash = [u8; 32];
+/// BLAKE3 hash of a WebAssembly module. Its text is 64 hexadecimal digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ModuleHash(pub [u8; 32]);
+
+impl fmt::Display for ModuleHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut bytes = self.0.iter();
+        bytes.try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Error of a text that is no hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a module's hash has 64 hexadecimal digits")]
+pub struct HashError;
+
+impl FromStr for ModuleHash {
+    type Err = HashError;
+
+    fn from_str(text: &str) -> Result<Self, HashError> {
+        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(HashError);
+        }
+        let mut hash = Self::default();
+        for (byte, at) in hash.0.iter_mut().zip((0..64).step_by(2)) {
+            *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| HashError)?;
+        }
+        Ok(hash)
+    }
+}
 
 /// An operator with its parameters. Two equal steps compute the same.
 ///
@@ -132,10 +160,7 @@ impl fmt::Display for Step {
                 whole.map_or(Ok(()), |count| write!(f, " whole {count}"))
             }
             Self::Wasm { hash, parameters } => {
-                f.write_str(" ")?;
-                for byte in hash {
-                    write!(f, "{byte:02x}")?;
-                }
+                write!(f, " {hash}")?;
                 if parameters.is_empty() {
                     return Ok(());
                 }

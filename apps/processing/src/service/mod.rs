@@ -10,6 +10,7 @@
 //! | `here` | a source of this program itself |
 //! | `subscribed` | the streams of a subscriber |
 //! | `holding` | bytes that it holds |
+//! | `library`, `brought` | WebAssembly modules; those that subscribers bring |
 //! | `report` | [`Report`] |
 //! | `monitor` | load of operators, machine and queues |
 //! | `load` | the load, taken every second and published through the node |
@@ -18,9 +19,11 @@
 //! | `refusal` | refusals of offers and subscriptions |
 //! | `promise` | promises for streams to subscribers |
 
+mod brought;
 mod early;
 mod here;
 mod holding;
+mod library;
 mod load;
 mod monitor;
 mod offered;
@@ -36,6 +39,7 @@ pub(crate) mod subscription;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Poll,
     time::Duration,
 };
 
@@ -60,14 +64,16 @@ use tokio::{
 };
 
 use self::{
+    library::Library,
     monitor::{Effort, Monitor},
     refusal::Refusal,
     source::Source,
 };
 pub use self::{report::Report, settings::Settings};
 use crate::wire::{
-    CODE_BUSY, CODE_MALFORMED, Label, Notice, Purpose, Request, WireError, decode, encode,
-    label::{ALL_LABELS, STATUS_LABEL, subscriptions_to},
+    CODE_BUSY, CODE_MALFORMED, Label, ModuleLabel, Notice, Purpose, Request, WireError, decode,
+    encode,
+    label::{ALL_LABELS, STATUS_LABEL, modules_for, subscriptions_to},
     message::SubscriberState,
 };
 
@@ -115,6 +121,7 @@ struct Held {
 /// A service of a processing node.
 pub struct Service {
     settings: Settings,
+    library: Arc<Library>,
     accounts: Mutex<Accounts>,
     sources: Mutex<BTreeMap<String, Arc<Source>>>,
     /// Notified of each offer that is taken.
@@ -152,6 +159,7 @@ impl Service {
     pub fn new(settings: Settings, reports: mpsc::Sender<Report>) -> Arc<Self> {
         let memory = Memory::new(settings.memory);
         Arc::new(Self {
+            library: Arc::new(Library::new(settings.modules.clone())),
             settings,
             accounts: Mutex::new(Accounts::new(memory)),
             sources: Mutex::default(),
@@ -170,11 +178,11 @@ impl Service {
     ///
     /// # Errors
     /// The connection to the node is over, or another application has them.
-    pub async fn register(&self, client: &Client) -> Result<Registration, ClientError> {
-        client.register(ALL_LABELS).await
+    pub async fn register(&self, client: &Client) -> Result<[Registration; 1], ClientError> {
+        Ok([client.register(ALL_LABELS).await?])
     }
 
-    /// Registers the labels of subscriptions to one stream, which [`Self::host`] serves.
+    /// Registers the labels of subscriptions to one stream, which [`Self::host`] serves, and of modules for them.
     ///
     /// # Errors
     /// As [`Self::register`].
@@ -182,19 +190,20 @@ impl Service {
         &self,
         client: &Client,
         name: &str,
-    ) -> Result<Registration, ClientError> {
-        client.register(&subscriptions_to(name)).await
+    ) -> Result<[Registration; 2], ClientError> {
+        let subscriptions = client.register(&subscriptions_to(name)).await?;
+        Ok([subscriptions, client.register(&modules_for(name)).await?])
     }
 
-    /// Serves the streams of a registration until the connection to the node is over; returns the reason.
-    pub async fn serve(self: &Arc<Self>, registration: &Registration) -> ClientError {
+    /// Serves the streams of registrations until the connection to the node is over; returns the reason.
+    pub async fn serve(self: &Arc<Self>, registrations: &[Registration]) -> ClientError {
         let mut serving = JoinSet::new();
         let mut ticks = interval(Duration::from_secs(1));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             while serving.try_join_next().is_some() {}
             let accepted = tokio::select! {
-                accepted = registration.accept() => accepted,
+                accepted = accept(registrations) => accepted,
                 _ = ticks.tick() => {
                     self.tidy();
                     self.sample().await;
@@ -217,6 +226,7 @@ impl Service {
 
     /// Ends sources that have been away for too long, and forgets those that are over.
     fn tidy(&self) {
+        self.library.tidy();
         let mut sources = lock(&self.sources);
         sources.retain(|_, source| {
             source.trim();
@@ -260,6 +270,12 @@ impl Service {
         if stream.spec().label == STATUS_LABEL {
             return match first::<Request>(&stream).await? {
                 Request::Status => self.status(&stream).await,
+                other => Err(unexpected(&other)),
+            };
+        }
+        if let Ok(label) = stream.spec().label.parse::<ModuleLabel>() {
+            return match first(&stream).await? {
+                Request::Module { bytes } => self.brought(peer, label, &stream, bytes).await,
                 other => Err(unexpected(&other)),
             };
         }
@@ -374,6 +390,22 @@ impl Service {
         stream.send(encode(&notice)).await?;
         concluded(stream).await
     }
+}
+
+/// The next stream of any registration.
+async fn accept(registrations: &[Registration]) -> Result<(NodeId, Stream), ClientError> {
+    let all = registrations.iter();
+    let mut all: Vec<_> = all.map(|one| Box::pin(one.accept())).collect();
+    std::future::poll_fn(|context| {
+        let ready = all
+            .iter_mut()
+            .find_map(|one| match one.as_mut().poll(context) {
+                Poll::Ready(accepted) => Some(accepted),
+                Poll::Pending => None,
+            });
+        ready.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
 }
 
 /// Finishes a stream, and waits until everything has arrived.

@@ -127,7 +127,7 @@ impl Service {
         let source = Arc::new(Source::new(
             (name.to_owned(), peer),
             offer,
-            (rules, self.settings.modules.clone()),
+            (rules, self.library.modules().clone()),
             (Clock::real(), self.effort.clone()),
         ));
         sources.insert(name.to_owned(), source.clone());

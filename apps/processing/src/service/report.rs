@@ -1,6 +1,7 @@
 //! Reports of a service, for those who run it.
 
 use anabranch::base::NodeId;
+use anabranch_process::ModuleHash;
 
 /// Something that a service reports.
 #[derive(Clone, Debug)]
@@ -50,6 +51,17 @@ pub enum Report {
         name: String,
         /// ADUs that were sent.
         sent: u64,
+    },
+    /// A subscriber has brought a module.
+    Module {
+        /// Its node.
+        peer: NodeId,
+        /// Name of the stream.
+        name: String,
+        /// The module.
+        hash: ModuleHash,
+        /// Its size.
+        bytes: usize,
     },
     /// A request was refused.
     Refused {

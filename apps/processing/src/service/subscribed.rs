@@ -18,6 +18,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::{
     Held, REQUEST_TIME, Refusal, Report, Service, Stopped,
     holding::Holding,
+    library::Uses,
     lock,
     promise::{self, Way},
     request,
@@ -54,6 +55,8 @@ struct Present<'a> {
     /// Bytes that a reliable subscriber holds.
     holding: Mutex<Holding>,
     subscription: Subscription,
+    /// Modules of its pipeline.
+    uses: Mutex<Uses>,
     is_over: std::sync::atomic::AtomicBool,
 }
 
@@ -81,7 +84,7 @@ impl Service {
     ) -> Result<(), Stopped> {
         asked.check()?;
         self.awaited(name, &asked).await;
-        let (source, subscription) = match self.subscription(peer, name, &asked) {
+        let (source, subscription, uses) = match self.subscription(peer, name, &asked) {
             Ok(entered) => entered,
             Err(refusal) => return self.refused(peer, name, control, refusal).await,
         };
@@ -96,6 +99,7 @@ impl Service {
             in_hand: AtomicU64::new(0),
             holding: Mutex::default(),
             subscription,
+            uses: Mutex::new(uses),
             is_over: false.into(),
         };
         if asked.is_reliable {
@@ -158,7 +162,7 @@ impl Service {
         peer: NodeId,
         name: &str,
         asked: &Subscribe,
-    ) -> Result<(Arc<Source>, Subscription), Refusal> {
+    ) -> Result<(Arc<Source>, Subscription, Uses), Refusal> {
         let source = self.offered_now(name, asked.position.is_some());
         let missing = || Refusal::for_now(format!("no stream '{name}' is offered here"));
         let source = source.ok_or_else(missing)?;
@@ -174,10 +178,13 @@ impl Service {
             )));
         }
         let pipeline = parse(&asked.pipeline).map_err(Refusal::lasting)?;
+        let uses = self
+            .modules_of(peer, name, &pipeline)
+            .map_err(Refusal::lasting)?;
         let account = self.account(peer)?;
         let reader = ((peer, asked.run), account);
         let subscription = Subscription::new(&source, reader, asked, &pipeline);
-        Ok((source, subscription.map_err(Refusal::lasting)?))
+        Ok((source, subscription.map_err(Refusal::lasting)?, uses))
     }
 }
 
@@ -268,8 +275,7 @@ impl Present<'_> {
                     self.subscription.held(next);
                 }
                 Some(Request::Change { number, pipeline }) => {
-                    let changed = parse(&pipeline)
-                        .and_then(|parsed| self.subscription.change(number, &parsed));
+                    let changed = self.change(number, &pipeline);
                     let (peer, name) = (self.peer, self.name.to_owned());
                     let (notice, report) = match changed {
                         Ok(()) => (
@@ -295,6 +301,15 @@ impl Present<'_> {
                 Some(other) => return Err(unexpected(&other)),
             }
         }
+    }
+
+    /// Derives by another pipeline, from the source's next ADU on.
+    fn change(&self, number: u32, pipeline: &str) -> Result<(), String> {
+        let pipeline = parse(pipeline)?;
+        let uses = self.service.modules_of(self.peer, self.name, &pipeline)?;
+        self.subscription.change(number, &pipeline)?;
+        *lock(&self.uses) = uses;
+        Ok(())
     }
 
     /// Keeps the state up to date, and tells the subscriber of ADUs that are dropped; returns on failure only.

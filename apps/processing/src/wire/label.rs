@@ -1,8 +1,10 @@
-//! Labels of streams: `process/1/offer/NAME/NUMBER`, `process/1/subscribe/NAME/NUMBER` and `process/1/status`.
+//! Labels of streams: `process/1/offer/NAME/NUMBER`, `process/1/subscribe/NAME/NUMBER`, `process/1/module/NAME/HASH` and `process/1/status`.
 //!
 //! A node grants the right `use-service` by label, and so by purpose and stream.
 
 use std::{fmt, str::FromStr};
+
+use anabranch_process::ModuleHash;
 
 /// Labels of the streams that a service takes.
 pub const ALL_LABELS: &str = "process/1/*";
@@ -15,6 +17,46 @@ const BEGINNING: &str = "process/1/";
 /// Beginning of the labels of subscriptions to a stream, and `*`.
 pub fn subscriptions_to(name: &str) -> String {
     format!("{BEGINNING}subscribe/{name}/*")
+}
+
+/// Beginning of the labels of modules for the subscribers of a stream, and `*`.
+pub fn modules_for(name: &str) -> String {
+    format!("{BEGINNING}module/{name}/*")
+}
+
+/// Label of a stream on which a subscriber brings a module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModuleLabel {
+    /// Name of the offered stream.
+    pub name: String,
+    /// The module.
+    pub hash: ModuleHash,
+}
+
+impl fmt::Display for ModuleLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{BEGINNING}module/{}/{}", self.name, self.hash)
+    }
+}
+
+impl FromStr for ModuleLabel {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let rest = text.strip_prefix(BEGINNING).ok_or(())?;
+        let (name, hash) = rest
+            .strip_prefix("module/")
+            .and_then(|rest| rest.split_once('/'))
+            .ok_or(())?;
+        // One text for each hash.
+        if !is_name(name) || hash.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            return Err(());
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            hash: hash.parse().map_err(drop)?,
+        })
+    }
 }
 
 /// Purpose of a stream.
@@ -121,5 +163,24 @@ mod tests {
             longest.to_string().len() <= 128,
             "a stream's label has 128 bytes at most"
         );
+    }
+
+    #[test]
+    fn labels_of_modules_are_read_as_they_are_written() {
+        let hash = "0123456789abcdef".repeat(4);
+        let text = format!("process/1/module/frames/{hash}");
+        let label: ModuleLabel = text.parse().unwrap();
+        assert_eq!(label.to_string(), text);
+        for wrong in [
+            "process/1/module/frames".to_owned(),
+            format!("process/1/module/{hash}"),
+            format!("process/1/module/a b/{hash}"),
+            format!("process/1/module/frames/{}", hash.to_uppercase()),
+            format!("process/1/module/frames/{hash}0"),
+            format!("process/1/module/frames/{hash}/0"),
+            format!("process/2/module/frames/{hash}"),
+        ] {
+            assert!(wrong.parse::<ModuleLabel>().is_err(), "{wrong}");
+        }
     }
 }

@@ -275,6 +275,11 @@ pub enum Request {
         /// Reason.
         why: String,
     },
+    /// First message of a stream on which a subscriber brings a module.
+    Module {
+        /// Size, in bytes.
+        bytes: u32,
+    },
     /// Asks for the state of the service.
     Status,
 }
@@ -335,6 +340,11 @@ pub enum Notice {
         may_retry: bool,
         /// Reason and remedy.
         why: String,
+    },
+    /// Answer to [`Request::Module`], and again once the module has come.
+    Module {
+        /// True if the service has it, and it can be named; false: it is to be sent.
+        is_held: bool,
     },
     /// State of the promise of a subscriber's stream.
     Promise {

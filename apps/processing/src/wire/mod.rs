@@ -6,21 +6,24 @@
 //! | [`message`] | messages in JSON |
 //! | [`state`] | those about the state of a service |
 //! | [`item`] | ADUs and marks |
+//! | [`module`] | modules |
 
 pub mod item;
 pub mod label;
 pub mod message;
+pub mod module;
 pub mod state;
 #[cfg(test)]
 mod tests;
 
 pub use item::{Carried, Item};
-pub use label::{Label, Purpose, is_name};
+pub use label::{Label, ModuleLabel, Purpose, is_name};
 pub use message::{Notice, Request, decode, encode};
 
 const JSON: u8 = 0;
 const ITEM: u8 = 1;
 const MARK: u8 = 2;
+const MODULE: u8 = 3;
 
 /// Code of a stream whose messages are none.
 pub const CODE_MALFORMED: u32 = 0x20;

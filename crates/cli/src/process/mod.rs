@@ -3,7 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `serve` | `process serve`: a processing node, through the running node |
-//! | `modules` | WebAssembly modules of a folder (feature `wasm`) |
+//! | `modules` | WebAssembly modules of a folder, and files that a subscriber brings (feature `wasm`) |
 //! | `offer` | `process offer`: a source |
 //! | `subscribe` | `process subscribe`: a subscriber |
 //! | `status` | `process status`: the state of a processing node |
@@ -12,7 +12,6 @@
 //! | `places` | the next of several nodes |
 //! | `moves` | the better of several nodes, for a source |
 
-#[cfg(feature = "wasm")]
 mod modules;
 mod moves;
 mod offer;

@@ -26,7 +26,7 @@ const REPORTS_MAX: usize = 256;
 #[command(after_help = "\
 Streams are readable here: both legs of a processed stream end at this node. Sources and subscribers need the right use-service in the node's \
 configuration: services = [\"process/1/offer/NAME/*\"] and [\"process/1/subscribe/NAME/*\"]; [\"process/1/status\"] shows the state. The source names \
-the subscribers that may derive from its stream, too.
+the subscribers that may derive from its stream, too. With [\"process/1/module/NAME/*\"], subscribers may bring WebAssembly modules (subscribe --module).
 
 What is kept for peers has a bound together (--memory). A peer may have as much again as is free; a source then waits, an unreliable subscriber \
 loses its oldest ADUs, and a reliable one ends.
@@ -54,7 +54,7 @@ pub(super) struct Arguments {
 fn modules(arguments: &Arguments) -> Result<Modules, Failure> {
     #[cfg(feature = "wasm")]
     if let Some(folder) = &arguments.modules {
-        return super::modules::read(folder, arguments.json);
+        return super::modules::folder(folder, arguments.json);
     }
     let _ = arguments;
     Ok(Modules::default())
@@ -163,6 +163,15 @@ fn show(arguments: &Arguments, report: &Report) -> Outcome {
         Report::SubscriptionOver { peer, name, sent } => (
             json!({"kind": "subscription_over", "peer": peer.to_string(), "name": name, "sent": sent}),
             format!("{peer} has left '{name}': {sent} ADUs were sent."),
+        ),
+        Report::Module {
+            peer,
+            name,
+            hash,
+            bytes,
+        } => (
+            json!({"kind": "module_brought", "peer": peer.to_string(), "name": name, "hash": hash.to_string(), "bytes": bytes}),
+            format!("{peer} has brought the module {hash}, {bytes} bytes, for '{name}'."),
         ),
         Report::Refused { peer, name, why } => (
             json!({"kind": "refused", "peer": peer.to_string(), "name": name, "why": why}),

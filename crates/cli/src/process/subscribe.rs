@@ -8,7 +8,7 @@ use anabranch::{
 };
 use anabranch_processing::{
     ProcessingError,
-    process::{Adu, Pipeline, Value},
+    process::{Adu, Value},
     subscribe::{Received, Settings, Subscriber},
     wire::message::{DEADLINE_MS_MAX, Demand, Part},
 };
@@ -18,7 +18,10 @@ use tokio::{
     sync::mpsc,
 };
 
-use super::{parse_name, reach, run_number};
+use super::{
+    modules::{self, Own},
+    parse_name, reach, run_number,
+};
 use crate::{
     events,
     exit::{Failure, Outcome, note, stopped},
@@ -47,8 +50,15 @@ pub(super) struct Arguments {
     #[command(flatten)]
     retry: reach::Retry,
     /// Pipeline, such as 'every 5 then precision 12 of f32' [default: messages as they are].
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, value_parser = parse_pipeline)]
-    pipeline: Pipeline,
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pipeline: String,
+    #[command(flatten)]
+    modules: modules::Flags,
     /// Node that must be the source, by its ID [default: any].
     #[arg(long, value_name = "ID")]
     from: Option<NodeId>,
@@ -73,11 +83,6 @@ pub(super) struct Arguments {
     /// Time after which a message is late that the source promised, on top of the shortest time that one takes, such as '300 ms' [default: 500 ms].
     #[arg(long, value_name = "DURATION", requires = "rate", value_parser = parse_deadline)]
     deadline: Option<u32>,
-}
-
-pub(super) fn parse_pipeline(text: &str) -> Result<Pipeline, String> {
-    let parsed: Result<Pipeline, _> = text.parse();
-    parsed.map_err(|error| error.to_string())
 }
 
 /// A deadline in milliseconds.
@@ -136,6 +141,9 @@ impl reach::Program for Subscriber {
 }
 
 pub(super) async fn run(arguments: &Arguments) -> Outcome {
+    let own = arguments.modules.read()?;
+    let pipeline = own.parse(&arguments.pipeline);
+    let pipeline = pipeline.map_err(|error| Failure::usage(format!("--pipeline: {error}")))?;
     let spec = SpecText {
         reliable: Some(!arguments.unreliable),
         lifetime: arguments.lifetime.clone(),
@@ -148,15 +156,16 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         source: arguments.from.map(|node| node.to_string()),
         demand: arguments.demand()?,
         patience: arguments.retry.patience(),
+        modules: own.bytes.clone(),
         spec: spec.resolve().map_err(Failure::usage)?,
     };
     let (sender, mut received) = mpsc::channel(RECEIVED_MAX);
-    let subscriber = Subscriber::new(settings, &arguments.pipeline, sender);
+    let subscriber = Subscriber::new(settings, &pipeline, sender);
     let mut output = stream::output()?;
     let mut serving = std::pin::pin!(async {
         tokio::select! {
             ended = arguments.reach.run("anabranch process subscribe", &subscriber, &arguments.retry) => ended.map(drop),
-            failed = change(&subscriber, arguments) => failed,
+            failed = change(&subscriber, arguments, &own) => failed,
             stopped = stopped() => stopped,
         }
     });
@@ -175,7 +184,7 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// Reads pipelines from standard input; returns on failure only.
-async fn change(subscriber: &Subscriber, arguments: &Arguments) -> Outcome {
+async fn change(subscriber: &Subscriber, arguments: &Arguments, own: &Own) -> Outcome {
     let mut input = BufReader::new(stream::input()?);
     loop {
         let mut line = String::new();
@@ -184,12 +193,12 @@ async fn change(subscriber: &Subscriber, arguments: &Arguments) -> Outcome {
             Ok(0) | Err(_) => return std::future::pending().await,
             Ok(_) => {}
         }
-        match line.parse::<Pipeline>() {
+        match own.parse(&line) {
             Ok(pipeline) => {
                 subscriber.change(&pipeline);
             }
             Err(error) if arguments.framing == Framing::Json => {
-                events::print(&json!({"kind": "not_changed", "why": error.to_string()}))?;
+                events::print(&json!({"kind": "not_changed", "why": error}))?;
             }
             Err(error) => note(&format!("the pipeline stays as it is: {error}")),
         }

@@ -6,7 +6,11 @@
 mod instance;
 mod interface;
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use anabranch_base::text::printable;
 use wasmi::{
@@ -15,16 +19,11 @@ use wasmi::{
 
 use crate::{
     contained::contain,
+    modules::{MODULE_BYTES_MAX, MODULES_MAX},
     operator::{Limits, Operator},
     step::ModuleHash,
 };
 use instance::Instance;
-
-/// Largest size of a module in bytes.
-pub const MODULE_BYTES_MAX: usize = 1 << 20;
-
-/// Largest number of modules known at a time.
-pub const MODULES_MAX: usize = 64;
 
 /// Calls of functions within each other, and bytes of their stack.
 const DEPTH_MAX: usize = 512;
@@ -71,40 +70,50 @@ impl ModuleError {
     }
 }
 
-/// WebAssembly modules by their hash, at most [`MODULES_MAX`]. A clone shares their code.
+/// WebAssembly modules by their hash, at most [`MODULES_MAX`]. A clone is the same set.
 #[derive(Clone, Default)]
 pub struct Modules {
     /// Each with an engine of its own, which owns the compiled code.
-    modules: BTreeMap<ModuleHash, Module>,
+    known: Arc<Mutex<BTreeMap<ModuleHash, Module>>>,
 }
 
 impl fmt::Debug for Modules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.modules.keys()).finish()
+        f.debug_list().entries(self.known().keys()).finish()
     }
 }
 
 impl Modules {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<ModuleHash, Module>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Adds a module, and returns its hash; adding it again is no error. O(its size).
     ///
     /// # Errors
     /// It cannot be used; nothing is then changed.
-    pub fn add(&mut self, bytes: &[u8]) -> Result<ModuleHash, ModuleError> {
+    pub fn add(&self, bytes: &[u8]) -> Result<ModuleHash, ModuleError> {
         if bytes.len() > MODULE_BYTES_MAX {
             return Err(ModuleError::Size(bytes.len()));
         }
-        let hash = *blake3::hash(bytes).as_bytes();
-        if self.modules.contains_key(&hash) {
+        let hash = ModuleHash(*blake3::hash(bytes).as_bytes());
+        if self.contains(&hash) {
             return Ok(hash);
         }
-        if self.modules.len() >= MODULES_MAX {
+        if self.known().len() >= MODULES_MAX {
             return Err(ModuleError::Full);
         }
         let compiled = contain(|| compile(bytes)).unwrap_or_else(|panic| {
             let reason = format!("the interpreter panicked: {panic}");
             Err(ModuleError::Invalid(printable(&reason, REASON_CHARS)))
         });
-        self.modules.insert(hash, compiled?);
+        let compiled = compiled?;
+        let mut known = self.known();
+        // Another thread may have added one meanwhile.
+        if known.len() >= MODULES_MAX && !known.contains_key(&hash) {
+            return Err(ModuleError::Full);
+        }
+        known.insert(hash, compiled);
         Ok(hash)
     }
 
@@ -112,8 +121,8 @@ impl Modules {
     ///
     /// # Errors
     /// It is another one, or it cannot be used; nothing is then changed.
-    pub fn add_received(&mut self, hash: &ModuleHash, bytes: &[u8]) -> Result<(), ModuleError> {
-        if bytes.len() <= MODULE_BYTES_MAX && blake3::hash(bytes).as_bytes() != hash {
+    pub fn add_received(&self, hash: &ModuleHash, bytes: &[u8]) -> Result<(), ModuleError> {
+        if bytes.len() <= MODULE_BYTES_MAX && *blake3::hash(bytes).as_bytes() != hash.0 {
             return Err(ModuleError::Hash);
         }
         self.add(bytes).map(|_| ())
@@ -121,12 +130,17 @@ impl Modules {
 
     /// True if the module is known.
     pub fn contains(&self, hash: &ModuleHash) -> bool {
-        self.modules.contains_key(hash)
+        self.known().contains_key(hash)
+    }
+
+    /// Hashes of the modules.
+    pub fn hashes(&self) -> Vec<ModuleHash> {
+        self.known().keys().copied().collect()
     }
 
     /// Forgets a module; pipelines that run it go on, but do not begin it again after a fault. False if it was not known.
-    pub fn remove(&mut self, hash: &ModuleHash) -> bool {
-        self.modules.remove(hash).is_some()
+    pub fn remove(&self, hash: &ModuleHash) -> bool {
+        self.known().remove(hash).is_some()
     }
 
     pub(crate) fn begin(
@@ -135,10 +149,10 @@ impl Modules {
         parameters: &str,
         limits: Limits,
     ) -> Result<Box<dyn Operator>, String> {
-        let module = self.modules.get(hash);
+        let module = self.known().get(hash).cloned();
         let module =
             module.ok_or("the module is not known here; add it, or have it fetched by its hash")?;
-        let instance = Instance::begin(module, parameters, limits).map_err(|fault| fault.0)?;
+        let instance = Instance::begin(&module, parameters, limits).map_err(|fault| fault.0)?;
         Ok(Box::new(instance))
     }
 }

@@ -9,7 +9,7 @@ mod steps;
 use anabranch_base::text::{nearest, printable};
 use reader::{Reader, segments};
 
-use crate::step::Step;
+use crate::step::{ModuleHash, Step};
 
 /// Largest length of the text of a pipeline, in bytes.
 pub const TEXT_BYTES_MAX: usize = 8_192;
@@ -54,6 +54,9 @@ impl At {
     }
 }
 
+/// Names that stand for modules.
+pub(crate) type Names<'a> = &'a dyn Fn(&str) -> Option<ModuleHash>;
+
 /// Suggestion to follow an error about a word: `; did you mean "every"?`, or all the words there are.
 fn suggestion(word: &str, words: &[&str]) -> String {
     match nearest(word, words.iter().copied()) {
@@ -63,7 +66,7 @@ fn suggestion(word: &str, words: &[&str]) -> String {
 }
 
 /// Reads the steps of a text. O(length), and the time of HOSE for the predicates.
-pub(crate) fn parse(text: &str) -> Result<Vec<Step>, ParseError> {
+pub(crate) fn parse(text: &str, names: Names<'_>) -> Result<Vec<Step>, ParseError> {
     if text.len() > TEXT_BYTES_MAX {
         let message = format!(
             "a pipeline has at most {TEXT_BYTES_MAX} bytes; this one has {}",
@@ -71,17 +74,17 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Step>, ParseError> {
         );
         return Err(ParseError { column: 1, message });
     }
-    read(text).map_err(|error| error.in_text(text))
+    read(text, names).map_err(|error| error.in_text(text))
 }
 
-fn read(text: &str) -> Result<Vec<Step>, At> {
+fn read(text: &str, names: Names<'_>) -> Result<Vec<Step>, At> {
     let mut parsed = Vec::new();
     for segment in segments(text)? {
         if parsed.len() == STEPS_MAX {
             let message = format!("a pipeline has at most {STEPS_MAX} steps; divide it in two");
             return Err(At::new(segment.start, message));
         }
-        parsed.push(steps::step(Reader::new(text, segment))?);
+        parsed.push(steps::step(Reader::new(text, segment), names)?);
     }
     Ok(parsed)
 }

@@ -3,13 +3,13 @@
 use std::num::NonZeroU32;
 
 use super::{
-    At,
+    At, Names,
     reader::{Reader, Word},
 };
 use crate::{
     array::Element,
     operators::{filter::Predicate, region::Shape},
-    step::{ModuleHash, Step, is_plain},
+    step::{Step, is_plain},
 };
 
 /// End of a step, as errors name it.
@@ -18,7 +18,7 @@ const END: &str = "the end of the step or \"then\"";
 /// Largest number of components that one step selects.
 const SELECTED_MAX: usize = 64;
 
-pub(super) fn step(mut reader: Reader<'_>) -> Result<Step, At> {
+pub(super) fn step(mut reader: Reader<'_>, names: Names<'_>) -> Result<Step, At> {
     #[cfg(feature = "faults")]
     if reader.accept("panic") {
         let step = Step::Panic(count(&mut reader, "a count from 1")?);
@@ -39,11 +39,11 @@ pub(super) fn step(mut reader: Reader<'_>) -> Result<Step, At> {
             reader.one_of(&["layer"], "word after \"drop\"")?;
             Step::DropLayer(count(&mut reader, "the number of a layer, from 1")?)
         }
-        "select" => Step::Select(names(&mut reader)?),
+        "select" => Step::Select(components(&mut reader)?),
         "region" => region(&mut reader)?,
         "precision" => precision(&mut reader)?,
         "delta" => delta(&mut reader)?,
-        _ => wasm(&mut reader)?,
+        _ => wasm(&mut reader, names)?,
     };
     reader.end(END)?;
     Ok(step)
@@ -62,7 +62,7 @@ fn element(reader: &mut Reader<'_>) -> Result<Element, At> {
         .expect("the name is one of them"))
 }
 
-fn names(reader: &mut Reader<'_>) -> Result<Vec<String>, At> {
+fn components(reader: &mut Reader<'_>) -> Result<Vec<String>, At> {
     let mut names = Vec::new();
     loop {
         let name = match reader.peek() {
@@ -154,9 +154,9 @@ fn delta(reader: &mut Reader<'_>) -> Result<Step, At> {
     Ok(Step::Delta { element: of, whole })
 }
 
-fn wasm(reader: &mut Reader<'_>) -> Result<Step, At> {
+fn wasm(reader: &mut Reader<'_>, names: Names<'_>) -> Result<Step, At> {
     let hash = match reader.peek() {
-        Some(Word::Plain(word)) => hash(word),
+        Some(Word::Plain(word)) => word.parse().ok().or_else(|| names(word)),
         _ => None,
     };
     let wanted = "the BLAKE3 hash of a module in 64 hexadecimal digits";
@@ -173,16 +173,4 @@ fn wasm(reader: &mut Reader<'_>) -> Result<Step, At> {
         hash,
         parameters: parameters.to_owned(),
     })
-}
-
-fn hash(word: &str) -> Option<ModuleHash> {
-    if word.len() != 64 || !word.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    let mut hash = ModuleHash::default();
-    for (byte, digits) in hash.iter_mut().zip(word.as_bytes().chunks(2)) {
-        let digits = std::str::from_utf8(digits).ok()?;
-        *byte = u8::from_str_radix(digits, 16).ok()?;
-    }
-    Some(hash)
 }

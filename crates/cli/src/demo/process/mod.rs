@@ -7,6 +7,7 @@ mod account;
 mod frames;
 
 use std::{
+    collections::BTreeMap,
     path::Path as FilePath,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -239,6 +240,7 @@ impl Scene {
             run: 2,
             source: None,
             demand: Some(DEMAND),
+            modules: BTreeMap::new(),
             patience: None,
             spec: StreamSpec::default(),
         };

@@ -12,13 +12,11 @@ pub(super) mod view;
 use std::{path::PathBuf, time::Duration};
 
 use anabranch::{base::duration, control::Request};
-use anabranch_processing::process::{
-    Pipeline,
-    place::{Demand, Estimate, best},
-};
+use anabranch_processing::process::place::{Demand, Estimate, best};
 use serde_json::{Value, json};
 
 use self::{sample::Sample, view::View};
+use super::modules;
 use crate::{
     bytes,
     control::{Asking, rows},
@@ -50,8 +48,15 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NODE", default_value = view::HERE)]
     from: String,
     /// Pipeline, such as 'every 5 then precision 12 of f32' [default: messages as they are].
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, value_parser = super::subscribe::parse_pipeline)]
-    pipeline: Pipeline,
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pipeline: String,
+    #[command(flatten)]
+    modules: modules::Flags,
     /// File with messages as the source makes them; the first 1,000 are read.
     #[arg(long, value_name = "FILE")]
     sample: PathBuf,
@@ -96,7 +101,11 @@ pub(super) struct Row {
 }
 
 pub(super) async fn run(arguments: &Arguments) -> Outcome {
-    let sample = Sample::read(&arguments.sample, arguments.framing, &arguments.pipeline).await?;
+    let own = arguments.modules.read()?;
+    let pipeline = own.parse(&arguments.pipeline);
+    let pipeline = pipeline.map_err(|error| Failure::usage(format!("--pipeline: {error}")))?;
+    let pipeline = (&pipeline, &own.modules);
+    let sample = Sample::read(&arguments.sample, arguments.framing, pipeline).await?;
     let answer = arguments.asking.ask(&Request::Overlay {}).await?;
     let view = View::new(rows(&answer));
     let demand = Demand {

@@ -36,15 +36,14 @@ impl Sample {
     pub(super) async fn read(
         path: &Path,
         framing: Framing,
-        pipeline: &Pipeline,
+        (pipeline, modules): (&Pipeline, &Modules),
     ) -> Result<Self, Failure> {
         let unread = |error: &dyn fmt::Display| {
             Failure::file(format!("cannot read {}: {error}", path.display()))
         };
         let file = File::open(path).await.map_err(|error| unread(&error))?;
         let mut reader = Reader::new(file, framing);
-        let modules = Modules::default();
-        let running = pipeline.start(&modules, Limits::default());
+        let running = pipeline.start(modules, Limits::default());
         let mut running = running.map_err(Failure::usage)?;
         let mut sample = Self::default();
         while sample.messages < MESSAGES_MAX as u64 {
@@ -55,7 +54,7 @@ impl Sample {
             sample.messages += 1;
             sample.bytes += travelling(&adu);
             let begun = Instant::now();
-            let processed = running.process(adu, &modules);
+            let processed = running.process(adu, modules);
             sample.busy += begun.elapsed();
             match processed {
                 Ok(processed) => {
@@ -145,8 +144,11 @@ mod tests {
         let path = folder.path().join("sample");
         let lines = "{\"data\": \"0123456789\", \"fields\": {\"layer\": 1}}\n".repeat(10);
         std::fs::write(&path, lines).unwrap();
+        let none = Modules::default();
         let pipeline: Pipeline = "every 2".parse().unwrap();
-        let sample = Sample::read(&path, Framing::Json, &pipeline).await.unwrap();
+        let sample = Sample::read(&path, Framing::Json, (&pipeline, &none))
+            .await
+            .unwrap();
         assert_eq!((sample.messages, sample.failures), (10, 0));
         assert!((sample.derived() / sample.flow(10.0).bytes - 0.5).abs() < 1e-9);
         // Header, a field and its name, body.
@@ -155,9 +157,14 @@ mod tests {
         assert!(sample.flow(10.0).units > 0.0 && sample.unit_ps() > 0.0);
         // Ten bytes are no whole number of doubles.
         let pipeline: Pipeline = "precision 3 of f64".parse().unwrap();
-        let refused = Sample::read(&path, Framing::Json, &pipeline).await;
+        let refused = Sample::read(&path, Framing::Json, (&pipeline, &none)).await;
         assert!(refused.unwrap_err().message().contains("can be processed"));
-        let missing = Sample::read(&folder.path().join("none"), Framing::Lines, &pipeline).await;
+        let missing = Sample::read(
+            &folder.path().join("none"),
+            Framing::Lines,
+            (&pipeline, &none),
+        )
+        .await;
         assert!(missing.unwrap_err().message().contains("cannot read"));
     }
 }

@@ -18,7 +18,7 @@ use anabranch_sim::{App, Context};
 use super::{molecule::checksum, peer::Peer, source::LIFETIME, viewers::name};
 
 /// Time between two messages of what is held.
-const HELD_TIME: Duration = Duration::from_millis(20);
+const HELD_TIME: Duration = Duration::from_millis(50);
 /// Run of a viewer.
 const RUN: u64 = 2;
 

@@ -37,7 +37,7 @@ fn limits() -> Limits {
 }
 
 fn begin(bytes: &[u8], parameters: &str) -> (Running, Modules) {
-    let mut modules = Modules::default();
+    let modules = Modules::default();
     let hash = modules.add(bytes).unwrap();
     let pipeline = Pipeline::new(vec![crate::Step::Wasm {
         hash,
@@ -162,7 +162,7 @@ fn memory_and_tables_do_not_grow_beyond_their_bounds() {
         "(memory (export \"memory\") 1) (table 100000000 funcref)",
     ] {
         let bytes = wat::parse_str(format!("(module {large} {process})")).unwrap();
-        let mut modules = Modules::default();
+        let modules = Modules::default();
         let hash = modules.add(&bytes);
         let Ok(hash) = hash else { continue };
         let step = crate::Step::Wasm {
@@ -233,7 +233,7 @@ fn traps_and_lying_lengths_are_failures() {
 fn modules_that_ask_for_more_than_the_interface_are_refused() {
     let process = "(func (export \"process\") (result i32) (i32.const 0))";
     let memory = "(memory (export \"memory\") 1)";
-    let mut modules = Modules::default();
+    let modules = Modules::default();
     let deep = format!("(func {} {})", "(block ".repeat(5_000), ")".repeat(5_000));
     for text in [
         format!("(import \"env\" \"clock\" (func (result i64))) {memory} {process}"),
@@ -269,11 +269,11 @@ fn modules_that_ask_for_more_than_the_interface_are_refused() {
 
 #[test]
 fn modules_are_known_by_their_hash() {
-    let mut modules = Modules::default();
+    let modules = Modules::default();
     let bytes = process("(i32.const 0)");
-    let hash = *blake3::hash(&bytes).as_bytes();
+    let hash = ModuleHash(*blake3::hash(&bytes).as_bytes());
     assert_eq!(
-        modules.add_received(&[0; 32], &bytes),
+        modules.add_received(&ModuleHash::default(), &bytes),
         Err(ModuleError::Hash)
     );
     assert!(!modules.contains(&hash));
@@ -294,7 +294,7 @@ fn modules_are_known_by_their_hash() {
 /// The interpreter asserts that a code section without functions is empty, before the bytes are validated.
 #[test]
 fn a_code_section_with_bytes_but_no_function_is_an_error() {
-    let mut modules = Modules::default();
+    let modules = Modules::default();
     let bytes = [&b"\0asm\x01\0\0\0"[..], &[10, 0xd0, 0x0f], &[0; 2_000]].concat();
     let error = modules.add(&bytes).unwrap_err().to_string();
     assert!(

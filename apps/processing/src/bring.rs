@@ -1,0 +1,80 @@
+//! Modules that a subscriber brings to a processing node which may lack them.
+
+use std::collections::BTreeMap;
+
+use anabranch::{AduSession, AduStream, Priority, StreamSpec};
+use anabranch_process::{ModuleHash, Pipeline};
+use bytes::Bytes;
+
+use crate::{
+    error::ProcessingError,
+    link::unexpected,
+    wire::{ModuleLabel, Notice, Request, decode, encode, module},
+};
+
+/// Brings the modules of a pipeline that the node lacks, of those that there are. Without the right to bring any, the node decides on the pipeline.
+///
+/// # Errors
+/// The node refuses a module; the session is over.
+pub(crate) async fn bring<S: AduSession>(
+    session: &S,
+    name: &str,
+    pipeline: &Pipeline,
+    modules: &BTreeMap<ModuleHash, Bytes>,
+) -> Result<(), ProcessingError> {
+    for hash in pipeline.modules() {
+        let Some(bytes) = modules.get(&hash) else {
+            continue;
+        };
+        let name = name.to_owned();
+        match bring_one(session, &ModuleLabel { name, hash }, bytes).await {
+            // A service of an earlier release does not know the label.
+            Ok(()) | Err(ProcessingError::NoRight { .. } | ProcessingError::Protocol(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+async fn bring_one<S: AduSession>(
+    session: &S,
+    label: &ModuleLabel,
+    bytes: &Bytes,
+) -> Result<(), ProcessingError> {
+    let label = label.to_string();
+    let failed = |error: &S::Error| ProcessingError::of(error, label.clone());
+    let spec = StreamSpec {
+        priority: Priority::URGENT,
+        duplex: true,
+        label: label.clone(),
+        ..StreamSpec::default()
+    };
+    let stream = session.open_stream(spec).await;
+    let stream = stream.map_err(|error| failed(&error))?;
+    let first = Request::Module {
+        bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+    };
+    let sent = stream.send(encode(&first)).await;
+    sent.map_err(|error| failed(&error))?;
+    loop {
+        let answer = stream.recv().await.map_err(|error| failed(&error))?;
+        let answer: Option<Notice> = match answer {
+            Some(adu) => Some(decode(&adu.data)?),
+            None => None,
+        };
+        match answer {
+            Some(Notice::Module { is_held: true }) => break,
+            Some(Notice::Module { is_held: false }) => {
+                let sent = stream.send(module::to_adu(bytes)).await;
+                sent.map_err(|error| failed(&error))?;
+            }
+            Some(Notice::Refused { may_retry, why, .. }) => {
+                return Err(ProcessingError::refused(&why, may_retry));
+            }
+            other => return Err(unexpected(other.as_ref())),
+        }
+    }
+    // An error means that the session is over, which is found out soon.
+    let _ = stream.finish();
+    Ok(())
+}
