@@ -30,6 +30,7 @@ mod hose;
 #[cfg(feature = "visualise")]
 mod imd;
 mod json;
+mod moves;
 mod named_updates;
 mod numbered;
 mod pair;

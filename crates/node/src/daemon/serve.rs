@@ -58,7 +58,11 @@ impl Core {
             rendezvous.attend(&session).await;
             return;
         }
-        // In this order: a reload that makes the peer a member hands over the sessions that it finds added.
+        // In this order: others see a session once it is known that it may be for the overlay, and a reload that makes the peer a member hands
+        // over the sessions that it finds added.
+        if let Some(overlay) = self.overlay_with(&peer) {
+            overlay.expect(session.id());
+        }
         self.sessions.add(&session);
         if let Some(overlay) = self.overlay_with(&peer) {
             overlay.accepted(session.clone()).await;

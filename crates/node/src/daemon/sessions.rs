@@ -20,6 +20,8 @@ use crate::{overlay::Overlay, rights::Rights, service::Services};
 const LINGER: Duration = Duration::from_secs(10);
 /// Time between two checks of its use.
 const CHECK: Duration = Duration::from_secs(2);
+/// Time between two looks at a session that may be for the overlay.
+const UNDECIDED_CHECK: Duration = Duration::from_millis(20);
 /// Sessions opened on demand that may wait for the task that serves them.
 const OPENED_MAX: usize = 64;
 
@@ -197,6 +199,19 @@ impl Core {
         self.sessions.find(self.host.node_id(), peer, reserved)
     }
 
+    /// The same; one that a member has just opened is waited for until it is known whether it is for the overlay.
+    async fn session_open(&self, peer: &NodeId) -> Option<Session> {
+        loop {
+            let session = self.session_accepted(peer)?;
+            let overlay = self.overlay();
+            let undecided = overlay.and_then(|overlay| overlay.undecided(session.id()));
+            let Some(until) = undecided else {
+                return Some(session);
+            };
+            tokio::time::sleep_until(until.min(Instant::now() + UNDECIDED_CHECK)).await;
+        }
+    }
+
     /// See [`Handle::node_named`].
     pub(crate) fn node_named(&self, name: &str) -> Result<NodeId, UnknownPeer> {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
@@ -210,14 +225,14 @@ impl Core {
         peer: NodeId,
         addresses: Remotes,
     ) -> Result<Session, ConnectError> {
-        if let Some(session) = self.session_accepted(&peer) {
+        if let Some(session) = self.session_open(&peer).await {
             return Ok(session);
         }
         if addresses.is_empty() {
             self.calling.settled(&peer).await;
         }
         let _dialling = self.sessions.dialling.lock().await;
-        if let Some(session) = self.session_accepted(&peer) {
+        if let Some(session) = self.session_open(&peer).await {
             return Ok(session);
         }
         let configured = self.calls.borrow().clone();

@@ -15,6 +15,7 @@
 //! | `serving` | relaying for others |
 //! | `transition` | to other members and settings, and out of the overlay |
 //! | `keys` | signatures |
+//! | `undecided` | sessions of members that may be for the overlay |
 //! | `load` | load of this node, as a program states it |
 //!
 //! `runner` and the tasks that it starts (`line`, `circuit`) use each other: they report to it in its `Input`, which also carries
@@ -31,6 +32,7 @@ mod runner;
 mod serving;
 mod subscription;
 mod transition;
+mod undecided;
 mod usage;
 
 use std::{
@@ -52,7 +54,10 @@ use anabranch_session::SecretKey;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub(crate) use self::{change::Prepared, line::LABELS, load::Author, runner::Runner};
-use self::{change::Settings, keys::OwnKey, load::Stated, runner::Input, serving::Serving};
+use self::{
+    change::Settings, keys::OwnKey, load::Stated, runner::Input, serving::Serving,
+    undecided::Undecided,
+};
 pub use self::{
     follow::{Follower, PathFeedback},
     subscription::{OpenPath, SubscriptionError},
@@ -104,6 +109,7 @@ struct Shared {
     load: Stated,
     /// Sessions of lines, those that were one too many included.
     lines: line::Sessions,
+    undecided: Undecided,
 }
 
 impl Overlay {
@@ -164,6 +170,20 @@ impl Overlay {
     /// True if a session is for the overlay: nothing else is served on it at the node that opened it.
     pub(crate) fn has_line(&self, session: SessionId) -> bool {
         self.shared.lines.contains(session)
+    }
+
+    /// Expects a session that a member has just opened to be for the overlay, if it opens the overlay's stream on it.
+    pub(crate) fn expect(&self, session: SessionId) {
+        self.shared
+            .undecided
+            .add(session, tokio::time::Instant::now());
+    }
+
+    /// Time until which a session may turn out to be for the overlay; `None`: it is, or will not be.
+    pub(crate) fn undecided(&self, session: SessionId) -> Option<tokio::time::Instant> {
+        let now = tokio::time::Instant::now();
+        let until = self.shared.undecided.until(session, now);
+        until.filter(|_| !self.has_line(session))
     }
 
     /// Addresses of a member on the list; `None`: it is on none.
