@@ -1,5 +1,5 @@
 use anabranch_processing::wire::{
-    Item, Label, Notice, Request, decode, encode, item::HEADER_BYTES_MAX,
+    Item, Label, ModuleLabel, Notice, Request, decode, encode, item::HEADER_BYTES_MAX, module,
 };
 use bytes::Bytes;
 
@@ -30,5 +30,12 @@ pub fn processed(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(label) = text.parse::<Label>() {
         assert_eq!(label.to_string(), text);
+    }
+    if let Ok(label) = text.parse::<ModuleLabel>() {
+        assert_eq!(label.to_string(), text);
+        assert!(text.parse::<Label>().is_err());
+    }
+    if let Ok(module) = module::read(adu.clone()) {
+        assert_eq!(module::to_adu(&module), adu);
     }
 }

@@ -26,8 +26,7 @@ pub(crate) async fn bring<S: AduSession>(
         let Some(bytes) = modules.get(&hash) else {
             continue;
         };
-        let name = name.to_owned();
-        match bring_one(session, &ModuleLabel { name, hash }, bytes).await {
+        match bring_one(session, name, &hash, bytes).await {
             // A service of an earlier release does not know the label.
             Ok(()) | Err(ProcessingError::NoRight { .. } | ProcessingError::Protocol(_)) => {}
             Err(error) => return Err(error),
@@ -38,10 +37,11 @@ pub(crate) async fn bring<S: AduSession>(
 
 async fn bring_one<S: AduSession>(
     session: &S,
-    label: &ModuleLabel,
+    name: &str,
+    hash: &ModuleHash,
     bytes: &Bytes,
 ) -> Result<(), ProcessingError> {
-    let label = label.to_string();
+    let label = ModuleLabel::new(name, hash).to_string();
     let failed = |error: &S::Error| ProcessingError::of(error, label.clone());
     let spec = StreamSpec {
         priority: Priority::URGENT,
@@ -52,6 +52,7 @@ async fn bring_one<S: AduSession>(
     let stream = session.open_stream(spec).await;
     let stream = stream.map_err(|error| failed(&error))?;
     let first = Request::Module {
+        hash: hash.to_string(),
         bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
     };
     let sent = stream.send(encode(&first)).await;

@@ -142,10 +142,15 @@ impl Subscriber {
     async fn subscribe<S: AduSession>(&self, session: &S) -> Result<String, ProcessingError> {
         let settings = &self.settings;
         let mut pipelines = self.pipeline.subscribe();
-        pipelines.mark_unchanged();
         self.is_away.send_replace(false);
-        let pipeline = pipelines.borrow().1.clone();
-        bring(session, &settings.name, &pipeline, &settings.modules).await?;
+        loop {
+            let pipeline = pipelines.borrow_and_update().1.clone();
+            bring(session, &settings.name, &pipeline, &settings.modules).await?;
+            // Another one may be wanted by now. The sender is of this subscriber.
+            if !pipelines.has_changed().unwrap_or(false) {
+                break;
+            }
+        }
         let first = Request::Subscribe(self.request());
         let link = Link::open(session, Purpose::Subscribe, &settings.name, &first).await?;
         let (number, source) = match link.next().await? {

@@ -1,4 +1,7 @@
-//! `anabranch explain`: the promise of a stream, and the decisions about it; and the record of all promises.
+//! `anabranch explain`: the promise of a stream, the decisions about it, and where it is processed on the way; and the record of all promises.
+
+#[cfg(feature = "process")]
+mod processed;
 
 use std::time::Duration;
 
@@ -8,6 +11,8 @@ use anabranch::{
 };
 use serde_json::Value;
 
+#[cfg(feature = "process")]
+use crate::attach;
 use crate::{
     control,
     exit::{Outcome, print_line},
@@ -26,6 +31,9 @@ pub(crate) struct Arguments {
     last: Option<Duration>,
     #[command(flatten)]
     control: control::Asking,
+    #[cfg(feature = "process")]
+    #[command(flatten)]
+    local: attach::Place,
     /// Session of the stream, such as session-0 [default: every session with such a stream].
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
@@ -43,6 +51,8 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         },
     };
     let answer = arguments.control.ask(&request).await?;
+    #[cfg(feature = "process")]
+    let answer = processed::add(answer, &arguments.local).await;
     if arguments.control.json {
         return print_line(&answer.to_string());
     }
@@ -92,6 +102,8 @@ fn lines(row: &Value) -> Vec<String> {
         }
         "decision" => vec![format!("  {} ago: {}", time("ago_ms"), text("text"))],
         "promise_event" => vec![event(row)],
+        #[cfg(feature = "process")]
+        "processed" => processed::lines(row),
         _ => Vec::new(),
     }
 }

@@ -7,7 +7,7 @@ use anabranch_process::{ModuleHash, Pipeline, modules::MODULE_BYTES_MAX};
 use tokio::time::timeout;
 
 use super::{Report, Service, Stopped, concluded, library::Uses, refusal::Refusal};
-use crate::wire::{ModuleLabel, Notice, WireError, encode, module};
+use crate::wire::{Notice, WireError, encode, module};
 
 /// Time for a module to come.
 const MODULE_TIME: Duration = Duration::from_secs(120);
@@ -17,15 +17,14 @@ impl Service {
     pub(super) async fn brought(
         &self,
         peer: NodeId,
-        label: ModuleLabel,
+        name: &str,
         stream: &Stream,
-        bytes: u32,
+        (hash, bytes): (ModuleHash, usize),
     ) -> Result<(), Stopped> {
-        let ModuleLabel { name, hash } = label;
-        match self.take_module(peer, hash, stream, bytes as usize).await? {
+        match self.take_module(peer, hash, stream, bytes).await? {
             Ok(is_new) => {
                 if is_new {
-                    let bytes = bytes as usize;
+                    let name = name.to_owned();
                     self.report(Report::Module {
                         peer,
                         name,
@@ -37,7 +36,7 @@ impl Service {
                 stream.send(encode(&held)).await?;
                 concluded(stream).await
             }
-            Err(refusal) => self.refused(peer, &name, stream, refusal).await,
+            Err(refusal) => self.refused(peer, name, stream, refusal).await,
         }
     }
 

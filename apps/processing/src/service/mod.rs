@@ -275,7 +275,12 @@ impl Service {
         }
         if let Ok(label) = stream.spec().label.parse::<ModuleLabel>() {
             return match first(&stream).await? {
-                Request::Module { bytes } => self.brought(peer, label, &stream, bytes).await,
+                Request::Module { hash, bytes } => {
+                    let hash = hash.parse().ok().filter(|hash| label.is_of(hash));
+                    let hash = hash.ok_or_else(|| WireError(format!("another hash on {label}")))?;
+                    let module = (hash, bytes as usize);
+                    self.brought(peer, &label.name, &stream, module).await
+                }
                 other => Err(unexpected(&other)),
             };
         }

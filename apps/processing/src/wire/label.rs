@@ -1,4 +1,4 @@
-//! Labels of streams: `process/1/offer/NAME/NUMBER`, `process/1/subscribe/NAME/NUMBER`, `process/1/module/NAME/HASH` and `process/1/status`.
+//! Labels of streams: `process/1/offer/NAME/NUMBER`, `process/1/subscribe/NAME/NUMBER`, `process/1/module/NAME/DIGITS` and `process/1/status`.
 //!
 //! A node grants the right `use-service` by label, and so by purpose and stream.
 
@@ -24,18 +24,36 @@ pub fn modules_for(name: &str) -> String {
     format!("{BEGINNING}module/{name}/*")
 }
 
+/// Hexadecimal digits of a module's hash in a label, which has no space for all.
+const HASH_DIGITS: usize = 32;
+
 /// Label of a stream on which a subscriber brings a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModuleLabel {
     /// Name of the offered stream.
     pub name: String,
-    /// The module.
-    pub hash: ModuleHash,
+    /// First 32 digits of the module's hash.
+    digits: String,
+}
+
+impl ModuleLabel {
+    /// Label for the subscribers of a stream, and a module.
+    pub fn new(name: &str, hash: &ModuleHash) -> Self {
+        let mut digits = hash.to_string();
+        digits.truncate(HASH_DIGITS);
+        let name = name.to_owned();
+        Self { name, digits }
+    }
+
+    /// True if it is that of a module.
+    pub fn is_of(&self, hash: &ModuleHash) -> bool {
+        hash.to_string().starts_with(&self.digits)
+    }
 }
 
 impl fmt::Display for ModuleLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{BEGINNING}module/{}/{}", self.name, self.hash)
+        write!(f, "{BEGINNING}module/{}/{}", self.name, self.digits)
     }
 }
 
@@ -44,18 +62,14 @@ impl FromStr for ModuleLabel {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let rest = text.strip_prefix(BEGINNING).ok_or(())?;
-        let (name, hash) = rest
-            .strip_prefix("module/")
-            .and_then(|rest| rest.split_once('/'))
-            .ok_or(())?;
-        // One text for each hash.
-        if !is_name(name) || hash.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        let rest = rest.strip_prefix("module/").ok_or(())?;
+        let (name, digits) = rest.split_once('/').ok_or(())?;
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        if !is_name(name) || digits.len() != HASH_DIGITS || !digits.bytes().all(is_digit) {
             return Err(());
         }
-        Ok(Self {
-            name: name.to_owned(),
-            hash: hash.parse().map_err(drop)?,
-        })
+        let (name, digits) = (name.to_owned(), digits.to_owned());
+        Ok(Self { name, digits })
     }
 }
 
@@ -167,18 +181,23 @@ mod tests {
 
     #[test]
     fn labels_of_modules_are_read_as_they_are_written() {
-        let hash = "0123456789abcdef".repeat(4);
-        let text = format!("process/1/module/frames/{hash}");
-        let label: ModuleLabel = text.parse().unwrap();
-        assert_eq!(label.to_string(), text);
+        let hash: ModuleHash = "0123456789abcdef".repeat(4).parse().unwrap();
+        let digits = "0123456789abcdef".repeat(2);
+        let name = "x".repeat(NAME_BYTES_MAX);
+        let label = ModuleLabel::new(&name, &hash);
+        let text = label.to_string();
+        assert_eq!(text, format!("process/1/module/{name}/{digits}"));
+        assert!(text.len() <= 128, "a stream's label has 128 bytes at most");
+        assert_eq!(text.parse(), Ok(label.clone()));
+        assert!(label.is_of(&hash) && !label.is_of(&ModuleHash::default()));
         for wrong in [
             "process/1/module/frames".to_owned(),
-            format!("process/1/module/{hash}"),
-            format!("process/1/module/a b/{hash}"),
-            format!("process/1/module/frames/{}", hash.to_uppercase()),
-            format!("process/1/module/frames/{hash}0"),
-            format!("process/1/module/frames/{hash}/0"),
-            format!("process/2/module/frames/{hash}"),
+            format!("process/1/module/{digits}"),
+            format!("process/1/module/a b/{digits}"),
+            format!("process/1/module/frames/{}", digits.to_uppercase()),
+            format!("process/1/module/frames/{digits}0"),
+            format!("process/1/module/frames/{digits}/0"),
+            format!("process/2/module/frames/{digits}"),
         ] {
             assert!(wrong.parse::<ModuleLabel>().is_err(), "{wrong}");
         }

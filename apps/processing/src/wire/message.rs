@@ -277,6 +277,8 @@ pub enum Request {
     },
     /// First message of a stream on which a subscriber brings a module.
     Module {
+        /// Hash of the module; the label has its beginning.
+        hash: String,
         /// Size, in bytes.
         bytes: u32,
     },

@@ -186,7 +186,9 @@ pub(super) fn explain(
         };
         match report.promises.iter().find(|found| found.stream == id) {
             Some(explanation) => {
-                rows.push(promise(&report, &stats.spec, explanation, now));
+                let mut row = promise(&report, &stats.spec, explanation, now);
+                add_ends(&mut row, &report, id);
+                rows.push(row);
                 rows.extend(shares(&report, &explanation.shares));
                 let note = |note: &anabranch_session::promise::Note| {
                     json!({
@@ -198,20 +200,30 @@ pub(super) fn explain(
                 };
                 rows.extend(explanation.notes.iter().map(note));
             }
-            None => rows.push(json!({
-                "kind": "promise",
-                "session": report.stats.session.to_string(),
-                "stream": id.to_string(),
-                "label": printable(&stats.spec.label, NAME_CHARS),
-                "asked": null,
-                "state": null,
-            })),
+            None => {
+                let mut row = json!({
+                    "kind": "promise",
+                    "session": report.stats.session.to_string(),
+                    "stream": id.to_string(),
+                    "label": printable(&stats.spec.label, NAME_CHARS),
+                    "asked": null,
+                    "state": null,
+                });
+                add_ends(&mut row, &report, id);
+                rows.push(row);
+            }
         }
     }
     if rows.is_empty() {
         return Err(format!("there is no open {id}; see `anabranch streams`"));
     }
     Ok(rows)
+}
+
+/// The other end of a stream, and whether this one has opened it.
+fn add_ends(row: &mut Value, report: &SessionReport, stream: StreamId) {
+    row["peer"] = json!(report.stats.peer.to_string());
+    row["is_opened_here"] = json!(stream.is_by_initiator() != report.stats.incoming);
 }
 
 /// `waiting`, `access` or `renewable`.

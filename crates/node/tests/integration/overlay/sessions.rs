@@ -94,7 +94,7 @@ async fn a_session_that_turns_out_to_be_of_the_overlay_is_not_used() {
                     };
                     let stream = theirs.open_stream(spec).unwrap();
                     stream.send([0_u8].to_vec().into()).await.unwrap();
-                    std::future::pending().await
+                    std::future::pending::<()>().await;
                 };
                 let opened = tokio::select! {
                     opened = opened => opened,
