@@ -7,6 +7,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::setting::{
     Car, FREQUENCY, KEPT, Running, begin, carry, case, film, kept, loopback, nothing, record,
+    steady,
 };
 
 /// Longest time of a test, for a busy machine.
@@ -95,7 +96,7 @@ async fn a_hospital_that_is_started_again_goes_on_with_the_record() {
     let store = folder.path().join("store");
     // Longer than it takes until the hospital is stopped, on a busy machine too.
     let (ekg, samples) = record(folder.path(), 15 * FREQUENCY);
-    let mut hospital = Running::start(&store, loopback());
+    let mut hospital = Running::start(&store, steady());
     let ticket = hospital.ticket.clone();
     let (ambulance, mut reports) = begin(ambulance::Settings {
         ekg: Some(ekg),

@@ -136,6 +136,18 @@ pub(crate) fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
+/// A loopback address that another hospital can have later: its port is below those that the system gives to sockets without one.
+pub(crate) fn steady() -> SocketAddr {
+    let mut ports = (0..12_000)
+        .map(|tried| 20_000 + (std::process::id().wrapping_mul(61).wrapping_add(tried)) % 12_000);
+    let is_free = |port: &u32| {
+        let at = SocketAddr::from(([127, 0, 0, 1], *port as u16));
+        std::net::UdpSocket::bind(at).is_ok()
+    };
+    let port = ports.find(is_free).unwrap();
+    SocketAddr::from(([127, 0, 0, 1], port as u16))
+}
+
 /// Settings without anything to send.
 pub(crate) fn nothing(ticket: &Ticket) -> ambulance::Settings {
     ambulance::Settings {

@@ -1,6 +1,11 @@
 //! Common parts of the tests.
 
-use std::{future::Future, net::SocketAddr, time::Duration};
+use std::{
+    future::Future,
+    net::SocketAddr,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
 
 use anabranch::{AllowList, Host, HostConfig, SecretKey, base::NodeId};
 
@@ -16,6 +21,19 @@ pub(crate) async fn wait_for(mut is_so: impl AsyncFnMut() -> bool) {
     while !is_so().await {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// Loopback addresses that are free now, with ports below those that the system assigns by itself: another test could be
+/// assigned one of these before the node takes it.
+pub(crate) fn addresses(count: usize) -> Vec<SocketAddr> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let begin = std::process::id() % 100 * 100;
+    let next = || 20_000 + (begin + NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000;
+    std::iter::repeat_with(|| SocketAddr::from(([127, 0, 0, 1], next() as u16)))
+        .take(10_000)
+        .filter(|at| std::net::UdpSocket::bind(at).is_ok())
+        .take(count)
+        .collect()
 }
 
 pub(crate) fn key(seed: u8) -> SecretKey {

@@ -4,14 +4,7 @@ mod loads;
 mod reload;
 mod sessions;
 
-use std::{
-    collections::BTreeMap,
-    future::Future,
-    net::SocketAddr,
-    path::Path,
-    sync::atomic::{AtomicU32, Ordering},
-    time::Duration,
-};
+use std::{collections::BTreeMap, future::Future, net::SocketAddr, path::Path, time::Duration};
 
 use anabranch::{
     base::NodeId,
@@ -22,7 +15,7 @@ use anabranch::{
 };
 use anabranch_session::ChannelStatus;
 
-use crate::common::{id, key, within};
+use crate::common::{addresses, id, key, within};
 
 /// Runs three nodes until a check has ended.
 async fn run_until(nodes: [&Daemon; 3], check: impl Future<Output = ()>) {
@@ -33,19 +26,6 @@ async fn run_until(nodes: [&Daemon; 3], check: impl Future<Output = ()>) {
         () = third.run() => unreachable!(),
         () = check => {}
     }
-}
-
-/// Loopback addresses that are free now, with ports below those that the system assigns by itself: another test could be
-/// assigned one of these before the node takes it.
-fn addresses(count: usize) -> Vec<SocketAddr> {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let begin = std::process::id() % 100 * 100;
-    let next = || 20_000 + (begin + NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000;
-    std::iter::repeat_with(|| SocketAddr::from(([127, 0, 0, 1], next() as u16)))
-        .take(10_000)
-        .filter(|at| std::net::UdpSocket::bind(at).is_ok())
-        .take(count)
-        .collect()
 }
 
 /// The configuration of node `n` of an overlay in which every node knows `known`.

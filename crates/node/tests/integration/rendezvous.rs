@@ -15,6 +15,8 @@ use anabranch::{
     ticket::Ticket,
 };
 
+use crate::common::addresses;
+
 /// Generous: what is tested takes less than a few seconds.
 const HANG: Duration = Duration::from_secs(180);
 
@@ -258,7 +260,7 @@ async fn a_wrong_code_counts_once_though_its_issuer_is_in_two_places() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_code_is_good_nearby_while_the_relay_is_away_and_there_when_it_is_back() {
-    let (gone, via) = relay(None);
+    let (gone, via) = relay_at(addresses(1)[0], None);
     gone.shutdown().await;
     drop(gone);
     let (_issuer, mut waiting) = issuer(1, Some(&via)).await;
@@ -344,7 +346,7 @@ async fn a_node_that_is_not_wanted_is_not_let_in_at_the_relay() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn programs_with_one_key_are_told_apart_and_a_relay_that_is_back_is_used() {
-    let (gone, via) = relay(None);
+    let (gone, via) = relay_at(addresses(1)[0], None);
     gone.shutdown().await;
     drop(gone);
     let [node, program] = [1, 1].map(|seed| host(seed, AllowList::everyone()));

@@ -4,6 +4,8 @@ use std::{net::UdpSocket, pin::Pin, sync::Arc};
 
 use anabranch::{Session, daemon::Reloaded};
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use super::*;
 use crate::common::wait_for;
 
