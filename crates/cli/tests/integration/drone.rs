@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::harness::{Terminated, isolate};
+use crate::harness::{Terminated, free_port, isolate};
 
 const GUIDE: &str = include_str!("../../../../docs/hose.md");
 const HEADING: &str = "## A drone, in ten minutes\n";
@@ -98,12 +98,16 @@ fn wait_for_paths(folder: &Path) {
 fn the_guide_runs_as_it_stands() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let sockets = PORTS.map(|_| free_socket());
+    let ports = PORTS.map(|_| free_port_of_both().to_string());
     let own = |text: &str| {
-        let ports = PORTS.iter().zip(&sockets);
-        ports.fold(text.to_owned(), |text, (port, (_, own))| {
-            text.replace(port, &own.to_string())
-        })
+        // In two steps: the digits of one of them may contain those of the next.
+        let mark = |at: usize| format!("<port {at}>");
+        let marked = PORTS.iter().enumerate();
+        let marked = marked.fold(text.to_owned(), |text, (at, port)| {
+            text.replace(port, &mark(at))
+        });
+        let all = ports.iter().enumerate();
+        all.fold(marked, |text, (at, own)| text.replace(&mark(at), own))
     };
     let mut commands = Vec::new();
     let mut files = 0;
@@ -119,7 +123,6 @@ fn the_guide_runs_as_it_stands() {
     }
     assert_eq!(files, 5);
     let commands: Vec<String> = commands.into_iter().map(own).collect();
-    drop(sockets);
 
     let mut running = Vec::new();
     for line in &commands {
@@ -190,13 +193,12 @@ fn check_against_session(folder: &Path) {
     assert_eq!(denied.unwrap().status.code(), Some(2));
 }
 
-/// A socket that keeps a port, free at both loopback addresses until it is dropped.
-fn free_socket() -> ([UdpSocket; 2], u16) {
+/// A port of the loopback addresses of both families that is free, and stays so.
+fn free_port_of_both() -> u16 {
     for _ in 0..100 {
-        let four = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let port = four.local_addr().unwrap().port();
-        if let Ok(six) = UdpSocket::bind(("::1", port)) {
-            return ([four, six], port);
+        let port = free_port().port();
+        if UdpSocket::bind(("::1", port)).is_ok() {
+            return port;
         }
     }
     panic!("no port is free at 127.0.0.1 and ::1; the guide needs both");
