@@ -95,7 +95,7 @@ pub fn operators(data: &[u8]) {
 
 /// Bytes are a WebAssembly module that ends within its bounds, or are refused.
 pub fn module(data: &[u8]) {
-    let mut modules = Modules::default();
+    let modules = Modules::default();
     let Ok(hash) = modules.add(data) else { return };
     let step = Step::Wasm {
         hash,
