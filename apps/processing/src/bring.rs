@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use anabranch::{AduSession, AduStream, Priority, StreamSpec};
+use anabranch::{AduSession, AduStream};
 use anabranch_process::{ModuleHash, Pipeline};
 use bytes::Bytes;
 
 use crate::{
     error::ProcessingError,
-    link::unexpected,
+    link::{of_messages, unexpected},
     wire::{ModuleLabel, Notice, Request, decode, encode, module},
 };
 
@@ -43,13 +43,7 @@ async fn bring_one<S: AduSession>(
 ) -> Result<(), ProcessingError> {
     let label = ModuleLabel::new(name, hash).to_string();
     let failed = |error: &S::Error| ProcessingError::of(error, label.clone());
-    let spec = StreamSpec {
-        priority: Priority::URGENT,
-        duplex: true,
-        label: label.clone(),
-        ..StreamSpec::default()
-    };
-    let stream = session.open_stream(spec).await;
+    let stream = session.open_stream(of_messages(label.clone())).await;
     let stream = stream.map_err(|error| failed(&error))?;
     let first = Request::Module {
         hash: hash.to_string(),

@@ -26,13 +26,7 @@ impl<S: AduSession> Link<S> {
             name: name.to_owned(),
             number: 0,
         };
-        let spec = StreamSpec {
-            priority: Priority::URGENT,
-            duplex: true,
-            label: label.to_string(),
-            ..StreamSpec::default()
-        };
-        let control = session.open_stream(spec).await;
+        let control = session.open_stream(of_messages(label.to_string())).await;
         let control = control.map_err(|error| failed::<S>(&error, &label))?;
         let link = Self { control, label };
         link.send(first).await?;
@@ -92,6 +86,16 @@ impl<S: AduSession> Link<S> {
     pub(crate) async fn finish(&self) {
         // An error means that the session is over.
         let _ = (self.control.finish(), self.control.delivered().await);
+    }
+}
+
+/// Specification of a stream with messages.
+pub(crate) fn of_messages(label: String) -> StreamSpec {
+    StreamSpec {
+        priority: Priority::URGENT,
+        duplex: true,
+        label,
+        ..StreamSpec::default()
     }
 }
 

@@ -94,14 +94,13 @@ pub(super) async fn serve(session: Session, shared: Arc<Shared>) {
     let Ok(greeted) = greeted else {
         return session.close(1, "no greeting");
     };
-    let admitted = match greeted {
+    let admitted = async {
+        let (control, hello) = greeted?;
         // A slow disk, on which the node is noted, is not the peer's delay.
-        Ok((control, hello)) => admit(control, node, &shared)
-            .await
-            .map(|control| (control, hello)),
-        Err(end) => Err(end),
+        admit(&control, node, &shared).await?;
+        Ok::<_, String>((control, hello))
     };
-    let (control, hello) = match admitted {
+    let (control, hello) = match admitted.await {
         Ok(admitted) => admitted,
         Err(end) => {
             let why = printable(&end, REASON_CHARS);
@@ -164,12 +163,12 @@ async fn greeting(session: &Session, shared: &Arc<Shared>) -> Result<(Stream, He
 }
 
 /// Binds the ticket to the node that has shown it; the stream is that of its greeting.
-async fn admit(control: Stream, node: NodeId, shared: &Arc<Shared>) -> Result<Stream, String> {
+async fn admit(control: &Stream, node: NodeId, shared: &Arc<Shared>) -> Result<(), String> {
     let binding = shared.clone();
     let bound = tokio::task::spawn_blocking(move || binding.door.bind(node)).await;
     match bound.map_err(|error| error.to_string())? {
-        Ok(()) => Ok(control),
-        Err(why) => Err(turn_away(&control, &why).await),
+        Ok(()) => Ok(()),
+        Err(why) => Err(turn_away(control, &why).await),
     }
 }
 

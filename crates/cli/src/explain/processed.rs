@@ -5,10 +5,7 @@ use std::time::Duration;
 use anabranch::base::text::printable;
 use anabranch_processing::{
     status,
-    wire::{
-        Label, Notice, Purpose,
-        message::{SourceState, SubscriberState},
-    },
+    wire::{Label, Notice, Purpose, message::SubscriberState},
 };
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -68,23 +65,25 @@ async fn ask(local: &Place, row: &Value) -> Option<(String, Vec<Notice>)> {
 /// Adds what a processing node says of a stream: its source, why it is there, and the pipelines of this node, or of all subscribers for the source.
 fn describe(row: &mut Value, (own, state): &(String, Vec<Notice>)) {
     let is_source = row["role"] == "source";
-    let mut source: Option<&SourceState> = None;
+    // Subscribers follow their source.
+    let mut is_meant = false;
     let mut subscribers = Vec::new();
     for notice in state {
         match notice {
-            Notice::Source(other) => source = Some(other),
-            Notice::Subscriber(subscriber) => {
-                let is_meant = source.is_some_and(|source| row["name"] == source.name);
-                if is_meant && (is_source || subscriber.node == *own) {
-                    subscribers.push(of_subscriber(subscriber));
+            Notice::Source(source) => {
+                is_meant = row["name"] == source.name;
+                if is_meant {
+                    row["source"] = json!(source.node);
+                    let chosen = source.chosen.as_ref();
+                    row["chosen"] = json!(chosen.map(|why| printable(why, TEXT_CHARS)));
                 }
             }
+            Notice::Subscriber(subscriber)
+                if is_meant && (is_source || subscriber.node == *own) =>
+            {
+                subscribers.push(of_subscriber(subscriber));
+            }
             _ => {}
-        }
-        if let Some(source) = source.filter(|source| row["name"] == source.name) {
-            row["source"] = json!(source.node);
-            let chosen = source.chosen.as_ref();
-            row["chosen"] = json!(chosen.map(|why| printable(why, TEXT_CHARS)));
         }
     }
     row["subscribers"] = json!(subscribers);

@@ -49,16 +49,8 @@ pub(super) struct Arguments {
     reach: reach::Flags,
     #[command(flatten)]
     retry: reach::Retry,
-    /// Pipeline, such as 'every 5 then precision 12 of f32' [default: messages as they are].
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        hide_default_value = true
-    )]
-    pipeline: String,
     #[command(flatten)]
-    modules: modules::Flags,
+    pipeline: modules::Flags,
     /// Node that must be the source, by its ID [default: any].
     #[arg(long, value_name = "ID")]
     from: Option<NodeId>,
@@ -141,9 +133,7 @@ impl reach::Program for Subscriber {
 }
 
 pub(super) async fn run(arguments: &Arguments) -> Outcome {
-    let own = arguments.modules.read()?;
-    let pipeline = own.parse(&arguments.pipeline);
-    let pipeline = pipeline.map_err(|error| Failure::usage(format!("--pipeline: {error}")))?;
+    let (own, pipeline) = arguments.pipeline.read()?;
     let spec = SpecText {
         reliable: Some(!arguments.unreliable),
         lifetime: arguments.lifetime.clone(),

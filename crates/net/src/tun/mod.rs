@@ -135,7 +135,7 @@ pub fn ip_output(arguments: &[&str]) -> Result<String, String> {
 ///
 /// The kernel adds the address's route by itself, after the command has ended, and later the more devices and namespaces come and go. Until then,
 /// packets to the address are dropped.
-pub fn await_v6(options: &[&str], address: &str) -> bool {
+pub fn await_v6_route(options: &[&str], address: &str) -> bool {
     let address = address.split('/').next().unwrap_or_default();
     let question = ["-6", "route", "show", "table", "local", address];
     let question = [options, &question].concat();

@@ -24,7 +24,7 @@ use std::{
     net::{IpAddr, UdpSocket},
 };
 
-use anabranch::net::tun::{TunError, await_v6, ip, ip_output};
+use anabranch::net::tun::{TunError, await_v6_route, ip, ip_output};
 
 pub use filter::FilterError;
 pub(crate) use lan::{Lan, check as check_lan, remove_rules as remove_lan_rules};
@@ -136,7 +136,7 @@ fn add_addresses(device: &str, addresses: &[String]) -> Result<(), SetupError> {
         ip(&command).map_err(SetupError::Ip)?;
     }
     for address in addresses.iter().filter(|address| address.contains(':')) {
-        if !await_v6(&[], address) {
+        if !await_v6_route(&[], address) {
             tracing::debug!(
                 device,
                 address,

@@ -153,7 +153,7 @@ fn connect(server: &Namespace, host: &Namespace) -> Result<(), Failure> {
         namespace.ip(&format!("address add {v4}/24 dev {device}"))?;
         namespace.ip(&format!("address add {v6}/64 dev {device} nodad"))?;
         namespace.ip(&format!("link set {device} up"))?;
-        tun::await_v6(&["-n", &namespace.name], v6);
+        tun::await_v6_route(&["-n", &namespace.name], v6);
     }
     for gateway in near {
         host.ip(&format!("route add default via {gateway}"))?;

@@ -12,10 +12,18 @@ use bytes::Bytes;
 pub(super) use self::read::folder;
 use crate::exit::Failure;
 
-/// Modules that a subscriber brings.
+/// Pipeline, and the modules that a subscriber brings for it.
 #[derive(Debug, Default, clap::Args)]
 #[group(skip)]
 pub(super) struct Flags {
+    /// Pipeline, such as 'every 5 then precision 12 of f32' [default: messages as they are].
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pipeline: String,
     /// WebAssembly module for the pipeline, which names it by its hash or by the file's name without '.wasm': 'wasm mean "3"'; may be repeated. A
     /// processing node that lacks it is sent it, which needs the right use-service there, services = ["process/1/module/NAME/*"].
     #[cfg(feature = "wasm")]
@@ -34,15 +42,22 @@ pub(super) struct Own {
 }
 
 impl Flags {
-    /// Reads the files.
+    /// Reads the files, and the pipeline.
+    pub(super) fn read(&self) -> Result<(Own, Pipeline), Failure> {
+        let own = self.modules()?;
+        let pipeline = own.parse(&self.pipeline);
+        let pipeline = pipeline.map_err(|error| Failure::usage(format!("--pipeline: {error}")))?;
+        Ok((own, pipeline))
+    }
+
     #[cfg(feature = "wasm")]
-    pub(super) fn read(&self) -> Result<Own, Failure> {
+    fn modules(&self) -> Result<Own, Failure> {
         read::files(&self.files)
     }
 
     /// None: this program was built without WebAssembly.
     #[cfg(not(feature = "wasm"))]
-    pub(super) fn read(&self) -> Result<Own, Failure> {
+    fn modules(&self) -> Result<Own, Failure> {
         Ok(Own::default())
     }
 }

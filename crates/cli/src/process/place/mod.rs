@@ -47,16 +47,8 @@ pub(super) struct Arguments {
     /// Source, by its name in the overlay.
     #[arg(long, value_name = "NODE", default_value = view::HERE)]
     from: String,
-    /// Pipeline, such as 'every 5 then precision 12 of f32' [default: messages as they are].
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        hide_default_value = true
-    )]
-    pipeline: String,
     #[command(flatten)]
-    modules: modules::Flags,
+    pipeline: modules::Flags,
     /// File with messages as the source makes them; the first 1,000 are read.
     #[arg(long, value_name = "FILE")]
     sample: PathBuf,
@@ -101,9 +93,7 @@ pub(super) struct Row {
 }
 
 pub(super) async fn run(arguments: &Arguments) -> Outcome {
-    let own = arguments.modules.read()?;
-    let pipeline = own.parse(&arguments.pipeline);
-    let pipeline = pipeline.map_err(|error| Failure::usage(format!("--pipeline: {error}")))?;
+    let (own, pipeline) = arguments.pipeline.read()?;
     let pipeline = (&pipeline, &own.modules);
     let sample = Sample::read(&arguments.sample, arguments.framing, pipeline).await?;
     let answer = arguments.asking.ask(&Request::Overlay {}).await?;
