@@ -1,4 +1,4 @@
-//! WebAssembly modules: those of a folder, for a processing node, and files that a subscriber brings.
+//! Pipelines with WebAssembly modules: those of a folder, for a processing node, and files that a subscriber brings.
 
 #[cfg(feature = "wasm")]
 mod read;
@@ -68,7 +68,8 @@ impl Own {
         let parsed = Pipeline::parse_with(text, |word| self.names.get(word).copied());
         parsed.map_err(|error| {
             let names: Vec<_> = self.names.keys().map(String::as_str).collect();
-            match error.message.contains("hash of a module") {
+            let is_module = error.message.contains("hash of a module");
+            match cfg!(feature = "wasm") && is_module {
                 true if names.is_empty() => format!("{error}; a file has a name with --module"),
                 true => format!("{error}; those of --module are named {}", names.join(", ")),
                 false => error.to_string(),
