@@ -25,7 +25,7 @@ use crate::{
 /// ADUs that wait to be written.
 const WAITING_MAX: usize = 48;
 /// Faults that are kept for the report.
-const FAULTS_MAX: usize = 1_000_000;
+pub(crate) const FAULTS_MAX: usize = 1_000_000;
 
 /// Something that an application may act on.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,7 +4,10 @@ use std::{
     collections::BTreeMap,
     ops::Range,
     path::{Path, PathBuf},
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -22,7 +25,7 @@ use crate::{
     shelf::Text,
     sink::{Selection, Sink},
     wire::{Digest, Fault, Item, OnRefusal, Want},
-    writer::{Counters, Input, State, Up, Writer},
+    writer::{Counters, FAULTS_MAX, Input, State, Up, Writer},
 };
 
 /// Interval between two times at which what arrived is made durable.
@@ -59,6 +62,8 @@ pub struct Fetch {
     up: Option<mpsc::Sender<Up>>,
     path: PathBuf,
     present_before: Vec<u64>,
+    /// What is watched has been sent to its end.
+    is_over: AtomicBool,
 }
 
 /// State of a fetch of which everything that arrived is durable.
@@ -150,6 +155,7 @@ impl Fetch {
             up,
             path: path.to_owned(),
             present_before,
+            is_over: AtomicBool::new(false),
         })
     }
 
@@ -200,6 +206,7 @@ impl Fetch {
                 break;
             }
         }
+        (self.is_over).store(self.plan.is_watched, Ordering::Relaxed);
         Ok(())
     }
 
@@ -285,9 +292,17 @@ impl Fetch {
     /// # Errors
     /// Something could not be written: [`Fetch::finish`] has the reason.
     pub async fn settle(&self) -> Result<Settled, RecordsError> {
-        let state = self.writer.ask(Input::Finish).await?;
+        let mut state = self.writer.ask(Input::Finish).await?;
         let asked = |answer| Input::Missing(self.selection.clone(), false, answer);
         let missing = self.writer.ask(asked).await?;
+        if self.is_over.load(Ordering::Relaxed) {
+            let components = &self.manifest.components;
+            let is_due = |component: u16| {
+                let described = components.get(usize::from(component));
+                described.is_some_and(|component| component.service.deadline.is_some())
+            };
+            note_late(&mut state.faults, &missing, is_due);
+        }
         let parts = missing.iter().map(|item| match item {
             Item::Records { from, to, .. } => to - from,
             Item::Part { .. } => 1,
@@ -325,6 +340,36 @@ impl Fetch {
     }
 }
 
+/// Notes that what is missing of components with a deadline was late, unless the peer gave a reason: where a stream has a lifetime, even the notice
+/// that a part is left out may be dropped. At most [`FAULTS_MAX`] are kept.
+fn note_late(
+    faults: &mut BTreeMap<(u64, u16), Fault>,
+    missing: &[Item],
+    is_due: impl Fn(u16) -> bool,
+) {
+    for item in missing {
+        let (records, components) = match item {
+            Item::Records {
+                from,
+                to,
+                components,
+                ..
+            } => (*from..*to, &components[..]),
+            Item::Part {
+                record, component, ..
+            } => (*record..record + 1, std::slice::from_ref(component)),
+        };
+        for &component in components.iter().filter(|component| is_due(**component)) {
+            for record in records.clone() {
+                if faults.len() >= FAULTS_MAX {
+                    return;
+                }
+                faults.entry((record, component)).or_insert(Fault::Late);
+            }
+        }
+    }
+}
+
 /// Records a second of a set without a rate that is watched.
 const UNPACED: f64 = 1e6;
 
@@ -335,4 +380,35 @@ pub(super) async fn parse(text: Text) -> Result<(Arc<Manifest>, Text), RecordsEr
         Ok::<_, RecordsError>((Arc::new(manifest), text))
     });
     parsing.await.map_err(|_| RecordsError::Internal)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_without_a_reason_was_late_if_it_had_a_deadline() {
+        let records = |from, to, component| Item::Records {
+            from,
+            to,
+            components: vec![component],
+            bytes: None,
+        };
+        let part = Item::Part {
+            record: 9,
+            component: 1,
+            version: 3,
+            ranges: vec![(0, 10)],
+        };
+        let missing = [records(0, 3, 0), records(4, 6, 1), part];
+        let mut faults = BTreeMap::from([((5, 1), Fault::Missing), ((1, 0), Fault::Short)]);
+        note_late(&mut faults, &missing, |component| component == 1);
+        let expected = [
+            ((1, 0), Fault::Short),
+            ((4, 1), Fault::Late),
+            ((5, 1), Fault::Missing),
+            ((9, 1), Fault::Late),
+        ];
+        assert_eq!(faults, BTreeMap::from(expected));
+    }
 }
