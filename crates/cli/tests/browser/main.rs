@@ -23,24 +23,36 @@ mod smartpointer;
 #[cfg(feature = "video")]
 mod video;
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use chromium::Browser;
 use setting::Setting;
 
 const VIEWS: [&str; 5] = ["paths", "streams", "promises", "overlay", "objectives"];
 
-fn state_of(path: &str) -> String {
+/// The card of the path to an address. Channels have no fixed numbers: one that failed while the machine was busy comes back as another.
+fn card_of(to: &SocketAddr) -> String {
     format!(
-        "[...document.querySelectorAll('.card')].find((card) => card.innerText.includes('{path}'))?.querySelector('.state')?.innerText ?? ''"
+        "[...document.querySelectorAll('.card')].find((card) => card.innerText.includes('to {to}'))"
     )
 }
 
+fn state_of(to: &SocketAddr) -> String {
+    format!("{}?.querySelector('.state')?.innerText ?? ''", card_of(to))
+}
+
 /// The button of a path.
-fn button_of(path: &str) -> String {
-    format!(
-        "[...document.querySelectorAll('.card')].find((card) => card.innerText.includes('{path} to')).querySelector('button')"
-    )
+fn button_of(to: &SocketAddr) -> String {
+    format!("{}.querySelector('button')", card_of(to))
+}
+
+/// The channel of a path.
+fn channel_of(browser: &mut Browser, to: &SocketAddr) -> String {
+    let name = browser.value(&format!(
+        "{}.innerText.match(/channel-[0-9]+/)[0]",
+        card_of(to)
+    ));
+    name.as_str().unwrap().to_owned()
 }
 
 #[test]
@@ -63,9 +75,11 @@ fn a_person_sees_what_the_node_does() {
         "#paths",
         "the token is no longer in the address"
     );
-    for number in 0..3 {
-        let card = format!("channel-{number}");
-        browser.wait(&format!("({}).includes('active')", state_of(&card)));
+    let [first, second, third] = setting.paths[..] else {
+        panic!("three paths: {:?}", setting.paths);
+    };
+    for path in [first, second, third] {
+        browser.wait(&format!("({}).includes('active')", state_of(&path)));
     }
     setting.send(
         "bulk",
@@ -174,45 +188,47 @@ fn a_person_sees_what_the_node_does() {
     for (does, says) in [("out of use", "out of use"), ("Use it again", "active")] {
         browser.wait(&format!(
             "{}.innerText.includes('{does}')",
-            button_of("channel-2")
+            button_of(&third)
         ));
-        browser.value(&format!("{}.focus()", button_of("channel-2")));
+        browser.value(&format!("{}.focus()", button_of(&third)));
         browser.press("Enter");
         browser.wait("document.querySelector('dialog')?.open === true");
         browser.value("document.querySelector('dialog button').focus()");
         browser.press("Enter");
-        browser.wait(&format!("({}).includes('{says}')", state_of("channel-2")));
+        browser.wait(&format!("({}).includes('{says}')", state_of(&third)));
     }
 
     // The same by commands; the last path needs a flag.
-    for (channel, code, says) in [
-        ("channel-2", 0, "out of use for 600 s"),
-        ("channel-1", 0, "until `anabranch path in`"),
-        ("channel-0", 1, "last path"),
+    for (path, code, says, time) in [
+        (
+            third,
+            0,
+            "out of use for 600 s",
+            ["--for", "10 min"].as_slice(),
+        ),
+        (second, 0, "until `anabranch path in`", &[]),
+        (first, 1, "last path", &[]),
     ] {
-        let time: &[&str] = if channel == "channel-2" {
-            &["--for", "10 min"]
-        } else {
-            &[]
-        };
-        let (status, text) = setting.ask(&[&["path", "out", channel], time].concat());
+        let channel = channel_of(&mut browser, &path);
+        let (status, text) = setting.ask(&[&["path", "out", &channel], time].concat());
         assert_eq!(status, Some(code), "{text}");
         assert!(text.contains(says), "{text}");
     }
     browser.wait(&format!(
         "({}).includes('out of use for')",
-        state_of("channel-2")
+        state_of(&third)
     ));
-    for channel in ["channel-1", "channel-2"] {
-        let (status, text) = setting.ask(&["path", "in", channel]);
+    for path in [second, third] {
+        let channel = channel_of(&mut browser, &path);
+        let (status, text) = setting.ask(&["path", "in", &channel]);
         assert_eq!(status, Some(0), "{text}");
     }
-    browser.wait(&format!("({}).includes('active')", state_of("channel-1")));
+    browser.wait(&format!("({}).includes('active')", state_of(&second)));
 
     // A path is cut: it is named as such, in words.
     let lte = setting.emulators.remove(1);
     drop(lte);
-    browser.wait(&format!("/not responding/.test({})", state_of("channel-1")));
+    browser.wait(&format!("/not responding/.test({})", state_of(&second)));
 
     // Every view by keyboard, in both themes, and on a narrow screen without scrolling sideways.
     browser.value("document.querySelector('nav a').focus()");

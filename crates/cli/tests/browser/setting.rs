@@ -28,6 +28,8 @@ pub(crate) struct Setting {
     pub(crate) folder: tempfile::TempDir,
     /// An emulator for each path, in the order of [`PATHS`]; without it, the path is cut.
     pub(crate) emulators: Vec<Terminated>,
+    /// The address that each path leads to.
+    pub(crate) paths: Vec<SocketAddr>,
     /// All that run besides.
     others: Vec<Terminated>,
     ends: Arc<AtomicBool>,
@@ -66,8 +68,7 @@ impl Setting {
             "name = \"studio\"\nkey = \"mine.key\"\nlisten = [\"{target}\"]\ncontrol = \"control\"\nlocal = \"local\"\n[[peer]]\nname = \"van\"\nnode = \"{near_id}\"\nmay = {may}\n"
         );
         fs::write(far.join("node.toml"), config).unwrap();
-        let mut addresses = Vec::new();
-        let mut emulators = Vec::new();
+        let (mut addresses, mut emulators) = (Vec::new(), Vec::new());
         for path in paths {
             let at = free_port();
             let arguments = [
@@ -80,12 +81,13 @@ impl Setting {
                 path,
             ];
             emulators.push(started(command(place).args(arguments)).0);
-            addresses.push(format!("\"{at}\""));
+            addresses.push(at);
         }
+        let quoted: Vec<String> = addresses.iter().map(|at| format!("\"{at}\"")).collect();
         let config = format!(
             "name = \"van\"\nkey = \"mine.key\"\nlisten = [\"127.0.0.1:0\"]\ncontrol = \"control\"\nlocal = \"local\"\nconsole = \"{console}\"\n\
              [[peer]]\nname = \"studio\"\nnode = \"{far_id}\"\nmay = {may}\naddresses = [{}]\n{rest}",
-            addresses.join(", ")
+            quoted.join(", ")
         );
         fs::write(near.join("node.toml"), config).unwrap();
         let run = |home: &Path| started(command(home).args(["node", "--config", "node.toml"])).0;
@@ -95,6 +97,7 @@ impl Setting {
             console,
             folder,
             emulators,
+            paths: addresses,
             others: vec![far_node, near_node],
             ends: Arc::default(),
         }

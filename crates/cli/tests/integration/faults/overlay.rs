@@ -311,11 +311,11 @@ fn a_transfer_over_relays_survives_a_killed_relay_and_a_cut_link() {
 #[test]
 fn a_path_over_two_relays_carries_a_transfer() {
     const LINKS: [Link; 5] = [
-        (0, 1, "direct: rate=1 Mbit/s, delay=15 ms"),
-        (0, 2, "lab-relay: rate=20 Mbit/s, delay=5 ms"),
-        (2, 3, "relay-spare: rate=20 Mbit/s, delay=5 ms"),
-        (3, 1, "spare-clinic: rate=20 Mbit/s, delay=5 ms"),
-        (0, 3, "lab-spare: rate=1 Mbit/s, delay=15 ms"),
+        (0, 1, "direct: rate=0.5 Mbit/s, delay=15 ms"),
+        (0, 2, "lab-relay: rate=5 Mbit/s, delay=5 ms"),
+        (2, 3, "relay-spare: rate=5 Mbit/s, delay=5 ms"),
+        (3, 1, "spare-clinic: rate=5 Mbit/s, delay=5 ms"),
+        (0, 3, "lab-spare: rate=0.5 Mbit/s, delay=15 ms"),
     ];
     let Some(mesh) = Mesh::start(&LINKS) else {
         return;
