@@ -62,7 +62,7 @@ pub struct Fetch {
     up: Option<mpsc::Sender<Up>>,
     path: PathBuf,
     present_before: Vec<u64>,
-    /// What is watched has been sent to its end.
+    /// True once the peer has sent a watched set to its end.
     is_over: AtomicBool,
 }
 
@@ -206,7 +206,7 @@ impl Fetch {
                 break;
             }
         }
-        (self.is_over).store(self.plan.is_watched, Ordering::Relaxed);
+        self.is_over.store(self.plan.is_watched, Ordering::Relaxed);
         Ok(())
     }
 
