@@ -39,6 +39,9 @@ const DEMAND: Demand = Demand {
     share_ppm: 750_000,
     deadline_ms: Some(2_000),
 };
+/// Windows that must be late because of the leg that fails.
+const LATE_MIN: usize = 3;
+
 fn narrow(leg: &Emulator) {
     let links = parse_both(NARROW, &mut no_traces).unwrap();
     leg.paths()[0].set(&links).unwrap();
@@ -133,13 +136,12 @@ async fn fails(narrowed: usize, part: Part) {
             }
         }
         narrow(&legs[narrowed]);
-        let (mut is_late, mut is_withdrawn) = (false, false);
-        while !(is_late && is_withdrawn) {
+        // Where a machine that is busy holds up a node, the other leg may be late once.
+        let (mut late, mut others, mut is_withdrawn) = (0, 0, false);
+        while late < LATE_MIN || !is_withdrawn {
             match next().await {
-                Received::Late { part: late, .. } => {
-                    assert_eq!(late, part);
-                    is_late = true;
-                }
+                Received::Late { part: named, .. } if named == part => late += 1,
+                Received::Late { .. } => others += 1,
                 Received::Promise {
                     rate_bps: None,
                     part: Some(named),
@@ -152,6 +154,7 @@ async fn fails(narrowed: usize, part: Part) {
                 _ => {}
             }
         }
+        assert!(others < late, "{others} of {late}");
         making.abort();
         offering.abort();
         subscribing.abort();

@@ -43,8 +43,14 @@ struct Setting {
 impl Setting {
     /// With arguments such as `forward -L 0:TARGET`; `allowed` is the pattern of the right.
     fn new(allowed: &str, arguments: &[&str]) -> Self {
+        Self::with_rules(allowed, "", arguments)
+    }
+
+    /// The same; a file `rules.toml` with this text is where the command runs.
+    fn with_rules(allowed: &str, rules: &str, arguments: &[&str]) -> Self {
         let folder = private_folder();
         let path = folder.path();
+        std::fs::write(path.join("rules.toml"), rules).unwrap();
         let right = format!("{{ right = \"forward\", to = [\"{allowed}\"] }}");
         configure(path, free_port(), &keygen(path), &right);
         let (node, ticket) = node(path);

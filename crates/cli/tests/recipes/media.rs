@@ -12,6 +12,8 @@ use std::{
 use crate::{Setting, harness::Killed, program, succeeds};
 
 const FILM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/bikes.mp4");
+/// The lifetime of datagrams of the preset, a second, would decide on a machine that is busy.
+const RULES: &str = "[[rule]]\nmatch = { protocol = \"udp\" }\nservice = { lifetime = \"30 s\", reliable = true }\n";
 /// Pictures of the film.
 const PICTURES: usize = 250;
 /// Pictures that must arrive. Without a forward, ffmpeg loses about as many as with it: the last second when its SRT ends, and by RTP
@@ -71,28 +73,42 @@ fn wait_for_listener(port: u16) {
     panic!("nothing listens at port {port}");
 }
 
+/// What is on its way still arrives; the end of datagrams does not show, but that no picture came for a while. The first may take longer: the
+/// receiver looks at five seconds of a film before it decodes any.
+fn wait_until_still(pictures: &Path) {
+    let mut bytes = 0;
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_secs(3));
+        let before = bytes;
+        bytes = fs::metadata(pictures).map_or(0, |of| of.len());
+        if bytes > 0 && bytes == before {
+            return;
+        }
+    }
+}
+
 /// Sends the film to `to(forward)` in real time, and returns how many of its pictures arrive at a receiver that listens at
-/// `from`, and how many there are.
+/// `from`, how many there are, and what the receiver said.
 fn carried(
     ffmpeg: &Path,
     target: SocketAddr,
     from: &str,
     format: &str,
     to: impl Fn(SocketAddr) -> String,
-) -> (usize, usize) {
-    let setting = Setting::new(
+) -> (usize, usize, String) {
+    let mapping = format!("udp:0:{target}");
+    let setting = Setting::with_rules(
         &format!("udp:{target}"),
-        // The lifetime of datagrams of the preset, a second, would decide on a machine that is busy.
-        &[
-            "forward",
-            "--profile",
-            "bulk",
-            "-L",
-            &format!("udp:0:{target}"),
-        ],
+        RULES,
+        &["forward", "--config", "rules.toml", "-L", &mapping],
     );
     let out = setting.path().join("pictures");
+    let words = setting.path().join("words");
     let receiver = quiet(ffmpeg)
+        .args(["-loglevel", "warning"])
+        .stderr(fs::File::create(&words).unwrap())
+        // Packets that are sent again may come after others.
+        .args(["-max_delay", "5000000"])
         .args(["-i", from, "-map", "0:v", "-fps_mode", "passthrough"])
         .args(["-f", "framemd5", "-flush_packets", "1"])
         .arg(&out)
@@ -118,15 +134,7 @@ fn carried(
             ])
             .arg(to(setting.at)),
     );
-    // What is on its way still arrives; the end of datagrams does not show, but that no picture came for a while.
-    let (mut before, mut bytes) = (None, 0);
-    for _ in 0..20 {
-        if before.replace(bytes) == Some(bytes) {
-            break;
-        }
-        std::thread::sleep(Duration::from_secs(3));
-        bytes = fs::metadata(&out).map_or(0, |of| of.len());
-    }
+    wait_until_still(&out);
     let pid = receiver.0.id().to_string();
     succeeds(Command::new("sh").args(["-c", &format!("kill -INT {pid} || true")]));
     receiver.0.wait().unwrap();
@@ -149,8 +157,9 @@ fn carried(
         .unwrap();
     let all = pictures(&String::from_utf8_lossy(&all.stdout));
     let arrived = all.iter().filter(|hash| seen.contains(*hash)).count();
+    let words = fs::read_to_string(&words).unwrap();
     setting.end();
-    (arrived, all.len())
+    (arrived, all.len(), words)
 }
 
 #[test]
@@ -162,10 +171,10 @@ fn ffmpeg_sends_a_film_by_srt() {
     let from = format!("srt://{target}?mode=listener&{options}");
     // What is not acknowledged when the film ends is still sent.
     let to = |at| format!("srt://{at}?mode=caller&{options}&pkt_size=1316&linger=60");
-    let (arrived, all) = carried(&ffmpeg, target, &from, "mpegts", to);
+    let (arrived, all, words) = carried(&ffmpeg, target, &from, "mpegts", to);
     assert!(
         all == PICTURES && arrived >= ENOUGH,
-        "{arrived} of {all} pictures"
+        "{arrived} of {all} pictures; {words}"
     );
 }
 
@@ -175,9 +184,9 @@ fn ffmpeg_sends_a_film_by_rtp() {
     let target = free_udp();
     let from = format!("rtp://{target}");
     let to = |at| format!("rtp://{at}?pkt_size=1200");
-    let (arrived, all) = carried(&ffmpeg, target, &from, "rtp_mpegts", to);
+    let (arrived, all, words) = carried(&ffmpeg, target, &from, "rtp_mpegts", to);
     assert!(
         all == PICTURES && arrived >= ENOUGH,
-        "{arrived} of {all} pictures"
+        "{arrived} of {all} pictures; {words}"
     );
 }

@@ -2,14 +2,14 @@
 
 use std::{
     io::ErrorKind,
-    net::{IpAddr, SocketAddr, TcpStream},
+    net::{IpAddr, SocketAddr},
     process::Command,
 };
 
 use crate::{
     namespace::Namespace,
-    programs::{serve, source},
-    stage::{CLIENT, HOST, SERVER, Stage, TIMEOUT},
+    programs::{connect, serve, source},
+    stage::{CLIENT, HOST, SERVER, Stage},
 };
 
 /// An address that is reachable from everywhere.
@@ -20,8 +20,7 @@ const HOST_V6: &str = "2001:db8:f::1";
 /// Error of a connection to an address where nobody listens, or which is prohibited.
 pub(crate) fn refusal(namespace: &Namespace, to: &str) -> ErrorKind {
     let to = SocketAddr::new(to.parse::<IpAddr>().unwrap(), 9);
-    let connect = || TcpStream::connect_timeout(&to, TIMEOUT);
-    namespace.run(connect).unwrap_err().kind()
+    namespace.run(|| connect(to)).unwrap_err().kind()
 }
 
 /// A host that the server does not allow is answered for at once, whatever is there.

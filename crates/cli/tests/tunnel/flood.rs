@@ -2,13 +2,13 @@
 
 use std::{
     io::Read,
-    net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener},
 };
 
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::{
-    programs::{Download, peer, serve},
+    programs::{self, Download, peer, serve},
     stage::{CLIENT, HOST, Running, Stage, TIMEOUT, until},
 };
 
@@ -266,8 +266,7 @@ fn segments_that_no_kernel_sends_harm_no_connection() {
     assert_eq!(peer(&stage.client, "10.77.0.1"), CLIENT);
     until("places are free", || {
         let to: SocketAddr = format!("{HOST}:9").parse().unwrap();
-        let connect = move || TcpStream::connect_timeout(&to, TIMEOUT);
-        let error = stage.client.run(connect).unwrap_err();
+        let error = stage.client.run(|| programs::connect(to)).unwrap_err();
         error.kind() == std::io::ErrorKind::ConnectionRefused
     });
 }

@@ -1,7 +1,7 @@
 //! Programs at both ends of the tunnel: they know nothing of it.
 
 use std::{
-    io::{Read, Write},
+    io::{self, Read, Write},
     net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
     sync::{
         Arc,
@@ -10,6 +10,8 @@ use std::{
     },
     time::{Duration, Instant},
 };
+
+use socket2::{Domain, Socket, Type};
 
 use crate::{namespace::Namespace, stage::TIMEOUT};
 
@@ -23,9 +25,9 @@ pub(crate) fn serve(namespace: &Namespace) {
     let started = namespace.run(|| {
         let (report, started) = mpsc::channel();
         for any in [IpAddr::from([0, 0, 0, 0]), Ipv6Addr::UNSPECIFIED.into()] {
-            let socket = socket2::Socket::new(
-                socket2::Domain::for_address(SocketAddr::new(any, 0)),
-                socket2::Type::DGRAM,
+            let socket = Socket::new(
+                Domain::for_address(SocketAddr::new(any, 0)),
+                Type::DGRAM,
                 None,
             );
             let socket = socket.unwrap();
@@ -112,6 +114,16 @@ pub(crate) fn source_within(
         }
         None
     })
+}
+
+/// Connects, and waits for it in the kernel, for as long as everything here takes at most. `TcpStream::connect_timeout` polls, and Linux lets a poll
+/// return for an ICMP error that answers a SYN before the socket has that error: it is first queued for `MSG_ERRQUEUE`.
+pub(crate) fn connect(to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
+    socket.set_write_timeout(Some(TIMEOUT))?;
+    socket.connect(&to.into())?;
+    socket.set_write_timeout(None)?;
+    Ok(socket.into())
 }
 
 /// Address from which a connection arrives, made again and again until it is accepted; `None` if it is not within a time. Its answers come

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    programs::{Download, serve, source},
+    programs::{self, Download, serve, source},
     stage::{CLIENT, HOST, Running, SERVER, Stage, TIMEOUT, until},
 };
 
@@ -30,10 +30,7 @@ fn ended(client: Running) -> u64 {
 /// Connects from the client's machine.
 fn connect(stage: &Stage, to: &str, port: u16) -> std::io::Result<TcpStream> {
     let to = SocketAddr::new(to.parse().unwrap(), port);
-    let connected = stage
-        .client
-        .run(move || TcpStream::connect_timeout(&to, TIMEOUT));
-    let stream = connected?;
+    let stream = stage.client.run(|| programs::connect(to))?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     Ok(stream)
 }

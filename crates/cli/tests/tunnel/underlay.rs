@@ -2,12 +2,12 @@
 
 use std::{
     io::ErrorKind,
-    net::{IpAddr, SocketAddr, TcpStream},
+    net::{IpAddr, SocketAddr},
 };
 
 use crate::{
-    programs::{Download, peer, serve, source},
-    stage::{CLIENT, HOST, Stage, TIMEOUT},
+    programs::{self, Download, peer, serve, source},
+    stage::{CLIENT, HOST, Stage},
 };
 
 const HOST_V6: &str = "2001:db8:f::1";
@@ -29,8 +29,8 @@ fn prepared(stage: Option<Stage>) -> Option<Stage> {
 fn assert_refused(stage: &Stage, to: &str) {
     // Programs listen there.
     let to = SocketAddr::new(to.parse::<IpAddr>().unwrap(), 7003);
-    let connect = move || TcpStream::connect_timeout(&to, TIMEOUT);
-    let kind = stage.client.run(connect).unwrap_err().kind();
+    let refused = stage.client.run(|| programs::connect(to)).unwrap_err();
+    let kind = refused.kind();
     let kinds = [
         ErrorKind::PermissionDenied,
         ErrorKind::HostUnreachable,
