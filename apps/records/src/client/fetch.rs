@@ -19,13 +19,13 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{Records, flow};
+use super::{Records, flow, late};
 use crate::{
     error::RecordsError,
     shelf::Text,
     sink::{Selection, Sink},
     wire::{Digest, Fault, Item, OnRefusal, Want},
-    writer::{Counters, FAULTS_MAX, Input, State, Up, Writer},
+    writer::{Counters, Input, State, Up, Writer},
 };
 
 /// Interval between two times at which what arrived is made durable.
@@ -68,7 +68,11 @@ pub struct Fetch {
 
 /// State of a fetch of which everything that arrived is durable.
 #[derive(Clone, Debug)]
-pub struct Settled(State, u64);
+pub struct Settled {
+    state: State,
+    missing: u64,
+    late: u64,
+}
 
 /// Result of a fetch.
 #[derive(Clone, Debug)]
@@ -77,6 +81,8 @@ pub struct Fetched {
     pub is_complete: bool,
     /// Number of parts of the selection that are missing.
     pub missing: u64,
+    /// Number of these that were late, whether or not they are among `faults`.
+    pub late: u64,
     /// The reasons for them, as far as the peer has given any.
     pub faults: BTreeMap<(u64, u16), Fault>,
     /// Bytes that arrived, by component.
@@ -293,21 +299,33 @@ impl Fetch {
     /// Something could not be written: [`Fetch::finish`] has the reason.
     pub async fn settle(&self) -> Result<Settled, RecordsError> {
         let mut state = self.writer.ask(Input::Finish).await?;
+        let selection = &self.selection;
+        let is_selected = |record: &u64, component: &u16| {
+            selection.records.contains(record) && selection.components.contains(component)
+        };
+        (state.faults).retain(|(record, component), _| is_selected(record, component));
         let asked = |answer| Input::Missing(self.selection.clone(), false, answer);
         let missing = self.writer.ask(asked).await?;
-        if self.is_over.load(Ordering::Relaxed) {
-            let components = &self.manifest.components;
-            let is_due = |component: u16| {
-                let described = components.get(usize::from(component));
-                described.is_some_and(|component| component.service.deadline.is_some())
-            };
-            note_late(&mut state.faults, &missing, is_due);
-        }
+        let late = match self.is_over.load(Ordering::Relaxed) {
+            true => {
+                let components = &self.manifest.components;
+                let is_due = |component: u16| {
+                    let described = components.get(usize::from(component));
+                    described.is_some_and(|component| component.service.deadline.is_some())
+                };
+                late::note(&mut state.faults, &missing, is_due)
+            }
+            false => late::count(&state.faults),
+        };
         let parts = missing.iter().map(|item| match item {
             Item::Records { from, to, .. } => to - from,
             Item::Part { .. } => 1,
         });
-        Ok(Settled(state, parts.sum()))
+        Ok(Settled {
+            state,
+            missing: parts.sum(),
+            late,
+        })
     }
 
     /// Ends what [`Fetch::settle`] has made durable.
@@ -323,50 +341,19 @@ impl Fetch {
         drop(input);
         // Its error is the cause, if there is one.
         task.await.map_err(|_| RecordsError::Internal)??;
-        let Settled(state, missing) = settled?;
-        let selection = &self.selection;
-        let is_selected = |record: &u64, component: &u16| {
-            selection.records.contains(record) && selection.components.contains(component)
-        };
-        let mut faults = state.faults;
-        faults.retain(|(record, component), _| is_selected(record, component));
+        let Settled {
+            state,
+            missing,
+            late,
+        } = settled?;
         Ok(Fetched {
             is_complete: state.is_complete,
             missing,
-            faults,
+            late,
+            faults: state.faults,
             bytes,
             records: records.into_iter().zip(self.present_before).collect(),
         })
-    }
-}
-
-/// Notes that what is missing of components with a deadline was late, unless the peer gave a reason: where a stream has a lifetime, even the notice
-/// that a part is left out may be dropped. At most [`FAULTS_MAX`] are kept.
-fn note_late(
-    faults: &mut BTreeMap<(u64, u16), Fault>,
-    missing: &[Item],
-    is_due: impl Fn(u16) -> bool,
-) {
-    for item in missing {
-        let (records, components) = match item {
-            Item::Records {
-                from,
-                to,
-                components,
-                ..
-            } => (*from..*to, &components[..]),
-            Item::Part {
-                record, component, ..
-            } => (*record..record + 1, std::slice::from_ref(component)),
-        };
-        for &component in components.iter().filter(|component| is_due(**component)) {
-            for record in records.clone() {
-                if faults.len() >= FAULTS_MAX {
-                    return;
-                }
-                faults.entry((record, component)).or_insert(Fault::Late);
-            }
-        }
     }
 }
 
@@ -380,35 +367,4 @@ pub(super) async fn parse(text: Text) -> Result<(Arc<Manifest>, Text), RecordsEr
         Ok::<_, RecordsError>((Arc::new(manifest), text))
     });
     parsing.await.map_err(|_| RecordsError::Internal)?
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_missing_without_a_reason_was_late_if_it_had_a_deadline() {
-        let records = |from, to, component| Item::Records {
-            from,
-            to,
-            components: vec![component],
-            bytes: None,
-        };
-        let part = Item::Part {
-            record: 9,
-            component: 1,
-            version: 3,
-            ranges: vec![(0, 10)],
-        };
-        let missing = [records(0, 3, 0), records(4, 6, 1), part];
-        let mut faults = BTreeMap::from([((5, 1), Fault::Missing), ((1, 0), Fault::Short)]);
-        note_late(&mut faults, &missing, |component| component == 1);
-        let expected = [
-            ((1, 0), Fault::Short),
-            ((4, 1), Fault::Late),
-            ((5, 1), Fault::Missing),
-            ((9, 1), Fault::Late),
-        ];
-        assert_eq!(faults, BTreeMap::from(expected));
-    }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `mod` | [`Records`]: the sets of a peer; requests that are answered at once |
 //! | `fetch` | [`Fetch`]: a set, or a part of it, into a directory |
+//! | `late` | parts of a watched set that were late |
 //! | `flow` | streams with data, by layout |
 //! | `verify` | comparison of a directory with the set |
 //! | `put` | [`Put`]: a set that is sent to the peer |
@@ -12,6 +13,7 @@
 mod copy;
 mod fetch;
 mod flow;
+mod late;
 mod put;
 mod verify;
 

@@ -6,7 +6,7 @@ use anabranch::base::{Rate, text::printable};
 use anabranch_records::{
     client::{Fetch, Fetched, Up},
     recordset::Manifest,
-    wire::{Fault, Promised},
+    wire::Promised,
 };
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -226,8 +226,7 @@ pub(super) fn report(
     if missing > named {
         note(&format!("missing: {} more", missing - named));
     }
-    let is_late = |fault: &Fault| *fault == Fault::Late;
-    if is_watched && fetched.faults.values().all(is_late) {
+    if is_watched && fetched.late == missing {
         // That is what deadlines are for.
         return Ok(());
     }
