@@ -1,4 +1,5 @@
 use anabranch_clinic::{
+    ambulance::y4m::{self, Y4mError},
     annexb::{AccessUnit, AnnexBError, Reader},
     speech::{Pages, Reader as Ogg, Source, Timeline, is_speech},
     wfdb::{Format, Header, Holes, INVALID, LEADS_MAX, Packer, Unpacker},
@@ -79,6 +80,25 @@ pub fn annexb(data: &[u8]) {
             .map(|unit| &unit.bytes)
             .eq(sent.iter().map(|unit| &unit.bytes))
     );
+}
+
+/// Raw pictures are the same however their bytes are divided, and with their head are the bytes that were read.
+pub fn y4m(data: &[u8]) {
+    let at_once = pictures(data, data.len().max(1));
+    assert_eq!(at_once, pictures(data, 3));
+    if let Ok(joined) = at_once {
+        assert!(data.starts_with(&joined));
+    }
+}
+
+/// The head and the pictures, one after the other.
+fn pictures(data: &[u8], piece: usize) -> Result<Vec<u8>, Y4mError> {
+    let (mut reader, mut pictures) = (y4m::Reader::default(), Vec::new());
+    for part in data.chunks(piece) {
+        pictures.extend(reader.push(part)?);
+    }
+    let head = reader.head().unwrap_or_default().to_vec();
+    Ok([head, pictures.concat()].concat())
 }
 
 fn units(data: &[u8], piece: usize) -> Result<Vec<AccessUnit>, AnnexBError> {

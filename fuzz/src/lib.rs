@@ -29,6 +29,7 @@
 //! | [`media`] | stored video: files, stored indexes, and their use |
 //! | [`wfdb`] | records of sampled signals: headers, samples |
 //! | [`annexb`] | byte streams of H.264 |
+//! | [`y4m`] | raw pictures of a camera or a film |
 //! | [`speech`] | speech in Ogg Opus: packets, gaps, what is written |
 //! | [`clinic_messages`] | messages and data between ambulance and hospital |
 //! | [`imd`] | IMDv3 of simulations and clients, messages between source and viewer |
@@ -79,7 +80,7 @@ mod tunnel;
 mod video;
 
 pub use bare_peer::bare_peer;
-pub use clinic::{annexb, clinic_messages, speech, wfdb};
+pub use clinic::{annexb, clinic_messages, speech, wfdb, y4m};
 pub use codes::codes;
 pub use container::container;
 pub use exports::exports;

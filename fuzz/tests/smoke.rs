@@ -969,6 +969,21 @@ fn speech() {
 }
 
 #[test]
+fn y4m() {
+    let pieces: &[&[u8]] = &[
+        b"YUV4MPEG2 W3 H2 F25:1 Ip C420jpeg\n",
+        b"YUV4MPEG2 W2 H2\n",
+        b"YUV4MPEG2 W",
+        b" C422\n",
+        b"FRAME\n0123456789",
+        b"FRAME\n012345",
+        b"FRAME Ip\n",
+        b"\n",
+    ];
+    feed("y4m", pieces, anabranch_fuzz::y4m);
+}
+
+#[test]
 fn annexb() {
     let pieces: &[&[u8]] = &[
         &[0, 0, 0, 1],

@@ -31,7 +31,7 @@ pub mod streams;
 mod thin;
 mod video;
 mod vitals;
-mod y4m;
+pub mod y4m;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 

@@ -8,9 +8,34 @@ const LINE_BYTES_MAX: usize = 512;
 /// Most bytes of a picture: those of 4096 × 2304.
 const PICTURE_BYTES_MAX: usize = 4_096 * 2_304 * 3 / 2;
 
-/// Reader of pictures from bytes that come in pieces.
+/// Violation of the format, or of what an encoder here takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Y4mError {
+    /// The first line is another one.
+    #[error("this is no raw stream (YUV4MPEG2)")]
+    NoStream,
+    /// Samples of another kind.
+    #[error("the raw stream is not in 4:2:0 with 8 bits")]
+    Samples,
+    /// Pictures without samples, or with too many.
+    #[error("the raw stream has pictures of {width} × {height}; up to 4096 × 2304 are encoded")]
+    Size {
+        /// In samples; 0: not stated.
+        width: usize,
+        /// See `width`.
+        height: usize,
+    },
+    /// Something else where a picture should begin.
+    #[error("a picture of the raw stream has no line of its own")]
+    NoPicture,
+    /// More than 512 bytes.
+    #[error("the raw stream has a line without an end")]
+    LongLine,
+}
+
+/// Reader of pictures from bytes that come in pieces. Holds one picture at most, and what was pushed last.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Reader {
+pub struct Reader {
     buffer: VecDeque<u8>,
     /// Line of the stream, with its end, and samples of a picture.
     head: Option<(Vec<u8>, usize)>,
@@ -18,15 +43,15 @@ pub(super) struct Reader {
 
 impl Reader {
     /// Line of the stream, with its end; `None` before it came.
-    pub(super) fn head(&self) -> Option<&[u8]> {
+    pub fn head(&self) -> Option<&[u8]> {
         self.head.as_ref().map(|(line, _)| &line[..])
     }
 
     /// Takes bytes, and returns the pictures that are whole with them, each with its line.
     ///
     /// # Errors
-    /// The stream is none of pictures in 4:2:0; in words.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    /// See [`Y4mError`].
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, Y4mError> {
         self.buffer.extend(bytes);
         let mut pictures = Vec::new();
         loop {
@@ -40,7 +65,7 @@ impl Reader {
                 continue;
             };
             if !self.buffer.iter().take(5).eq(b"FRAME") {
-                return Err("a picture of the raw stream has no line of its own".to_owned());
+                return Err(Y4mError::NoPicture);
             }
             let whole = line_bytes + samples;
             if self.buffer.len() < whole {
@@ -51,22 +76,22 @@ impl Reader {
     }
 
     /// Bytes of the line at the front, with its end.
-    fn line(&self) -> Result<Option<usize>, String> {
+    fn line(&self) -> Result<Option<usize>, Y4mError> {
         let begin = self.buffer.iter().take(LINE_BYTES_MAX);
         match begin.enumerate().find(|(_, byte)| **byte == b'\n') {
             Some((end, _)) => Ok(Some(end + 1)),
             None if self.buffer.len() < LINE_BYTES_MAX => Ok(None),
-            None => Err("the raw stream has a line without an end".to_owned()),
+            None => Err(Y4mError::LongLine),
         }
     }
 }
 
 /// Bytes of the samples of each picture, from the line of a stream.
-fn samples(line: &[u8]) -> Result<usize, String> {
+fn samples(line: &[u8]) -> Result<usize, Y4mError> {
     let line = String::from_utf8_lossy(line);
     let mut words = line.split_ascii_whitespace();
     if words.next() != Some("YUV4MPEG2") {
-        return Err("this is no raw stream (YUV4MPEG2)".to_owned());
+        return Err(Y4mError::NoStream);
     }
     let (mut width, mut height, mut format) = (0_usize, 0_usize, "420");
     for word in words {
@@ -78,7 +103,7 @@ fn samples(line: &[u8]) -> Result<usize, String> {
         }
     }
     if !matches!(format, "420" | "420jpeg" | "420mpeg2" | "420paldv") {
-        return Err("the raw stream is not in 4:2:0 with 8 bits".to_owned());
+        return Err(Y4mError::Samples);
     }
     let chroma = width.div_ceil(2).checked_mul(height.div_ceil(2));
     let luma = width.checked_mul(height);
@@ -88,9 +113,7 @@ fn samples(line: &[u8]) -> Result<usize, String> {
     });
     match bytes {
         Some(bytes @ 1..=PICTURE_BYTES_MAX) => Ok(bytes),
-        _ => Err(format!(
-            "the raw stream has pictures of {width} × {height}; up to 4096 × 2304 are encoded"
-        )),
+        _ => Err(Y4mError::Size { width, height }),
     }
 }
 
@@ -124,7 +147,10 @@ mod tests {
 
     #[test]
     fn other_streams_are_refused() {
-        let fails = |bytes: &[u8]| Reader::default().push(bytes).unwrap_err();
+        let fails = |bytes: &[u8]| {
+            let error = Reader::default().push(bytes).unwrap_err();
+            error.to_string()
+        };
         assert!(fails(b"RIFF\n").contains("no raw stream"));
         assert!(fails(b"YUV4MPEG2 W2 H2 C422\n").contains("4:2:0"));
         assert!(fails(b"YUV4MPEG2 W0 H2\n").contains("0 × 2"));
