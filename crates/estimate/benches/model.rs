@@ -122,6 +122,8 @@ impl Run {
             rate: Rate::from_mbps(10),
             wait: None,
             round_trip: Duration::from_millis(80),
+            round_trip_min: Duration::ZERO,
+            queue: Duration::ZERO,
             bytes_max: 1_200,
             cost_per_byte: 0.0,
             slots_max: usize::MAX,

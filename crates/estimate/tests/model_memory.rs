@@ -47,6 +47,8 @@ fn main() {
                     rate: Rate::from_bps(960_000),
                     wait: None,
                     round_trip: Duration::from_millis(80),
+                    round_trip_min: Duration::ZERO,
+                    queue: Duration::ZERO,
                     bytes_max: 1200,
                     cost_per_byte: 0.0,
                     slots_max: usize::MAX,

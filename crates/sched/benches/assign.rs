@@ -73,6 +73,7 @@ fn cycle(size: usize, streams: usize, random: &mut Random) -> Cycle {
             loss: 0.01 * f64::from(channel),
             round_trip_ms: 900.0 - 100.0 * f64::from(channel),
             deviation_ms: 20.0,
+            predicted_ms: 900.0 - 100.0 * f64::from(channel),
             cost_per_byte: 0.0,
             bytes_max: 1_400,
         }

@@ -14,11 +14,14 @@ pub struct Slot {
     pub confidence: f64,
     /// Probability in [0, 1] that a packet sent in it is lost.
     pub loss: f64,
-    /// Mean and standard deviation of the time from sending to acknowledgement, in milliseconds; where a model expects
-    /// a skewed distribution, those of a normal one with its median and as wide a middle.
+    /// Mean and standard deviation of the time from sending to acknowledgement that may be counted on, in milliseconds; where a
+    /// model expects a skewed distribution, those of a normal one with its median and as wide a middle. Longer than
+    /// [`predicted_ms`](Self::predicted_ms) where the channel holds so much data that its queue will take longer, if its rate lasts.
     pub round_trip_ms: f64,
     /// See [`Slot::round_trip_ms`].
     pub deviation_ms: f64,
+    /// Mean time from sending to acknowledgement by the channel's model alone, in milliseconds.
+    pub predicted_ms: f64,
     /// Cost of a byte, in the unit of the configuration.
     pub cost_per_byte: f64,
     /// Payload that fits.

@@ -39,6 +39,8 @@
 //!     rate: Rate::from_bps(480_000),
 //!     wait: Some(Duration::from_millis(5)),
 //!     round_trip: Duration::from_millis(80),
+//!     round_trip_min: Duration::from_millis(80),
+//!     queue: Duration::ZERO,
 //!     bytes_max: 1_200,
 //!     cost_per_byte: 0.0,
 //!     slots_max: usize::MAX,

@@ -20,6 +20,8 @@ const MEMORY: f64 = 200.0;
 const CONFIDENCE: f64 = 0.8;
 /// By how much a wait is longer still: rounding must not decide.
 const SLACK: f64 = 1.02;
+/// Deviation of the time that a queue takes, as a share of it.
+const QUEUE_DEVIATION: f64 = 1.0 / 3.0;
 
 /// Supply of slots, known by the owner of a channel.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,6 +38,11 @@ pub struct Supply {
     pub wait: Option<Duration>,
     /// The round trip to assume until packets were acknowledged, such as that of the handshake.
     pub round_trip: Duration,
+    /// The shortest round trip, and the time that what is in flight takes beyond it at the rate at which the channel delivers: how the queue
+    /// of a path that has slowed down shows, before a round trip does.
+    pub round_trip_min: Duration,
+    /// See [`Supply::round_trip_min`].
+    pub queue: Duration,
     /// Bytes that fit a packet, and the cost of one.
     pub bytes_max: u32,
     /// See [`Supply::bytes_max`].
@@ -55,7 +62,9 @@ struct Watched {
 
 /// Makes the slots of one channel, and learns how long phantoms really take.
 ///
-/// A slot's round trip is the median of what its model expects, and its deviation that of the middle two thirds.
+/// A slot's round trip is the median of what its model expects, and its deviation that of the middle two thirds; or, if that is longer, what
+/// is in flight lets one expect, and a share of its queue: rates are of a moment, and a queue that is too long is worth avoiding even if it
+/// may be shorter.
 /// A phantom's wait is the one that follows from the rate, times how much longer such slots took of late in four of five
 /// cases; its confidence is the share of predictions that this would have kept. Predictions count
 /// only while all slots were used: a channel that nobody sends on grants nothing new.
@@ -150,16 +159,20 @@ impl Slots {
         let at = supply.now + Duration::from_secs_f64(wait_ms / 1e3);
         let expected = model.expect(n, at);
         let known = expected.round_trip;
-        let assumed_ms = supply.round_trip.as_secs_f64() * 1e3;
+        let in_ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let assumed_ms = in_ms(supply.round_trip);
+        let predicted_ms = known.map_or(assumed_ms, |known| known.quantile(0.5));
+        // Half of it, as of the first sample [RFC 6298 §2.2].
+        let deviation_ms = known.map_or(assumed_ms / 2.0, |known| bulk_ms(&known));
         Slot {
             channel: self.channel,
             sequence: supply.next + u64::from(n),
             wait_ms,
             confidence,
             loss: expected.loss,
-            round_trip_ms: known.map_or(assumed_ms, |known| known.quantile(0.5)),
-            // Half of it, as of the first sample [RFC 6298 §2.2].
-            deviation_ms: known.map_or(assumed_ms / 2.0, |known| bulk_ms(&known)),
+            round_trip_ms: predicted_ms.max(in_ms(supply.round_trip_min + supply.queue)),
+            deviation_ms: deviation_ms.max(QUEUE_DEVIATION * in_ms(supply.queue)),
+            predicted_ms,
             cost_per_byte: supply.cost_per_byte,
             bytes_max: supply.bytes_max,
         }

@@ -280,6 +280,8 @@ fn supplied(gap_ms: impl Fn(u64) -> f64, cycles: u64) -> (f64, f64, f64) {
             rate: Rate::from_bps(800_000),
             wait: None,
             round_trip: Duration::from_millis(100),
+            round_trip_min: Duration::ZERO,
+            queue: Duration::ZERO,
             bytes_max: 1_000,
             cost_per_byte: 0.0,
             slots_max: usize::MAX,
@@ -338,6 +340,8 @@ fn a_jump_is_not_blown_up() {
                 rate: Rate::from_mbps(1),
                 wait: None,
                 round_trip: Duration::from_millis(350),
+                round_trip_min: Duration::ZERO,
+                queue: Duration::ZERO,
                 bytes_max: 1_000,
                 cost_per_byte: 0.0,
                 slots_max: usize::MAX,
@@ -367,6 +371,44 @@ fn a_jump_is_not_blown_up() {
     }
 }
 
+/// What is in flight shows a queue before a round trip does; the prediction stays what the model expects.
+#[test]
+fn a_queue_that_round_trips_do_not_show_yet_is_counted_on() {
+    let (mut order, mut model) = (PacketOrder::new(), Generic::new());
+    for number in 0..200 {
+        let at = Instant::from_millis(number * 10);
+        let index = order.sent(number, at).unwrap();
+        let bytes = 1_000;
+        model.sent(Packet { index, at, bytes });
+        let rtt = Duration::from_millis(100);
+        model.observe(&order.acked(number, at + rtt, rtt).unwrap());
+    }
+    let mut offered = |queue_ms| {
+        let supply = Supply {
+            now: Instant::from_secs(3),
+            next: 200,
+            ready: 1,
+            rate: Rate::from_mbps(1),
+            wait: None,
+            round_trip: Duration::from_millis(100),
+            round_trip_min: Duration::from_millis(90),
+            queue: Duration::from_millis(queue_ms),
+            bytes_max: 1_000,
+            cost_per_byte: 0.0,
+            slots_max: 1,
+        };
+        let mut slots = Vec::new();
+        Slots::new(0).offer(&supply, Duration::ZERO, &mut model, &mut slots);
+        slots[0]
+    };
+    let none = offered(0);
+    assert_eq!(none.round_trip_ms, none.predicted_ms);
+    assert!((99.0..101.0).contains(&none.predicted_ms), "{none:?}");
+    let long = offered(600);
+    assert_eq!((long.round_trip_ms, long.deviation_ms), (690.0, 200.0));
+    assert_eq!(long.predicted_ms, none.predicted_ms);
+}
+
 #[test]
 fn as_many_slots_as_asked_for_and_one_prediction_a_moment() {
     let (mut model, mut maker) = (Generic::new(), Slots::new(3).limited(4, 6));
@@ -379,6 +421,8 @@ fn as_many_slots_as_asked_for_and_one_prediction_a_moment() {
             rate: Rate::from_mbps(8),
             wait: None,
             round_trip: Duration::from_millis(100),
+            round_trip_min: Duration::ZERO,
+            queue: Duration::ZERO,
             bytes_max: 1_000,
             cost_per_byte: 0.0,
             slots_max: usize::MAX,
@@ -440,6 +484,7 @@ fn channels_that_fail_together_are_known() {
         loss: 0.01,
         round_trip_ms: 50.0,
         deviation_ms: 5.0,
+        predicted_ms: 50.0,
         cost_per_byte: 0.0,
         bytes_max: 768,
     };
@@ -525,6 +570,8 @@ fn no_more_slots_are_listed_than_are_of_use() {
             rate: Rate::from_bps(800_000),
             wait: None,
             round_trip: Duration::from_millis(100),
+            round_trip_min: Duration::ZERO,
+            queue: Duration::ZERO,
             bytes_max: 1_000,
             cost_per_byte: 0.0,
             slots_max,

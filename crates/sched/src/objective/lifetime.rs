@@ -12,6 +12,12 @@ use anabranch_spec::Slot;
 /// Worth of a slot to an ADU that would be late in it, and in time elsewhere.
 pub(super) const LATE: f64 = -1e6;
 
+/// Time in milliseconds behind which an arrival that varies counts as late: it lies in a queue, or on a path that changes, and nobody knows
+/// for how long (docs/results/clinic.md).
+const FORESIGHT_MS: f64 = 350.0;
+/// Deviation of an arrival that varies, as a share of the round trip.
+const VARIES: f64 = 0.25;
+
 /// Times at which the data sent in the slots of a cycle are expected.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrivals {
@@ -46,8 +52,12 @@ pub(super) fn is_late(slot: &Slot, left_ms: f64) -> bool {
     arrival_ms(slot) > left_ms
 }
 
-/// Place where nothing is known, it may take for ever.
+/// Where nothing is known, or no more than that it will take long, it may take for ever.
 fn arrival_ms(slot: &Slot) -> f64 {
     let at_ms = slot.wait_ms + slot.round_trip_ms + slot.deviation_ms;
-    if at_ms.is_nan() { f64::INFINITY } else { at_ms }
+    let varies = slot.deviation_ms > VARIES * slot.round_trip_ms;
+    if at_ms.is_nan() || (varies && at_ms > FORESIGHT_MS) {
+        return f64::INFINITY;
+    }
+    at_ms
 }

@@ -15,6 +15,7 @@ pub(crate) fn slot(channel: u32, sequence: u64, loss: f64, round_trip_ms: f64) -
         loss,
         round_trip_ms,
         deviation_ms: 0.1 * round_trip_ms,
+        predicted_ms: round_trip_ms,
         cost_per_byte: 0.0,
         bytes_max: 768,
     }
@@ -101,6 +102,39 @@ fn an_adu_that_another_slot_has_in_time_does_not_go_where_it_is_late() {
     assert_eq!(chosen(200.0), Some(1));
     assert_eq!(chosen(530.0), Some(1));
     assert_eq!(chosen(700.0), Some(0), "late in both");
+}
+
+/// A path that always takes 600 ms is as good as its word; one that may take as long, or longer, is not.
+#[test]
+fn an_adu_does_not_wait_where_nobody_knows_how_long() {
+    let soon = slot(1, 0, 0.05, 200.0);
+    let far = slot(0, 0, 0.0, 600.0);
+    let mut safe = objectives(X2);
+    let mut chosen = |far: Slot, deadline_ms| {
+        let cycle = Cycle {
+            slots: vec![far, soon],
+            adus: vec![Adu {
+                deadline_ms,
+                ..adu(3, 0)
+            }],
+            correlation: Correlation::independent(2),
+            ..Cycle::default()
+        };
+        plan(&mut Assign::default(), &cycle, &mut safe)[0]
+    };
+    assert_eq!(chosen(far, 1_500.0), Some(0));
+    let unsure = Slot {
+        deviation_ms: 200.0,
+        ..far
+    };
+    assert_eq!(chosen(unsure, 1_500.0), Some(1));
+    assert_eq!(chosen(unsure, f64::NAN), Some(0), "it has no deadline");
+    let near = Slot {
+        round_trip_ms: 220.0,
+        deviation_ms: 100.0,
+        ..far
+    };
+    assert_eq!(chosen(near, 1_500.0), Some(0), "it is soon in any case");
 }
 
 #[test]

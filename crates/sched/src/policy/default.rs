@@ -9,8 +9,8 @@
 //!   transfer without stragglers, keeps a lone message off a slow channel, and is why adding a slow
 //!   channel does no harm. The others count from when a packet would arrive on each: channels that
 //!   would arrive later still are not counted on, so that no two leave a packet to one another.
-//! - A stream with a deadline and more than this packet uses it whenever the packet is expected there in time: waiting for a
-//!   better channel gains nothing, and the channel may be worse by then. It does not use it when the packet would miss the
+//! - A stream with a deadline and more than this packet uses it whenever the packet is expected there in time, and not behind a long queue:
+//!   waiting for a better channel gains nothing, and the channel may be worse by then. It does not use it when the packet would miss the
 //!   deadline there but not by waiting.
 //!
 //! A stream with path preferences uses the first class of channels, preferred, neutral, avoided, that has a free one; a redundant one
@@ -35,6 +35,10 @@ use anabranch_spec::ChannelMask;
 const REDUNDANT_WAIT: Duration = Duration::from_millis(15);
 /// Gain for which it waits.
 const REDUNDANT_GAIN: Duration = Duration::from_millis(5);
+
+/// Longest queue that a packet with a deadline joins while it may wait for another channel. Behind a longer one its arrival is a guess: rates of
+/// paths change within that time (docs/results/clinic.md).
+const FORESIGHT: Duration = Duration::from_millis(250);
 
 /// Verdict on a stream before its channel is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,7 +225,8 @@ fn choose_within(
     let before_last = stream.backlog_bytes.saturating_sub(packet);
     if let Some(deadline) = stream.deadline {
         let left = deadline.since(view.now);
-        if here <= left && before_last > 0 {
+        let queue = here.saturating_sub(view.channels[other].rtt_min / 2);
+        if here <= left && queue <= FORESIGHT && before_last > 0 {
             return Some(other);
         }
         if here > left && outlook.next_arrival(best) <= left {

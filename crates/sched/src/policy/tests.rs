@@ -355,6 +355,24 @@ fn default_waits_where_only_waiting_keeps_the_deadline() {
     assert_eq!(decide(Policy::Default, &channels, &frames), on(1));
 }
 
+/// A path that always takes half a second is used; a queue that is to take as long is not, while the other path is soon free.
+#[test]
+fn default_puts_no_deadline_behind_a_long_queue() {
+    let mut channels = [channel(0, 0, 20, 2.0), channel(1, 4, 1_000, 20.0)];
+    let mut frames = [stream(0, Priority::NORMAL, 100, 100_000)];
+    frames[0].deadline = Some(Instant::from_millis(1_500));
+    assert_eq!(decide(Policy::Default, &channels, &frames), on(1));
+    channels[1].rtt_min = Duration::from_millis(200);
+    assert_eq!(decide(Policy::Default, &channels, &frames), Decision::Wait);
+    channels[1].rtt_min = Duration::from_millis(600);
+    channels[1].rtt_smoothed = Duration::from_millis(840);
+    assert_eq!(decide(Policy::Default, &channels, &frames), on(1));
+    // The other path alone would take longer than the queue.
+    channels[1].rtt_smoothed = Duration::from_millis(1_000);
+    frames[0].backlog_bytes = 400_000;
+    assert_eq!(decide(Policy::Default, &channels, &frames), on(1));
+}
+
 #[test]
 fn default_keeps_urgent_streams_off_a_slow_channel() {
     let channels = [channel(0, 0, 20, 100.0), channel(1, 4, 60, 50.0)];

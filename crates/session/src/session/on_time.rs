@@ -52,6 +52,7 @@ impl Session {
         }
         let ahead = self.ahead_of(send, own as f64);
         let mut paths = [PathNow::default(); PATHS_MAX];
+        let mut repairs = [Duration::ZERO; PATHS_MAX];
         let mut count = 0;
         let mut train = Train::default();
         for channel in self.channels_for(send) {
@@ -68,6 +69,7 @@ impl Session {
                 bytes_per_s: channel.rate_bytes_per_s,
                 reserved_bytes_per_s: 0.0,
             };
+            repairs[count] = repair(channel);
             count += 1;
             train.add(channel);
         }
@@ -94,13 +96,15 @@ impl Session {
             self.channels.estimator.on_time(now, question)
         };
         let whole = at(within)?;
-        let lost = self.loses(send, train.exposed(bytes, send), paths, total);
+        let exposed = train.exposed(bytes, send);
+        let lost = self.loses(send, exposed, paths, total);
         if lost <= 0.0 {
             return Some(whole);
         }
         // The packets after the lost one take time as well: half of that of the repair, on average.
+        let repair = || self.mean_repair(exposed, (paths, &repairs[..count]), total);
         let repaired = match send.spec.reliable {
-            true => at(within.saturating_sub(train.repair / 2)).unwrap_or(0.0),
+            true => at(within.saturating_sub(repair() / 2)).unwrap_or(0.0),
             false => 0.0,
         };
         Some((1.0 - lost) * whole + lost * repaired)
@@ -120,6 +124,26 @@ impl Session {
         let of = |path: &PathNow| free(path, packets * share(path, total, paths.len()));
         let none = paths.iter().map(of);
         1.0 - none.product::<f64>()
+    }
+
+    /// Time that the repair of one of so many packets takes on the path that is likely to have lost it.
+    fn mean_repair(
+        &self,
+        packets: f64,
+        (paths, repairs): (&[PathNow], &[Duration]),
+        total: f64,
+    ) -> Duration {
+        let (mut weighted_s, mut weight) = (0.0, 0.0);
+        for (path, repair) in paths.iter().zip(repairs) {
+            let of_path = (packets * share(path, total, paths.len())).round() as usize;
+            let lost = 1.0 - self.channels.estimator.loss_free(path.path, of_path);
+            weighted_s += lost * repair.as_secs_f64();
+            weight += lost;
+        }
+        match weight > 0.0 {
+            true => Duration::from_secs_f64(weighted_s / weight),
+            false => repairs.iter().copied().max().unwrap_or_default(),
+        }
     }
 
     /// Queues an ADU unless it is too improbable that it arrives within its lifetime.
@@ -203,13 +227,17 @@ fn share(path: &PathNow, total: f64, count: usize) -> f64 {
     }
 }
 
+/// Time by which a packet is later that was lost once: one round trip and the time threshold [RFC 9002 §6.1.2].
+fn repair(channel: &ChannelView) -> Duration {
+    channel.rtt_smoothed * 9 / 8
+}
+
 /// Packets of an ADU on its paths.
 #[derive(Clone, Copy, Debug)]
 struct Train {
     /// Bytes of the smallest packet.
     packet_bytes: usize,
-    /// Time by which a packet is later that was lost once, on the slowest path: one round trip and the time threshold
-    /// [RFC 9002 §6.1.2].
+    /// The longest [`repair`] of its paths.
     repair: Duration,
     /// Rate of the paths together, in bytes per second.
     bytes_per_s: f64,
@@ -228,7 +256,7 @@ impl Default for Train {
 impl Train {
     fn add(&mut self, channel: &ChannelView) {
         self.packet_bytes = self.packet_bytes.min(channel.packet_bytes.max(1));
-        self.repair = self.repair.max(channel.rtt_smoothed * 9 / 8);
+        self.repair = self.repair.max(repair(channel));
         self.bytes_per_s += channel.rate_bytes_per_s;
     }
 

@@ -3,7 +3,7 @@
 use anabranch_base::{Instant, Rate};
 use anabranch_channel::Channel;
 use anabranch_estimate::model::Supply;
-use anabranch_sched::ChannelView;
+use anabranch_sched::{ChannelView, arrival};
 
 /// Supply of slots of a channel: those in `view`, and those that its congestion control and pacer will grant.
 pub(super) fn supply(now: Instant, view: &ChannelView, next: u64, channel: &mut Channel) -> Supply {
@@ -24,6 +24,8 @@ pub(super) fn supply(now: Instant, view: &ChannelView, next: u64, channel: &mut 
         rate: by_pacer.min(by_window),
         wait: wait.map(|at| at.since(now)),
         round_trip: view.rtt_smoothed,
+        round_trip_min: view.rtt_min,
+        queue: arrival::queue_in_flight(view),
         bytes_max: view.packet_bytes as u32,
         cost_per_byte: 0.0,
         slots_max: usize::MAX,

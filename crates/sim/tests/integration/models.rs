@@ -105,7 +105,7 @@ fn errors_ms(model: Choice, link: Configs, seconds: u64) -> ([f64; 2], Option<Te
     let callback = move |slot: &Slot, adus: &[Adu]| {
         let first = adus.first()?;
         let smoothed = smoothed.lock().expect("one thread");
-        let guesses = [slot.round_trip_ms, smoothed.unwrap_or(slot.round_trip_ms)];
+        let guesses = [slot.predicted_ms, smoothed.unwrap_or(slot.predicted_ms)];
         let mut record = record.lock().expect("one thread");
         record.entry(first.sequence).or_insert(guesses);
         Some(0)

@@ -117,6 +117,7 @@ fn cycle(random: &mut Random, most: u64) -> Cycle {
             loss,
             round_trip_ms,
             deviation_ms: 0.1 * round_trip_ms,
+            predicted_ms: round_trip_ms,
             cost_per_byte: 0.0,
             bytes_max: 768,
         }

@@ -136,6 +136,7 @@ impl Channel {
             },
             round_trip_ms: self.round_trip_ms,
             deviation_ms: self.deviation_ms,
+            predicted_ms: self.round_trip_ms,
             cost_per_byte: 0.0,
             bytes_max: ADU_BYTES,
         };
@@ -158,6 +159,7 @@ impl Channel {
                 slot.loss = expected.loss;
                 if let Some(trip) = expected.round_trip {
                     slot.round_trip_ms = trip.mean_ms();
+                    slot.predicted_ms = slot.round_trip_ms;
                     slot.deviation_ms = trip.deviation_ms();
                 }
             }

@@ -62,6 +62,7 @@ impl Bench {
                     loss: channel.loss,
                     round_trip_ms: channel.rtt_smoothed.as_secs_f64() * 1e3,
                     deviation_ms: 0.0,
+                    predicted_ms: channel.rtt_smoothed.as_secs_f64() * 1e3,
                     cost_per_byte: 0.0,
                     bytes_max: 1_000,
                 });
