@@ -147,6 +147,7 @@ pub const PROPERTIES: &[(&str, Property)] = &[
     ("tunnel", tunnel),
     ("video", video),
     ("wfdb", wfdb),
+    ("y4m", y4m),
     ("wire", wire),
 ];
 
