@@ -127,6 +127,10 @@ fn carried(
                 "0:v",
                 "-c",
                 "copy",
+                // With the first packet by RTP, ffmpeg opens its socket once more, and misses what comes meanwhile: the parameter sets,
+                // which are needed to begin later.
+                "-bsf:v",
+                "h264_mp4toannexb,dump_extra=freq=all",
                 "-flush_packets",
                 "1",
                 "-f",
