@@ -73,8 +73,8 @@ fn wait_for_listener(port: u16) {
     panic!("nothing listens at port {port}");
 }
 
-/// What is on its way still arrives; the end of datagrams does not show, but that no picture came for a while. The first may take longer: the
-/// receiver looks at five seconds of a film before it decodes any.
+/// Waits until no picture has come for a while: datagrams on their way still arrive, and their end does not show. The first picture may take
+/// longer: the receiver looks at five seconds of a film before it decodes any.
 fn wait_until_still(pictures: &Path) {
     let mut bytes = 0;
     for _ in 0..20 {

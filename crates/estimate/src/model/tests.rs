@@ -371,7 +371,7 @@ fn a_jump_is_not_blown_up() {
     }
 }
 
-/// What is in flight shows a queue before a round trip does; the prediction stays what the model expects.
+/// A queue shows by bytes in flight before a round trip does; the prediction stays what the model expects.
 #[test]
 fn a_queue_that_round_trips_do_not_show_yet_is_counted_on() {
     let (mut order, mut model) = (PacketOrder::new(), Generic::new());

@@ -14,7 +14,7 @@ pub(super) const LATE: f64 = -1e6;
 
 /// Time in milliseconds behind which an arrival that varies counts as late: it lies in a queue, or on a path that changes, and nobody knows
 /// for how long (docs/results/clinic.md).
-const FORESIGHT_MS: f64 = 350.0;
+const FAR_MS: f64 = 350.0;
 /// Deviation of an arrival that varies, as a share of the round trip.
 const VARIES: f64 = 0.25;
 
@@ -52,11 +52,11 @@ pub(super) fn is_late(slot: &Slot, left_ms: f64) -> bool {
     arrival_ms(slot) > left_ms
 }
 
-/// Where nothing is known, or no more than that it will take long, it may take for ever.
+/// Expected arrival, from now, in milliseconds; infinite where nothing is known, or no more than that it will take long.
 fn arrival_ms(slot: &Slot) -> f64 {
     let at_ms = slot.wait_ms + slot.round_trip_ms + slot.deviation_ms;
     let varies = slot.deviation_ms > VARIES * slot.round_trip_ms;
-    if at_ms.is_nan() || (varies && at_ms > FORESIGHT_MS) {
+    if at_ms.is_nan() || (varies && at_ms > FAR_MS) {
         return f64::INFINITY;
     }
     at_ms

@@ -38,7 +38,7 @@ const REDUNDANT_GAIN: Duration = Duration::from_millis(5);
 
 /// Longest queue that a packet with a deadline joins while it may wait for another channel. Behind a longer one its arrival is a guess: rates of
 /// paths change within that time (docs/results/clinic.md).
-const FORESIGHT: Duration = Duration::from_millis(250);
+const QUEUE_MAX: Duration = Duration::from_millis(250);
 
 /// Verdict on a stream before its channel is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,7 +226,7 @@ fn choose_within(
     if let Some(deadline) = stream.deadline {
         let left = deadline.since(view.now);
         let queue = here.saturating_sub(view.channels[other].rtt_min / 2);
-        if here <= left && queue <= FORESIGHT && before_last > 0 {
+        if here <= left && queue <= QUEUE_MAX && before_last > 0 {
             return Some(other);
         }
         if here > left && outlook.next_arrival(best) <= left {

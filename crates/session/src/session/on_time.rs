@@ -113,20 +113,22 @@ impl Session {
     /// Probability that a packet is lost among so many that are spread over these paths by their rates, of `total` bytes per second;
     /// or, if every path carries all of them, that a packet is lost on each.
     fn loses(&self, send: &SendStream, packets: f64, paths: &[PathNow], total: f64) -> f64 {
-        let free = |path: &PathNow, packets: f64| {
-            let packets = packets.round() as usize;
-            self.channels.estimator.loss_free(path.path, packets)
-        };
         if send.spec.redundant {
-            let all = paths.iter().map(|path| 1.0 - free(path, packets));
+            let all = paths.iter().map(|path| 1.0 - self.loss_free(path, packets));
             return all.product();
         }
-        let of = |path: &PathNow| free(path, packets * share(path, total, paths.len()));
+        let of = |path: &PathNow| self.loss_free(path, packets * share(path, total, paths.len()));
         let none = paths.iter().map(of);
         1.0 - none.product::<f64>()
     }
 
-    /// Time that the repair of one of so many packets takes on the path that is likely to have lost it.
+    /// Probability that none of so many packets, rounded, is lost on the path.
+    fn loss_free(&self, path: &PathNow, packets: f64) -> f64 {
+        let packets = packets.round() as usize;
+        self.channels.estimator.loss_free(path.path, packets)
+    }
+
+    /// Mean time of the repair of one of so many packets, by the probability that a path loses it.
     fn mean_repair(
         &self,
         packets: f64,
@@ -135,8 +137,7 @@ impl Session {
     ) -> Duration {
         let (mut weighted_s, mut weight) = (0.0, 0.0);
         for (path, repair) in paths.iter().zip(repairs) {
-            let of_path = (packets * share(path, total, paths.len())).round() as usize;
-            let lost = 1.0 - self.channels.estimator.loss_free(path.path, of_path);
+            let lost = 1.0 - self.loss_free(path, packets * share(path, total, paths.len()));
             weighted_s += lost * repair.as_secs_f64();
             weight += lost;
         }
