@@ -45,7 +45,7 @@ pub struct SpecText {
     pub label: Option<String>,
     /// Lost data is retransmitted, until its lifetime is over if it has one.
     pub reliable: Option<bool>,
-    /// `ordered` or `unordered`.
+    /// `ordered`, `unordered` or `newest_first`.
     pub order: Option<String>,
     /// Time after which a message is of no use, 1 ms to 1 h.
     pub lifetime: Option<String>,
@@ -124,6 +124,7 @@ impl SpecText {
         let order = match spec.order {
             Order::Ordered => "ordered",
             Order::Unordered => "unordered",
+            Order::NewestFirst => "newest_first",
         };
         Self {
             label: Some(spec.label.clone()),
@@ -471,7 +472,8 @@ fn order(text: &str) -> Result<Order, String> {
     match text {
         "ordered" => Ok(Order::Ordered),
         "unordered" => Ok(Order::Unordered),
-        _ => Err("give \"ordered\" or \"unordered\"".to_owned()),
+        "newest_first" => Ok(Order::NewestFirst),
+        _ => Err("give \"ordered\", \"unordered\" or \"newest_first\"".to_owned()),
     }
 }
 

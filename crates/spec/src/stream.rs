@@ -19,14 +19,18 @@ pub const CAP_MIN: Rate = Rate::from_kbps(1);
 /// Largest weight of a stream.
 pub const WEIGHT_MAX: u32 = 10_000;
 
-/// Order of delivery to the receiving application.
+/// Order of delivery to the receiving application, and of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Order {
-    /// As sent; an ADU waits for those before it.
+    /// As handed over; an ADU waits for those before it.
     #[default]
     Ordered,
     /// As completed.
     Unordered,
+    /// As completed, and of the ADUs that wait to be sent, the newest goes first: after an interruption the receiver has the
+    /// present at once, and what it missed after that. Lost parts go before both, and what was begun is finished. To the receiving
+    /// node, and for what it sends on a duplex stream, it is [`Order::Unordered`].
+    NewestFirst,
 }
 
 /// Importance: a larger number goes first, always. Streams of equal priority share by weight.
@@ -51,7 +55,7 @@ impl Default for Priority {
 }
 
 /// Specification of a stream. The receiving node learns it when the stream opens, all but the guarantee, the cap,
-/// the tenant, the drop order, the path preferences and the redundancy, which concern what this side sends.
+/// the tenant, the drop order, the path preferences, the redundancy and which ADU goes first, which concern what this side sends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamSpec {
     /// Lost fragments are sent again, until [`StreamSpec::lifetime`] if there is one.

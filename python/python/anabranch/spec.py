@@ -178,6 +178,8 @@ class StreamOptions(TypedDict, total=False):
     deadline: Time | None
     #: Messages arrive in the order of sending.
     ordered: bool
+    #: Of the messages that wait, the newest is sent first; so they arrive in any order.
+    newest_first: bool
     #: Lost data is sent again, until the deadline.
     reliable: bool
     #: Larger numbers go first.
@@ -225,6 +227,10 @@ def spec_text(label: str, options: StreamOptions) -> str:
         keys["lifetime"] = _time("deadline", deadline)
     if "ordered" in given:
         keys["order"] = "ordered" if given["ordered"] else "unordered"
+    if given.get("newest_first"):
+        if given.get("ordered"):
+            raise ValueError("a stream that is ordered cannot send the newest message first")
+        keys["order"] = "newest_first"
     if "priority" in given:
         keys["priority"] = str(given["priority"])
     if "cap" in given:

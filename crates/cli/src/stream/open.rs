@@ -55,6 +55,9 @@ pub(super) struct Arguments {
     /// Messages are delivered as they arrive.
     #[arg(long)]
     unordered: bool,
+    /// Of the messages that wait, the newest is sent first, and all are delivered as they arrive.
+    #[arg(long, conflicts_with = "unordered")]
+    newest_first: bool,
     /// Priority: scavenger, bulk, normal, urgent, or 0 to 255.
     #[arg(long, value_name = "PRIORITY")]
     priority: Option<String>,
@@ -81,6 +84,11 @@ fn spec(arguments: &Arguments) -> Result<SpecText, Failure> {
         }
     };
     let given = |is_given: bool| is_given.then_some(true);
+    let order = match (arguments.newest_first, arguments.unordered) {
+        (true, _) => Some("newest_first".to_owned()),
+        (false, true) => Some("unordered".to_owned()),
+        (false, false) => below.order,
+    };
     let mut guarantee = arguments.guarantee.text().or(below.guarantee);
     if let Some(guarantee) = &mut guarantee {
         guarantee.waits = given(arguments.wait).or(guarantee.waits);
@@ -91,7 +99,7 @@ fn spec(arguments: &Arguments) -> Result<SpecText, Failure> {
     Ok(SpecText {
         label: Some(arguments.label.clone()),
         reliable: arguments.unreliable.then_some(false).or(below.reliable),
-        order: (arguments.unordered.then(|| "unordered".to_owned())).or(below.order),
+        order,
         lifetime: arguments.lifetime.clone().or(below.lifetime),
         priority: arguments.priority.clone().or(below.priority),
         cap: arguments.cap.clone().or(below.cap),

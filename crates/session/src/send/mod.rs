@@ -2,6 +2,7 @@
 
 mod adu;
 mod carried;
+mod newest;
 mod runs;
 mod stream;
 

@@ -8,7 +8,7 @@ use anabranch_sched::objective::Fields;
 use anabranch_spec::{DropOrder, Order, StreamSpec};
 use bytes::Bytes;
 
-use super::{ADU_OVERHEAD_BYTES, adu::SendAdu, carried::Carried, runs::Runs};
+use super::{ADU_OVERHEAD_BYTES, adu::SendAdu, carried::Carried, newest::Newest, runs::Runs};
 use crate::wire::frame::Place;
 
 /// A fragment to put into a packet.
@@ -117,12 +117,20 @@ pub(crate) struct SendStream {
     pub blocked: bool,
     /// True if it is among those that its session has marked as changed.
     pub touched: bool,
-    /// True if an ADU was begun before one in front of it.
-    has_overtaken: bool,
+    overtaking: Overtaking,
     pub sent_at: Option<Instant>,
     expiry: Expiry,
     pub counters: Counters,
     pub carried: Carried,
+}
+
+/// ADUs that are sent before older ones.
+#[derive(Debug, Default)]
+struct Overtaking {
+    /// True if an ADU was begun before one in front of it.
+    has_happened: bool,
+    /// The turn of a stream whose newest ADU is sent first.
+    newest: Option<Box<Newest>>,
 }
 
 /// Expiry of a send stream's ADUs.
@@ -160,6 +168,7 @@ pub(crate) struct Counters {
 
 impl SendStream {
     pub(crate) fn new(id: StreamId, spec: Arc<StreamSpec>, credit: u64) -> Self {
+        let newest = (spec.order == Order::NewestFirst).then(Box::default);
         Self {
             id,
             spec,
@@ -176,7 +185,10 @@ impl SendStream {
             unsent_max: None,
             blocked: false,
             touched: false,
-            has_overtaken: false,
+            overtaking: Overtaking {
+                has_happened: false,
+                newest,
+            },
             sent_at: None,
             expiry: Expiry::default(),
             counters: Counters::default(),
@@ -195,6 +207,9 @@ impl SendStream {
         self.held_bytes += data.len();
         self.counters.adus += 1;
         self.counters.bytes += data.len() as u64;
+        if let Some(newest) = &mut self.overtaking.newest {
+            newest.push(sequence);
+        }
         if self.adus.capacity() == 0 {
             // Space for one only: most idle streams have carried single messages.
             self.adus.reserve_exact(1);
@@ -276,14 +291,32 @@ impl SendStream {
             || (self.finish.is_asked && !self.finish.is_sent)
     }
 
-    /// Deadline of the oldest ADU with bytes to send, or to send again.
+    /// Deadline of the ADU with bytes to send, or to send again, that is next in turn.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let repaired = self
-            .lost
-            .front()
-            .map_or(u64::MAX, |(sequence, _)| *sequence);
-        let index = repaired.min(self.cursor).checked_sub(self.base)?;
-        self.adus.get(index as usize).and_then(|adu| adu.deadline)
+        let repaired = self.lost.front().map(|(sequence, _)| *sequence);
+        let next = match (&self.overtaking.newest, repaired) {
+            (None, Some(repaired)) => repaired.min(self.cursor),
+            (Some(_), Some(repaired)) => repaired,
+            (_, None) => self.next_new(),
+        };
+        self.deadline_of(next)
+    }
+
+    /// The ADU whose unsent bytes are next in turn; if there are none, one that is settled or to come.
+    fn next_new(&self) -> u64 {
+        let newest = self.overtaking.newest.as_ref();
+        let newest = newest.and_then(|newest| newest.next());
+        newest.unwrap_or(self.cursor)
+    }
+
+    /// Bytes that are sent before those of an ADU that is handed over now.
+    pub(crate) fn ahead_bytes(&self) -> u64 {
+        let Some(newest) = &self.overtaking.newest else {
+            return self.backlog;
+        };
+        let lost = self.lost.iter().map(|(_, range)| range.end - range.start);
+        let begun = newest.begun().and_then(|begun| self.known(begun));
+        lost.sum::<u64>() + begun.map_or(0, |adu| adu.unsent() as u64)
     }
 
     /// Deadline of the ADU that was handed over last, if its outcome is open.
@@ -293,8 +326,12 @@ impl SendStream {
 
     /// Time at which this ADU becomes useless; `None`: never, or it is settled.
     pub(crate) fn deadline_of(&self, sequence: u64) -> Option<Instant> {
+        self.known(sequence)?.deadline
+    }
+
+    fn known(&self, sequence: u64) -> Option<&SendAdu> {
         let index = usize::try_from(sequence.checked_sub(self.base)?).ok()?;
-        self.adus.get(index)?.deadline
+        self.adus.get(index)
     }
 
     fn adu(&mut self, sequence: u64) -> Option<&mut SendAdu> {
@@ -304,7 +341,7 @@ impl SendStream {
 
     /// Credit that sending the next piece would use.
     fn next_charge(&self) -> u64 {
-        self.charge_of(self.cursor)
+        self.charge_of(self.next_new())
     }
 
     /// Credit that sending a piece of this ADU would use.
@@ -320,10 +357,8 @@ impl SendStream {
             true => 0,
             false => adu.data.len() as u64 + ADU_OVERHEAD_BYTES,
         };
-        if self.spec.order == Order::Unordered || sequence <= self.cursor {
-            let at = sequence.checked_sub(self.base);
-            let adu = at.and_then(|at| self.adus.get(at as usize));
-            return adu.map_or(0, charge);
+        if self.spec.order != Order::Ordered || sequence <= self.cursor {
+            return self.known(sequence).map_or(0, charge);
         }
         self.span(self.cursor, sequence).map(charge).sum()
     }
@@ -345,7 +380,7 @@ impl SendStream {
         assert!(self.charged <= self.credit, "credit permitted it");
         let first = match self.spec.order {
             Order::Ordered => self.cursor.min(sequence),
-            Order::Unordered => sequence,
+            Order::Unordered | Order::NewestFirst => sequence,
         };
         for sequence in first..=sequence {
             if let Some(adu) = self.adu(sequence) {
@@ -372,7 +407,7 @@ impl SendStream {
     /// The first ADU with bytes to send that has overtaken the next one, and whose credit is used already: while there is none
     /// for the next one, its own can only come back when all of it is sent. O(ADUs) if any has overtaken another.
     fn begun_ahead(&self) -> Option<u64> {
-        if !self.has_overtaken {
+        if !self.overtaking.has_happened {
             return None;
         }
         let ahead = self.span(self.cursor, u64::MAX - 1);
@@ -401,17 +436,19 @@ impl SendStream {
         }
         let charge = self.next_charge();
         if self.fits(charge, session_credit) {
-            return self.take_new(now, self.cursor, charge, size_max);
+            return self.take_new(now, self.next_new(), charge, size_max);
         }
         let begun = self.begun_ahead()?;
         self.take_new(now, begun, 0, size_max)
     }
 
     /// The ADU to send where a plan names this one: the next in turn of an unreliable ordered stream, whose receiver would
-    /// drop overtaken ADUs; else this one.
+    /// drop overtaken ADUs, and of one whose newest goes first, unless this one has lost parts; else this one.
     pub(crate) fn instead_of(&self, sequence: u64) -> u64 {
+        let is_repaired = || self.lost.iter().any(|(lost, _)| *lost == sequence);
         match (self.spec.reliable, self.spec.order) {
             (false, Order::Ordered) => self.cursor,
+            (_, Order::NewestFirst) if !is_repaired() => self.next_new(),
             _ => sequence,
         }
     }
@@ -443,7 +480,6 @@ impl SendStream {
         if !self.fits(charge, session_credit) {
             return None;
         }
-        self.has_overtaken |= sequence > self.cursor;
         self.take_new(now, sequence, charge, size_max)
     }
 
@@ -471,6 +507,10 @@ impl SendStream {
         let is_final = adu.unsent() == 0;
         self.backlog -= length as u64;
         self.charge_for(sequence, charge);
+        self.overtaking.has_happened |= sequence > self.cursor;
+        if let Some(newest) = &mut self.overtaking.newest {
+            newest.note_sent(sequence);
+        }
         self.sent_at = Some(now);
         self.advance_cursor();
         Some(Piece {
@@ -481,7 +521,7 @@ impl SendStream {
         })
     }
 
-    /// ADUs that may be sent, in order of sequence, those with fragments to repair included, and the bytes of each
+    /// ADUs that may be sent, in order of their turn, those with fragments to repair included, and the bytes of each
     /// that wait. New ones end where credit does. O(ADUs that wait); O(ADUs · fragments to repair) while there are
     /// any of these.
     pub(crate) fn waiting(&self, session_credit: u64) -> impl Iterator<Item = WaitingAdu<'_>> {
@@ -492,11 +532,14 @@ impl SendStream {
         };
         let mut charged = 0;
         let mut is_spent = false;
-        let adus = self.span(first, u64::MAX - 1);
-        (first..).zip(adus).filter_map(move |(sequence, adu)| {
-            if adu.done {
-                return None;
-            }
+        let is_descending = self.overtaking.newest.is_some();
+        let end = self.end();
+        (first..end).filter_map(move |place| {
+            let sequence = match is_descending {
+                true => first + (end - 1 - place),
+                false => place,
+            };
+            let adu = self.known(sequence).filter(|adu| !adu.done)?;
             let lost = self.lost.iter().filter(|(lost, _)| *lost == sequence);
             let mut bytes: u64 = lost.map(|(_, range)| range.end - range.start).sum();
             let is_new = self.spec.reliable && !adu.is_charged;
@@ -526,8 +569,7 @@ impl SendStream {
 
     /// Header fields of an ADU whose outcome is open.
     pub(crate) fn fields(&self, sequence: u64) -> Option<&Fields> {
-        let index = usize::try_from(sequence.checked_sub(self.base)?).ok()?;
-        let adu = self.adus.get(index).filter(|adu| !adu.done)?;
+        let adu = self.known(sequence).filter(|adu| !adu.done)?;
         Some(&adu.fields)
     }
 
@@ -585,12 +627,21 @@ impl SendStream {
         adu.is_some_and(|adu| range.end <= adu.sent as u64) && !self.lost.iter().any(overlaps)
     }
 
+    /// Goes on to the next ADU with unsent bytes, once those of another were sent or given up.
     fn advance_cursor(&mut self) {
+        let waits = |adu: &SendAdu| !adu.done && adu.unsent() > 0;
         while let Some(adu) = self.adus.get((self.cursor - self.base) as usize) {
-            if !adu.done && adu.unsent() > 0 {
-                return;
+            if waits(adu) {
+                break;
             }
             self.cursor += 1;
+        }
+        if let Some(newest) = &mut self.overtaking.newest {
+            let (adus, base) = (&self.adus, self.base);
+            newest.settle(self.cursor, |sequence| {
+                let at = sequence.checked_sub(base);
+                at.and_then(|at| adus.get(at as usize)).is_some_and(waits)
+            });
         }
     }
 
@@ -750,7 +801,7 @@ impl SendStream {
     /// Drops ADUs that are predicted to miss their deadline, while the youngest would meet its own:
     /// data sent in vain makes the ADUs behind it late, too.
     ///
-    /// The ADUs within the next `reach` bytes are examined, each as following those that stay.
+    /// The ADUs within the next `reach` bytes are examined in order of their turn, each as following those that stay.
     /// O(ADUs within `reach`).
     pub(crate) fn drop_hopeless(
         &mut self,
@@ -784,8 +835,17 @@ impl SendStream {
         {
             return;
         }
-        let mut ahead = 0;
-        for sequence in self.cursor..self.end() - 1 {
+        let (first, last) = (self.cursor, self.end() - 1);
+        let is_descending = self.overtaking.newest.is_some();
+        let mut ahead = match (is_descending, self.adus.back()) {
+            (true, Some(youngest)) => youngest.unsent(),
+            _ => 0,
+        };
+        for place in first..last {
+            let sequence = match is_descending {
+                true => first + (last - 1 - place),
+                false => place,
+            };
             // One that overtook others may be sent completely.
             let waits = |adu: &&mut SendAdu| !adu.done && adu.unsent() > 0;
             let Some(adu) = self.adu(sequence).filter(waits) else {
@@ -892,3 +952,5 @@ impl SendStream {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_newest;

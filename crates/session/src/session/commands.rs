@@ -140,7 +140,7 @@ impl Session {
             .filter(|(place, _)| choice.all().contains(*place))
             .map(|(_, channel)| channel)
             .filter(|channel| pinned.is_none_or(|only| only == channel.id));
-        let arrival = arrival::completion(usable, send.backlog_bytes() + bytes as u64)?;
+        let arrival = arrival::completion(usable, send.ahead_bytes() + bytes as u64)?;
         (arrival > lifetime).then_some(SendError::WouldMiss { arrival, lifetime })
     }
 

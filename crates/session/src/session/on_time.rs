@@ -45,7 +45,7 @@ impl Session {
         within: Duration,
     ) -> Option<f64> {
         let send = self.streams.send.get(&stream)?;
-        let own = send.backlog_bytes() + bytes as u64;
+        let own = send.ahead_bytes() + bytes as u64;
         let capped = |cap: Rate| own > cap.bytes_in(within.saturating_add(BURST));
         if send.spec.cap.is_some_and(capped) {
             return Some(0.0);
@@ -81,7 +81,7 @@ impl Session {
         // What waits of the stream is given up at its deadlines.
         let expiry = send.last_deadline();
         let expires = expiry.map_or(Duration::ZERO, |at| at.since(now));
-        let expiring = expiry.map_or(0.0, |_| send.backlog_bytes() as f64);
+        let expiring = expiry.map_or(0.0, |_| send.ahead_bytes() as f64);
         let at = |within: Duration| {
             let question = Question {
                 paths,

@@ -402,6 +402,10 @@ fn any_load(random: &mut Random, is_fast: bool) -> Load {
         let least = Rate::from_bytes_per(adus * adu_bytes as u64, Duration::from_secs(20));
         spec.cap = Some(least.max(Rate::from_kbps(random.between(50, 1500))));
     }
+    // No draw of its own, so that seeds keep their meaning.
+    if spec.order == Order::Unordered && spec.weight.is_multiple_of(3) {
+        spec.order = Order::NewestFirst;
+    }
     let back = spec.duplex.then(|| {
         let bytes = random.between(ADU_BYTES_MIN as u64, 5_000);
         (random.between(1, 60), bytes as usize)

@@ -13,6 +13,7 @@ mod jitter;
 mod lanes;
 mod models;
 mod network;
+mod newest_first;
 mod objectives;
 mod on_time;
 mod overlay;

@@ -4,15 +4,20 @@ use super::*;
 use proptest::prelude::*;
 
 fn stream(reliable: bool, lifetime_ms: Option<u64>) -> SendStream {
+    stream_of(Order::Ordered, reliable, lifetime_ms)
+}
+
+pub(super) fn stream_of(order: Order, reliable: bool, lifetime_ms: Option<u64>) -> SendStream {
     let spec = StreamSpec {
         reliable,
+        order,
         lifetime: lifetime_ms.map(Duration::from_millis),
         ..StreamSpec::default()
     };
     SendStream::new(StreamId(0), spec.into(), u64::MAX)
 }
 
-fn receipt(at: Instant) -> Receipt {
+pub(super) fn receipt(at: Instant) -> Receipt {
     Receipt {
         at,
         channel: ChannelId(0),
@@ -20,7 +25,7 @@ fn receipt(at: Instant) -> Receipt {
     }
 }
 
-fn take(stream: &mut SendStream, size_max: usize) -> Option<Piece> {
+pub(super) fn take(stream: &mut SendStream, size_max: usize) -> Option<Piece> {
     stream.take_piece(Instant::EPOCH, u64::MAX, |_| size_max)
 }
 
@@ -64,7 +69,7 @@ fn a_lost_fragment_goes_before_new_data() {
 }
 
 /// Arrival of the first byte and error of the prediction, in milliseconds, at 1 kB/ms.
-struct Steady(u64, u64);
+pub(super) struct Steady(pub(super) u64, pub(super) u64);
 
 impl Outlook for Steady {
     fn arrival(&self, bytes: usize) -> Option<Duration> {
@@ -284,11 +289,12 @@ proptest! {
     /// exactly once, and the accounts are balanced.
     #[test]
     fn every_adu_is_settled_exactly_once(
+        order in prop::sample::select(vec![Order::Ordered, Order::NewestFirst]),
         reliable: bool,
         lifetime in prop::option::of(10u64..100),
         steps in prop::collection::vec(any_step(), 0..120),
     ) {
-        let mut s = stream(reliable, lifetime);
+        let mut s = stream_of(order, reliable, lifetime);
         let mut now = Instant::EPOCH;
         let mut flight: Vec<(Place, usize)> = Vec::new();
         let mut settled: Vec<Settled> = Vec::new();
@@ -298,7 +304,14 @@ proptest! {
                     s.push(now, Bytes::from(vec![0; length]), 0);
                 }
                 Step::Take(size_max) => {
+                    let unsent = |adu: &SendAdu| !adu.done && adu.unsent() > 0;
+                    let newest = s.adus.iter().rposition(unsent).map(|at| s.base + at as u64);
+                    let begun = s.adus.iter().any(|adu| unsent(adu) && adu.sent > 0);
+                    let repairs = !s.lost.is_empty();
                     if let Some(piece) = take(&mut s, size_max) {
+                        if order == Order::NewestFirst && !repairs && !begun {
+                            prop_assert_eq!(Some(piece.place.sequence), newest);
+                        }
                         flight.push((piece.place, piece.data.len()));
                     }
                 }
