@@ -76,7 +76,7 @@ function ekgWords() {
   const { ekg, dropped } = state;
   if (!ekg) return "No record is sent.";
   const unread = dropped.samples > 0 ? ` This page did not read ${dropped.samples} pieces in time; they are shaded here, and in the record.` : "";
-  return `${ekg.leads.length} leads, ${ekg.frequency} Hz; ${ekg.next} frames, ${ekg.missing} of them never came.${unread} ${leads.leftOut ?? ""}`;
+  return `${ekg.leads.length} leads, ${ekg.frequency} Hz; ${ekg.next} frames, ${ekg.missing} of them are missing.${unread} ${leads.leftOut ?? ""}`;
 }
 
 function videoWords() {
@@ -142,11 +142,10 @@ function received(next) {
   showStills(at("stills"), at("stills-note"), state, (still) => words((state.now_us - still.at_us) / 1000));
 }
 
-/** Samples move the record's date on between two states. */
+/** Samples move the record's date on between two states, unless they come late. */
 function samples(data) {
   if (state?.case !== data.case || !state.ekg) return;
-  leads.take(data);
-  state.ekg.dated = data.dated;
+  if (leads.take(data)) state.ekg.dated = data.dated;
 }
 
 async function clocks() {

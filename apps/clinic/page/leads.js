@@ -53,18 +53,22 @@ export class Leads {
     [this.#from, this.#next, this.#grid, this.isDirty] = [Infinity, 0, null, true];
   }
 
+  /** Takes frames from `number` on; true if none newer had come. */
   take({ number, leads, body }) {
     const shown = Math.min(LEADS_MAX, this.#leads.length);
-    if (leads !== this.#leads.length || leads === 0) return;
+    if (leads !== this.#leads.length || leads === 0) return false;
     const view = new DataView(body.buffer, body.byteOffset), frames = body.byteLength / 2 / leads;
+    const isNewest = number + frames >= this.#next;
     for (let at = 0; at < frames; at += 1) {
       const place = (number + at) % this.#kept;
+      if (this.#frames[place] > number + at) continue;
       this.#frames[place] = number + at;
       for (let lead = 0; lead < shown; lead += 1) this.#samples[place * shown + lead] = view.getInt16((at * leads + lead) * 2, true);
     }
     this.#from = Math.min(this.#from, number);
     this.#next = Math.max(this.#next, number + frames);
     this.isDirty = true;
+    return isNewest;
   }
 
   /** Size and grid for the width that is there. */

@@ -1,16 +1,17 @@
-//! The record played as if it were measured, and its stream: 40 ms an ADU, from the first frame that the hospital lacks.
+//! The record played as if it were measured, and its stream: 40 ms an ADU, the newest first of those that the hospital lacks.
 
 use std::{
+    num::NonZeroU32,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use anabranch::{AduSession, AduStream};
+use anabranch::{AduSession, AduStream, StreamParameters};
 use tokio::{
     sync::{Notify, watch},
     task::AbortHandle,
-    time::{Instant, MissedTickBehavior, interval, sleep},
+    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
 };
 
 use super::{
@@ -18,11 +19,12 @@ use super::{
     buffer::Buffer,
     streams::{self, receive, send},
     unexpected,
+    unsent::Unsent,
     vitals::Vitals,
 };
 use crate::{
     error::ClinicError,
-    wfdb::files::Reader,
+    wfdb::{Hole, files::Reader},
     wire::{Data, Notice, Purpose, Request, SAMPLES_BYTES_MAX, Samples},
 };
 
@@ -30,6 +32,8 @@ use crate::{
 const ADU_TIME: Duration = Duration::from_millis(40);
 /// Time for the last frames to reach the hospital.
 const END_TIME: Duration = Duration::from_secs(30);
+/// ADUs that wait in the stream, where the newest is chosen here: those that become due while one is sent.
+const WAITING: usize = 4;
 
 /// A record that is played.
 #[derive(Debug)]
@@ -43,10 +47,18 @@ pub(super) struct Ekg {
     frames: usize,
     buffer: Mutex<Buffer>,
     changed: Notify,
-    /// First frame that the hospital lacks.
-    held: watch::Sender<u64>,
+    held: watch::Sender<Held>,
     desk: Desk,
     playing: Mutex<Option<AbortHandle>>,
+}
+
+/// What the hospital has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Held {
+    /// Frame after the last.
+    next: u64,
+    /// Frames that it lacks before that, and would take.
+    holes: Vec<Hole>,
 }
 
 impl Ekg {
@@ -75,7 +87,7 @@ impl Ekg {
             frames,
             buffer: Mutex::new(Buffer::new(leads, frequency)),
             changed: Notify::new(),
-            held: watch::Sender::new(0),
+            held: watch::Sender::default(),
             desk: desk.clone(),
             playing: Mutex::default(),
         });
@@ -151,25 +163,43 @@ impl Ekg {
     }
 
     /// Sends the record in a session, until the hospital holds all of it.
-    pub(super) async fn send<S: AduSession>(&self, session: &S) -> Result<(), ClinicError> {
-        let opened = session
-            .open_stream(streams::record(self.leads, self.frequency))
-            .await;
+    /// `fills`: the hospital takes frames in any order.
+    pub(super) async fn send<S: AduSession>(
+        &self,
+        session: &S,
+        fills: bool,
+    ) -> Result<(), ClinicError> {
+        let spec = streams::record(self.leads, self.frequency, fills);
+        let opened = session.open_stream(spec).await;
         let stream = opened.map_err(|error| ClinicError::of(&error))?;
+        if fills {
+            let adu_bytes = 2 * self.frames * self.leads;
+            let parameters = StreamParameters {
+                unsent_max: Some(NonZeroU32::new((WAITING * adu_bytes) as u32)),
+                ..StreamParameters::default()
+            };
+            let limited = stream.adjust(parameters).await;
+            limited.map_err(|error| ClinicError::of(&error))?;
+        }
         let leads = Request::Leads {
             header: self.header.clone(),
             first: self.lock().first(),
+            newest_first: fills,
         };
         send::<S>(&stream, &leads).await?;
-        let next = match receive::<S>(&stream).await? {
-            Some(Notice::Begun { next }) => next,
+        let held = match receive::<S>(&stream).await? {
+            Some(Notice::Begun { next, holes }) => Held { next, holes },
             Some(Notice::Refused { why }) => return Err(super::refused(&why)),
             other => return Err(unexpected(other.as_ref())),
         };
-        self.held.send_replace(next);
+        let next = held.next;
+        self.held.send_replace(held.clone());
         self.desk.report(Report::Begun { next: Some(next) });
         let sending = async {
-            let frames = self.samples::<S>(&stream, next).await?;
+            let frames = match fills {
+                true => self.newest_first::<S>(&stream, held).await?,
+                false => self.samples::<S>(&stream, next).await?,
+            };
             send::<S>(&stream, &Request::Ended { frames }).await?;
             // The answer ends the stream.
             sleep(END_TIME).await;
@@ -180,7 +210,7 @@ impl Ekg {
             ended = self.listen::<S>(&stream) => ended.map(Some),
             failed = self.promises::<S>(&stream) => Err(failed),
         };
-        let held = ended?.unwrap_or_else(|| *self.held.borrow());
+        let held = ended?.unwrap_or_else(|| self.held.borrow().next);
         let frames = self.lock().next();
         self.desk.report(Report::Ended { frames, held });
         // An error means that the session is over, and the hospital holds everything.
@@ -205,29 +235,77 @@ impl Ekg {
                 (taken, buffer.has_ended() && next >= buffer.next())
             };
             match taken {
-                Some((first, samples)) => {
-                    next = first + (samples.len() / self.leads) as u64;
-                    let captured_us = self.begin_us + (next as f64 / self.frequency * 1e6) as u64;
-                    let samples = Samples {
-                        captured_us,
-                        first,
-                        samples,
-                    };
-                    let sent = stream.send(Data::Samples(samples).to_adu()).await;
-                    sent.map_err(|error| ClinicError::of(&error))?;
-                }
+                Some((first, samples)) => next = self.put::<S>(stream, first, samples).await?,
                 None if is_done => return Ok(next),
                 None => changed.await,
             }
         }
     }
 
+    /// Sends frames as they come, and what the hospital lacks behind them; returns their number at the end of the record, once it has all
+    /// that it can have.
+    async fn newest_first<S: AduSession>(
+        &self,
+        stream: &S::Stream,
+        held: Held,
+    ) -> Result<u64, ClinicError> {
+        let mut unsent = Unsent::new(held.next, &held.holes);
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            // From here on no change is missed.
+            changed.as_mut().enable();
+            let (taken, there, has_ended) = {
+                let buffer = self.lock();
+                let there = buffer.first()..buffer.next();
+                let has_ended = buffer.has_ended();
+                let range = unsent.take(there.clone(), self.frames as u64, has_ended);
+                let taken = range
+                    .and_then(|range| buffer.take(range.start, (range.end - range.start) as usize));
+                (taken, there, has_ended)
+            };
+            match (taken, has_ended) {
+                (Some((first, samples)), _) => {
+                    self.put::<S>(stream, first, samples).await?;
+                }
+                (None, true) => {
+                    let mut held = self.held.subscribe();
+                    let is_old = |hole: &Hole| hole.end() <= there.start;
+                    let has_all =
+                        |held: &Held| held.next >= there.end && held.holes.iter().all(is_old);
+                    // What is still on the paths comes in this time, or not at all.
+                    let _ = timeout(END_TIME, held.wait_for(has_all)).await;
+                    return Ok(there.end);
+                }
+                (None, false) => changed.await,
+            }
+        }
+    }
+
+    /// Sends frames from `first` on; returns the number of the next.
+    async fn put<S: AduSession>(
+        &self,
+        stream: &S::Stream,
+        first: u64,
+        samples: Vec<i16>,
+    ) -> Result<u64, ClinicError> {
+        let next = first + (samples.len() / self.leads) as u64;
+        let captured_us = self.begin_us + (next as f64 / self.frequency * 1e6) as u64;
+        let samples = Samples {
+            captured_us,
+            first,
+            samples,
+        };
+        let sent = stream.send(Data::Samples(samples).to_adu()).await;
+        sent.map_err(|error| ClinicError::of(&error))?;
+        Ok(next)
+    }
+
     /// Takes the notices of the hospital until the record is on its disk; returns its frames.
     async fn listen<S: AduSession>(&self, stream: &S::Stream) -> Result<u64, ClinicError> {
         loop {
             match receive::<S>(stream).await? {
-                Some(Notice::Held { next }) => {
-                    self.held.send_replace(next);
+                Some(Notice::Held { next, holes }) => {
+                    self.held.send_replace(Held { next, holes });
                 }
                 Some(Notice::Ended { frames }) => return Ok(frames),
                 Some(Notice::Refused { why }) => return Err(super::refused(&why)),

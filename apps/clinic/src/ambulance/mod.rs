@@ -29,6 +29,7 @@ mod speech;
 mod stills;
 pub mod streams;
 mod thin;
+mod unsent;
 mod video;
 mod vitals;
 pub mod y4m;
@@ -259,22 +260,26 @@ impl Ambulance {
         };
         send::<S>(&case, &hello).await?;
         let welcome = timeout(WELCOME_TIME, receive::<S>(&case)).await;
-        match welcome
+        let fills = match welcome
             .map_err(|_| ClinicError::Over("the hospital does not answer".to_owned()))??
         {
-            Some(Notice::Welcome { kept_s }) => {
+            Some(Notice::Welcome { kept_s, fills }) => {
                 let kept = kept_s.map(Duration::from_secs);
                 self.desk.report(Report::Keeps(kept));
+                fills
             }
             Some(Notice::Refused { why }) => return Err(refused(&why)),
             other => return Err(unexpected(other.as_ref())),
-        }
+        };
         let streams = async {
             let is_last = watch::Sender::new(false);
             // A part that fails leaves the others alone; one whose session is over ends all.
             let live = async {
                 let parts = tokio::try_join!(
-                    self.part(Purpose::Ekg, self.ekg.as_ref().map(|ekg| ekg.send(session))),
+                    self.part(
+                        Purpose::Ekg,
+                        self.ekg.as_ref().map(|ekg| ekg.send(session, fills))
+                    ),
                     self.part(
                         Purpose::Vitals,
                         self.vitals.as_ref().map(|vitals| vitals.send(session))

@@ -46,12 +46,18 @@ pub fn speech() -> StreamSpec {
 }
 
 /// Demands of a record of `leads` leads with `frequency` samples of 16 bit a second, each: its rate as a promise, as soon as that
-/// is possible.
-pub fn record(leads: usize, frequency: f64) -> StreamSpec {
+/// is possible; the newest first, if the hospital can fill holes.
+pub fn record(leads: usize, frequency: f64, is_newest_first: bool) -> StreamSpec {
     let bits = 16.0 * leads as f64 * frequency;
     let rate = Rate::from_bps((bits * MARGIN).max(16_000.0) as u64);
     let guarantee = Guarantee::rate(rate, SHARE).waiting();
-    spec(Purpose::Ekg).with_guarantee(guarantee)
+    StreamSpec {
+        order: match is_newest_first {
+            true => Order::NewestFirst,
+            false => Order::Ordered,
+        },
+        ..spec(Purpose::Ekg).with_guarantee(guarantee)
+    }
 }
 
 /// Demands of a stream, promises aside.

@@ -205,7 +205,12 @@ async fn converse(
         kept: kept.time,
     });
     let kept_s = Some(kept.time.as_secs());
-    let sent = control.send(encode(&Notice::Welcome { kept_s })).await;
+    let sent = control
+        .send(encode(&Notice::Welcome {
+            kept_s,
+            fills: true,
+        }))
+        .await;
     sent.map_err(|error| ClinicError::Over(error.to_string()))?;
     // From here on, the end of the session ends the view.
     let number = shared

@@ -1,4 +1,5 @@
-//! The record of a case: frames are written as they come, and counted in its header within a second.
+//! The record of a case: frames are written as they come, and counted in its header within a second. An ambulance that sends the newest first
+//! fills the holes behind them.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::{
 use crate::{
     error::ClinicError,
     wfdb::{
-        Header, Lead, WfdbError,
+        Header, Hole, Lead, WfdbError,
         files::{HOLE_FRAMES_MAX, Writer},
     },
     wire::{Data, Notice, Purpose, Request, Samples, WireError, decode, is_message},
@@ -26,6 +27,10 @@ const HELD_TIME: Duration = Duration::from_millis(200);
 const HEADER_TIME: Duration = Duration::from_secs(1);
 /// Time in which an ambulance has to end the stream.
 const LEAVE_TIME: Duration = Duration::from_secs(5);
+/// Time after which frames do not come any more, by that of later ones, in seconds: twice as long as an ambulance keeps them.
+const OPEN_S: f64 = 60.0;
+/// Most holes in a notice: the newest.
+const HOLES_MAX: usize = 64;
 /// Pause before a disk that cannot be written is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -34,11 +39,18 @@ pub(super) async fn receive<T: AduStream>(stream: &T, case: &Case) -> Result<(),
     let first = next(stream)
         .await?
         .ok_or_else(|| WireError("no leads".to_owned()))?;
-    let Request::Leads { header, .. } = decode(&first.data)? else {
+    let Request::Leads {
+        header,
+        newest_first,
+        ..
+    } = decode(&first.data)?
+    else {
         return Err(WireError("frames before the leads".to_owned()).into());
     };
     let mut record = match open(case, &header) {
         Ok(writer) => Record {
+            settled: 0,
+            is_in_order: !newest_first,
             writer,
             flushed: (Instant::now(), 0),
             has_failed: false,
@@ -51,7 +63,12 @@ pub(super) async fn receive<T: AduStream>(stream: &T, case: &Case) -> Result<(),
         }
     };
     let begun = record.writer.frames();
-    notify(stream, &Notice::Begun { next: begun }).await?;
+    record.settled = match record.is_in_order {
+        true => begun,
+        false => record.open_from(),
+    };
+    let holes = record.open_holes();
+    notify(stream, &Notice::Begun { next: begun, holes }).await?;
     let missing = record.writer.holes().frames();
     case.live()
         .leads(case.number, record.writer.header(), begun, missing);
@@ -119,6 +136,10 @@ fn open(case: &Case, header: &str) -> Result<Writer, ClinicError> {
 
 struct Record {
     writer: Writer,
+    /// Frames come in their order, so that one that is left out never comes.
+    is_in_order: bool,
+    /// Frames before this one do not come any more, and their holes were reported.
+    settled: u64,
     /// Time of the last header, and its frames.
     flushed: (Instant, u64),
     /// True once the disk took no frames, or no header, until it takes a header again.
@@ -129,18 +150,23 @@ impl Record {
     async fn frames<T: AduStream>(&mut self, stream: &T, case: &Case) -> Result<(), ClinicError> {
         let mut ticks = interval(HELD_TIME);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut held = self.writer.frames();
+        let held = |writer: &Writer| (writer.frames(), writer.holes().frames());
+        let mut noticed = held(&self.writer);
         loop {
             let adu = tokio::select! {
                 _ = ticks.tick() => {
-                    let frames = self.writer.frames();
-                    if frames != held {
-                        held = frames;
+                    let now = held(&self.writer);
+                    if now != noticed {
+                        noticed = now;
                         // Frames are in their file; the header counts them when it can be written again.
                         if let Err(error) = self.flush() {
                             self.fault(error, case);
                         }
-                        notify(stream, &Notice::Held { next: held }).await?;
+                        if !self.is_in_order {
+                            self.settle(self.open_from(), case);
+                        }
+                        let holes = self.open_holes();
+                        notify(stream, &Notice::Held { next: now.0, holes }).await?;
                     }
                     continue;
                 }
@@ -174,17 +200,59 @@ impl Record {
         let dated = case.dated(samples.captured_us);
         case.live().samples(case.number, samples, leads, dated);
         loop {
-            match self.writer.append(samples.first, &samples.samples) {
-                Ok(hole) => {
-                    if let Some(hole) = hole {
-                        case.live().hole(case.number, hole);
-                        case.report(Report::Hole(hole));
+            match self.write(samples) {
+                Ok(has_changed) => {
+                    if has_changed {
+                        let missing = self.writer.holes().frames();
+                        case.live().missing(case.number, missing);
+                    }
+                    if self.is_in_order {
+                        self.settle(self.writer.frames(), case);
                     }
                     return Ok(());
                 }
                 Err(error) => self.fault(error, case),
             }
             sleep(PAUSE).await;
+        }
+    }
+
+    /// Writes frames to their places; true if that changed what is missing.
+    fn write(&mut self, samples: &Samples) -> Result<bool, WfdbError> {
+        let filled = match self.is_in_order {
+            true => 0,
+            false => self.writer.fill(samples.first, &samples.samples)?,
+        };
+        let hole = self.writer.append(samples.first, &samples.samples)?;
+        Ok(filled > 0 || hole.is_some())
+    }
+
+    /// The first frame that may still come, if frames come in any order.
+    fn open_from(&self) -> u64 {
+        let open = (OPEN_S * self.writer.header().frequency) as u64;
+        self.writer.frames().saturating_sub(open)
+    }
+
+    /// The holes that may still be filled: the newest ones.
+    fn open_holes(&self) -> Vec<Hole> {
+        if self.is_in_order {
+            return Vec::new();
+        }
+        let mut holes = self
+            .writer
+            .holes()
+            .within(self.open_from()..self.writer.frames());
+        holes.drain(..holes.len().saturating_sub(HOLES_MAX));
+        holes
+    }
+
+    /// Reports the holes that end before a frame, which are final.
+    fn settle(&mut self, before: u64, case: &Case) {
+        let holes = self.writer.holes();
+        let holes = holes.within(self.settled..self.writer.frames());
+        for hole in holes.into_iter().take_while(|hole| hole.end() <= before) {
+            self.settled = hole.end();
+            case.report(Report::Hole(hole));
         }
     }
 
@@ -215,10 +283,11 @@ impl Record {
     /// The record has so many frames; those after the last that came are a hole.
     fn end(&mut self, frames: u64, case: &Case) -> Result<(), ClinicError> {
         self.is_near(frames)?;
-        if let Some(hole) = self.writer.extend(frames)? {
-            case.live().hole(case.number, hole);
-            case.report(Report::Hole(hole));
+        if self.writer.extend(frames)?.is_some() {
+            let missing = self.writer.holes().frames();
+            case.live().missing(case.number, missing);
         }
+        self.settle(self.writer.frames(), case);
         Ok(())
     }
 }

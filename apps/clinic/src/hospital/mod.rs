@@ -74,13 +74,13 @@ pub enum Report {
         /// First frame that is lacking.
         next: u64,
     },
-    /// Frames never came.
+    /// Frames that did not come within a minute of later ones, or by the end of the record, if they may come in any order.
     Hole(Hole),
     /// The record is whole.
     Ended {
         /// Frames of the record.
         frames: u64,
-        /// Those of them that never came.
+        /// Those of them that did not come.
         missing: u64,
     },
     /// Numbers of the newest second.

@@ -1,6 +1,8 @@
 //! Holes of a record: frames that never came, listed in comments of its header.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, ops::Range};
+
+use serde::{Deserialize, Serialize};
 
 /// Most holes that are listed; further ones extend the last.
 const HOLES_MAX: usize = 2_000;
@@ -8,12 +10,19 @@ const HOLES_MAX: usize = 2_000;
 const WORD: &str = "hole";
 
 /// Frames that are missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hole {
     /// Number of the first one, from 0.
     pub first: u64,
     /// Number of them; at least 1.
     pub frames: u64,
+}
+
+impl Hole {
+    /// Number of the frame after the last.
+    pub fn end(&self) -> u64 {
+        self.first.saturating_add(self.frames)
+    }
 }
 
 /// All holes of a record, in their order, without two that touch.
@@ -65,14 +74,45 @@ impl Holes {
         self.0.iter().map(|hole| hole.frames).sum()
     }
 
-    /// The holes before a frame.
-    pub(super) fn before(&self, frame: u64) -> Self {
-        let cut = |hole: &Hole| Hole {
-            first: hole.first,
-            frames: hole.frames.min(frame - hole.first),
+    /// True if a frame is in a hole.
+    pub(super) fn has(&self, frame: u64) -> bool {
+        let after = self.0.partition_point(|hole| hole.first <= frame);
+        after > 0 && frame < self.0[after - 1].end()
+    }
+
+    /// The parts of holes within these frames.
+    pub fn within(&self, frames: Range<u64>) -> Vec<Hole> {
+        let from = self.0.partition_point(|hole| hole.end() <= frames.start);
+        let inside = self.0[from..]
+            .iter()
+            .take_while(|hole| hole.first < frames.end);
+        let cut = |hole: &Hole| {
+            let first = hole.first.max(frames.start);
+            let frames = hole.end().min(frames.end) - first;
+            Hole { first, frames }
         };
-        let before = self.0.iter().take_while(|hole| hole.first < frame);
-        Self(before.map(cut).collect())
+        inside.map(cut).collect()
+    }
+
+    /// Takes frames out of the hole that they are in, which may leave one on either side; not if the list is too long for that.
+    pub(super) fn remove(&mut self, frames: Range<u64>) {
+        let at = self.0.partition_point(|hole| hole.end() <= frames.start);
+        let Some(hole) = self.0.get(at).copied() else {
+            return;
+        };
+        let left = hole.first..frames.start.max(hole.first);
+        let right = frames.end.min(hole.end())..hole.end();
+        let rest: Vec<Hole> = [left, right]
+            .into_iter()
+            .filter(|rest| !rest.is_empty())
+            .map(|rest| Hole {
+                first: rest.start,
+                frames: rest.end - rest.start,
+            })
+            .collect();
+        if self.0.len() + rest.len() <= HOLES_MAX + 1 {
+            self.0.splice(at..=at, rest);
+        }
     }
 
     /// Appends the comments of a header.

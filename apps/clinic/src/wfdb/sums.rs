@@ -19,6 +19,15 @@ impl Sum {
         self.checksum = self.checksum.wrapping_add(stored);
     }
 
+    /// Puts a sample in the place of another one, which was added before; `is_first`: of the first one.
+    pub fn replace(&mut self, (old, new): (i16, i16), is_first: bool, format: Format) {
+        let (old, new) = (format.stored(old), format.stored(new));
+        if is_first {
+            self.first = Some(new);
+        }
+        self.checksum = self.checksum.wrapping_sub(old).wrapping_add(new);
+    }
+
     /// Deviation of a whole lead from what its header states; `None`: there is none.
     pub fn deviation(&self, lead: &Lead) -> Option<String> {
         let name = lead.name();

@@ -179,6 +179,34 @@ fn a_growing_record_has_its_holes_and_no_sample_twice() {
 }
 
 #[test]
+fn a_hole_is_filled_in_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = grown(folder.path());
+    writer.append(4, &[9, 10]).unwrap();
+    let hole = |first, frames| Hole { first, frames };
+    assert_eq!(writer.holes().list(), [hole(0, 4)]);
+    // What is there stays, and what is to come is appended, not filled in.
+    assert_eq!(writer.fill(1, &[3, 4, 5, 6]).unwrap(), 2);
+    assert_eq!(writer.fill(3, &[7, 8, 99, 99, 11, 12]).unwrap(), 1);
+    assert_eq!(writer.fill(1, &[99; 6]).unwrap(), 0);
+    assert_eq!(writer.holes().list(), [hole(0, 1)]);
+    assert_eq!(writer.holes().within(0..9), [hole(0, 1)]);
+    writer.append(5, &[11, 12]).unwrap();
+    writer.flush().unwrap();
+    let (samples, deviations) = all(folder.path());
+    let expected = [INVALID, INVALID, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+    assert_eq!((&samples[..], deviations), (&expected[..], vec![]));
+    // A program that is killed before the next header knows it all the same.
+    assert_eq!(writer.fill(0, &[1, 2]).unwrap(), 1);
+    drop(writer);
+    let mut writer = Writer::resume(folder.path(), "case").unwrap().unwrap();
+    assert_eq!((writer.frames(), writer.holes().frames()), (6, 0));
+    writer.sync().unwrap();
+    let (samples, deviations) = all(folder.path());
+    assert_eq!((samples[..2].to_vec(), deviations), (vec![1, 2], vec![]));
+}
+
+#[test]
 fn a_record_is_readable_whenever_its_writer_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = grown(folder.path());
@@ -295,6 +323,33 @@ proptest! {
             unpacker.finish(&mut read);
             prop_assert_eq!(&read, &with_invalid);
         }
+    }
+
+    /// Pieces in any order, each of a few frames: what came is in its place, and the rest is listed.
+    #[test]
+    fn a_record_in_any_order_has_what_came_and_lists_the_rest(
+        pieces in vec((0..60_u64, 1..6_usize), 1..20),
+        is_killed: bool,
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = grown(folder.path());
+        let mut expected: Vec<i16> = Vec::new();
+        for (first, frames) in pieces {
+            let end = first as usize + frames;
+            let new: Vec<i16> = (first as usize..end).flat_map(|frame| [frame as i16 + 1, 7]).collect();
+            writer.fill(first, &new).unwrap();
+            writer.append(first, &new).unwrap();
+            expected.resize(expected.len().max(2 * end), INVALID);
+            expected[2 * first as usize..2 * end].copy_from_slice(&new);
+        }
+        if is_killed {
+            drop(writer);
+            writer = Writer::resume(folder.path(), "case").unwrap().unwrap();
+        }
+        writer.flush().unwrap();
+        let missing = expected.chunks(2).filter(|frame| frame[0] == INVALID).count();
+        prop_assert_eq!(writer.holes().frames(), missing as u64);
+        prop_assert_eq!(all(folder.path()), (expected, vec![]));
     }
 
     #[test]

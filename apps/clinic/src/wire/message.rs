@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::wfdb::Hole;
+
 /// Origin of a content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -64,6 +66,9 @@ pub enum Request {
         header: String,
         /// First frame that can be sent.
         first: u64,
+        /// Frames come in any order, the newest first; only to a hospital that [fills](Notice::Welcome) holes.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        newest_first: bool,
     },
     /// No frame follows.
     Ended {
@@ -114,6 +119,9 @@ pub enum Notice {
         /// Time for which the case is kept after its end, in seconds; `None`: not stated.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kept_s: Option<u64>,
+        /// Frames of the record may come in any order: the hospital fills holes.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        fills: bool,
     },
     /// The ticket is wrong, or the stream is not taken; nothing follows.
     Refused {
@@ -132,13 +140,19 @@ pub enum Notice {
     },
     /// Answer to [`Request::Leads`].
     Begun {
-        /// First frame that the hospital lacks.
+        /// Frame after the last in the record.
         next: u64,
+        /// What it lacks before that, of the last minute; only of frames that come in any order.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        holes: Vec<Hole>,
     },
-    /// All frames before this one are in the record.
+    /// The frames that are in the record.
     Held {
-        /// First frame that it lacks.
+        /// Frame after the last.
         next: u64,
+        /// As in [`Notice::Begun`].
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        holes: Vec<Hole>,
     },
     /// Answer to [`Request::Ended`]: the record is on the disk.
     Ended {

@@ -61,7 +61,10 @@ fn messages_have_the_form_of_the_document() {
     assert_eq!(encode(&key), &b"\0{\"is\":\"key\",\"after\":3}"[..]);
     assert_eq!(
         decode(b"\0{\"is\":\"welcome\",\"more\":1}"),
-        Ok(Notice::Welcome { kept_s: None })
+        Ok(Notice::Welcome {
+            kept_s: None,
+            fills: false
+        })
     );
     assert!(decode::<Notice>(b"\0{\"is\":\"other\"}").is_err());
     assert!(decode::<Notice>(b"\x01{\"is\":\"welcome\"}").is_err());

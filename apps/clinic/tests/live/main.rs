@@ -5,6 +5,7 @@
 mod case;
 mod full;
 mod keys;
+mod newest;
 #[cfg(feature = "page")]
 mod page;
 mod rate;

@@ -128,7 +128,11 @@ pub(crate) async fn greet(session: &Session, ticket: &Ticket, takes_key: bool) -
     case.send(encode(&hello)).await.unwrap();
     let welcome = case.recv().await.unwrap().unwrap();
     let kept_s = Some(KEPT.as_secs());
-    assert_eq!(decode(&welcome.data), Ok(Notice::Welcome { kept_s }));
+    let expected = Notice::Welcome {
+        kept_s,
+        fills: true,
+    };
+    assert_eq!(decode(&welcome.data), Ok(expected));
     case
 }
 

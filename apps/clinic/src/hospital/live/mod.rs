@@ -49,7 +49,7 @@ pub use self::{
 use self::{seats::Seats, talk::Talk};
 use super::{Packets, Pictures};
 use crate::{
-    wfdb::{Header, Hole},
+    wfdb::Header,
     wire::{Contents, Picture, Purpose, Samples, Speech},
 };
 
@@ -234,8 +234,12 @@ impl Live {
             let Some(ekg) = &mut inner.state.ekg else {
                 return;
             };
-            ekg.next = samples.first + (samples.samples.len() / leads.max(1)) as u64;
-            ekg.dated = Some(dated);
+            let next = samples.first + (samples.samples.len() / leads.max(1)) as u64;
+            // What comes late changes nothing about the age of the newest.
+            if next >= ekg.next {
+                ekg.dated = Some(dated);
+            }
+            ekg.next = ekg.next.max(next);
             if samples.samples.len() * 2 > SAMPLES_BYTES_MAX {
                 ekg.not_shown += 1;
                 return;
@@ -251,10 +255,11 @@ impl Live {
         });
     }
 
-    pub(super) fn hole(&self, case: u32, hole: Hole) {
+    /// So many frames of the record are missing.
+    pub(super) fn missing(&self, case: u32, frames: u64) {
         self.change(case, |inner| {
             if let Some(ekg) = &mut inner.state.ekg {
-                ekg.missing += hole.frames;
+                ekg.missing = frames;
             }
         });
     }

@@ -84,7 +84,7 @@ pub struct Ekg {
     pub frequency: f64,
     /// Frame after the last that came.
     pub next: u64,
-    /// Frames before it that never came.
+    /// Frames before it that have not come, or not yet.
     pub missing: u64,
     /// Time of the last frame.
     pub dated: Option<Dated>,

@@ -98,13 +98,7 @@ async fn a_later_viewer_begins_with_the_picture_at_which_a_decoder_can() {
 #[test]
 fn an_earlier_case_changes_nothing_and_a_later_session_goes_on() {
     let (live, case) = live();
-    live.hole(
-        case,
-        Hole {
-            first: 0,
-            frames: 3,
-        },
-    );
+    live.missing(case, 3);
     live.end(case, "lost");
     let state = live.state();
     assert_eq!((state.is_open, state.why.as_deref()), (false, Some("lost")));

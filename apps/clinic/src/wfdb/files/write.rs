@@ -126,7 +126,8 @@ impl Writer {
         Ok(Some(writer))
     }
 
-    /// Reads all samples; those beyond the frames `counted` by the header are looked through for holes.
+    /// Reads all samples. Frames without any valid one are in a hole if the header lists it, or are beyond the frames `counted` by it: a
+    /// listed hole may have been filled since.
     fn recount(&mut self, holes: &Holes, counted: u64) -> io::Result<()> {
         let leads = self.sums.len();
         let mut unpacker = Unpacker::new(Format::F16);
@@ -141,7 +142,8 @@ impl Writer {
             unpacker.push(&bytes[..read], &mut samples);
             let whole = samples.len() / leads * leads;
             for frame in samples[..whole].chunks_exact(leads) {
-                if self.frames >= counted && frame.iter().all(|sample| *sample == INVALID) {
+                let may_miss = self.frames >= counted || holes.has(self.frames);
+                if may_miss && frame.iter().all(|sample| *sample == INVALID) {
                     let first = self.frames;
                     found.add(Hole { first, frames: 1 });
                 }
@@ -150,10 +152,7 @@ impl Writer {
             }
             samples.drain(..whole);
         }
-        self.holes = holes.before(self.frames.min(counted));
-        for hole in found.list() {
-            self.holes.add(*hole);
-        }
+        self.holes = found;
         self.file.set_len(self.bytes())?;
         self.file.seek(SeekFrom::End(0))?;
         Ok(())
@@ -217,6 +216,48 @@ impl Writer {
         Ok((hole.frames > 0).then_some(hole))
     }
 
+    /// Writes frames of which the first has this number, as far as they are in holes, in their places; returns how many were. Those that the
+    /// record has already stay as they are. Until the next header, the checksums on the disk are those of before.
+    ///
+    /// # Errors
+    /// The file cannot be read or written. The holes before the one of the error are filled.
+    pub fn fill(&mut self, first: u64, samples: &[i16]) -> Result<u64, WfdbError> {
+        let leads = self.sums.len();
+        let end = first.saturating_add((samples.len() / leads) as u64);
+        let mut filled = 0;
+        for hole in self.holes.within(first..end.min(self.frames)) {
+            let from = (hole.first - first) as usize * leads;
+            let new = &samples[from..from + hole.frames as usize * leads];
+            let put = self.put(hole.first, new);
+            let back = self.file.seek(SeekFrom::End(0));
+            put.and_then(|()| back.map(drop))
+                .map_err(|why| failed(&self.samples_path, why))?;
+            self.holes.remove(hole.first..hole.end());
+            filled += hole.frames;
+        }
+        Ok(filled)
+    }
+
+    /// Puts samples in the place of those that the file has there.
+    fn put(&mut self, first: u64, new: &[i16]) -> io::Result<()> {
+        let leads = self.sums.len();
+        let at = SeekFrom::Start(Format::F16.bytes_of(first * leads as u64));
+        let mut bytes = vec![0; 2 * new.len()];
+        self.file.seek(at)?;
+        self.file.read_exact(&mut bytes)?;
+        let mut old = Vec::with_capacity(new.len());
+        Unpacker::new(Format::F16).push(&bytes, &mut old);
+        bytes.clear();
+        Packer::new(Format::F16).push(new, &mut bytes);
+        self.file.seek(at)?;
+        self.file.write_all(&bytes)?;
+        for (place, pair) in old.into_iter().zip(new.iter().copied()).enumerate() {
+            let is_first = first == 0 && place < leads;
+            self.sums[place % leads].replace(pair, is_first, Format::F16);
+        }
+        Ok(())
+    }
+
     /// Appends invalid samples up to so many frames, and returns the hole that they are; `None`: the frames are there.
     ///
     /// # Errors
@@ -239,7 +280,7 @@ impl Writer {
             );
             return Err(failed(&self.samples_path, io::Error::other(words)));
         }
-        if let Err(why) = self.fill(hole.frames) {
+        if let Err(why) = self.pad(hole.frames) {
             // Of a part that was written, nothing may stay.
             let _ = self.cut(self.frames);
             return Err(failed(&self.samples_path, why));
@@ -253,7 +294,8 @@ impl Writer {
         Ok(())
     }
 
-    fn fill(&mut self, frames: u64) -> io::Result<()> {
+    /// Writes invalid frames at the end.
+    fn pad(&mut self, frames: u64) -> io::Result<()> {
         let leads = self.sums.len();
         let at_once = (PIECE_BYTES / leads) as u64;
         let mut left = frames;

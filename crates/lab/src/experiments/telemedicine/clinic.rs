@@ -111,7 +111,7 @@ impl Feed {
         match self.purpose {
             Purpose::Video => streams::video(is_repaired),
             Purpose::SpeechUp => streams::speech(),
-            Purpose::Ekg => streams::record(LEADS, FREQUENCY),
+            Purpose::Ekg => streams::record(LEADS, FREQUENCY, true),
             other => streams::spec(other),
         }
     }
