@@ -95,8 +95,8 @@ fn lines(row: &Value) -> Vec<String> {
         "path" => {
             let rate = Rate::from_bps(row["rate_bps"].as_u64().unwrap_or_default());
             vec![format!(
-                "  on {} to {}: {rate}, headers included",
-                text("channel"),
+                "  on {} → {}: {rate}, headers included",
+                row["interface"].as_str().unwrap_or(text("channel")),
                 text("remote")
             )]
         }

@@ -36,8 +36,8 @@ It holds for later channels of the same link, and as long as the session. The la
 
 #[derive(Debug, clap::Args)]
 struct Path {
-    /// Channel of the path, such as channel-2; see `anabranch paths --wide`.
-    #[arg(value_name = "CHANNEL")]
+    /// Path: its interface, such as wlan0, if it has no other one, or its channel, such as channel-2; see `anabranch paths --wide`.
+    #[arg(value_name = "PATH")]
     channel: String,
     /// Session of the channel, such as session-0 [default: the one that has it].
     #[arg(long, value_name = "SESSION")]

@@ -68,6 +68,7 @@ pub use self::{
     socket::Control,
 };
 use crate::{
+    channel_names::ChannelNames,
     daemon::{Core, FlowReports},
     overlay::Overlay,
     socket_file::UnixStream,
@@ -153,12 +154,29 @@ async fn answer(context: &Context, line: &str) -> Value {
     };
     let left_out = rows.len().saturating_sub(ROWS_MAX);
     rows.truncate(ROWS_MAX);
+    name_channels(&context.host, &mut rows);
     json!({
         "show": request.name(),
         "version": env!("CARGO_PKG_VERSION"),
         "rows": rows,
         "rows_left_out": left_out,
     })
+}
+
+/// Puts interfaces in place of the numbers of channels into texts for people. The record of promises has the names of its time.
+fn name_channels(host: &Host, rows: &mut [Value]) {
+    const TEXTS: [&str; 2] = ["text", "why"];
+    let is_of_now = |row: &&Value| row["kind"] != "promise_event";
+    let texts = rows.iter().filter(is_of_now);
+    let texts = texts.flat_map(|row| TEXTS.map(|key| row[key].as_str().unwrap_or_default()));
+    let names = ChannelNames::for_texts(host, texts);
+    for row in rows.iter_mut().filter(|row| is_of_now(&&**row)) {
+        for key in TEXTS {
+            if let Some(Value::String(text)) = row.get_mut(key) {
+                *text = names.put(text);
+            }
+        }
+    }
 }
 
 /// Reason for which a change was refused, of the request or by a row; `None`: it was made.

@@ -88,6 +88,7 @@
 //! | [`net`] | the host: sockets, sessions, streams, emulators |
 
 pub mod api;
+mod channel_names;
 pub mod codes;
 pub mod config;
 pub mod control;

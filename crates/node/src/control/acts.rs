@@ -27,16 +27,42 @@ fn channel_of(
     channel: &str,
     session: Option<&str>,
 ) -> Result<(SessionId, ChannelId), String> {
-    let id = number(channel, "channel-").map(ChannelId).map_err(|()| {
-        format!(
-            "'{channel}' is not a channel; give one such as channel-2, see `anabranch paths --wide`"
-        )
-    })?;
     let all = sessions(host, session)?;
+    let Ok(id) = number(channel, "channel-").map(ChannelId) else {
+        return channel_by_interface(&all, channel);
+    };
     let has = |report: &&SessionReport| report.channels.iter().any(|found| found.channel == id);
     match all.iter().find(has) {
         Some(report) => Ok((report.stats.session, id)),
         None => Err(PathError::Unknown(id).to_string()),
+    }
+}
+
+/// The session that has the only channel of an interface, and the channel.
+fn channel_by_interface(
+    all: &[SessionReport],
+    interface: &str,
+) -> Result<(SessionId, ChannelId), String> {
+    let of = |report: &SessionReport| {
+        let channels = report.channels.iter();
+        let channels = channels.filter(|found| found.interface.as_deref() == Some(interface));
+        let session = report.stats.session;
+        let found: Vec<_> = channels.map(|found| (session, found.channel)).collect();
+        found
+    };
+    let found: Vec<(SessionId, ChannelId)> = all.iter().flat_map(of).collect();
+    match found[..] {
+        [] => Err(format!(
+            "'{interface}' is no path; give an interface such as wlan0, or a channel such as channel-2, see `anabranch paths --wide`"
+        )),
+        [only] => Ok(only),
+        [_, _, ..] => {
+            let channels: Vec<String> = found.iter().map(|(_, id)| id.to_string()).collect();
+            Err(format!(
+                "{interface} has several paths: give one of {}, see `anabranch paths --wide`",
+                channels.join(", ")
+            ))
+        }
     }
 }
 

@@ -146,16 +146,14 @@ pub(super) fn refusal_fields(row: &mut Value, refusal: &Refusal) {
 }
 
 fn shares(report: &SessionReport, shares: &[(ChannelId, Rate)]) -> Vec<Value> {
-    let remote = |id: ChannelId| {
+    let row = |&(id, rate): &(ChannelId, Rate)| {
         let channel = report.channels.iter().find(|channel| channel.channel == id);
-        channel.map(|channel| channel.remote.to_string())
-    };
-    let row = |&(channel, rate): &(ChannelId, Rate)| {
         json!({
             "kind": "path",
             "session": report.stats.session.to_string(),
-            "channel": channel.to_string(),
-            "remote": remote(channel),
+            "channel": id.to_string(),
+            "interface": channel.and_then(|channel| channel.interface.as_deref()),
+            "remote": channel.map(|channel| channel.remote.to_string()),
             "rate_bps": rate.as_bps(),
         })
     };

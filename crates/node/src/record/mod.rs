@@ -22,6 +22,8 @@ use std::{
 use anabranch_base::NodeId;
 use anabranch_net::Host;
 
+use crate::channel_names::ChannelNames;
+
 use entry::Follower;
 pub use entry::{Entry, Kind};
 pub use file::BYTES_MAX;
@@ -113,7 +115,13 @@ impl PromiseRecord {
             .map(|promise| (promise.peer, names(&promise.peer)))
             .collect();
         let mut follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
-        let entries = follower.follow(unix_ms(), host.clock().now(), &promises, &peers);
+        let mut entries = follower.follow(unix_ms(), host.clock().now(), &promises, &peers);
+        // Numbers of channels say nothing once the channels are gone.
+        let texts = entries.iter().map(|entry| entry.text.as_str());
+        let channels = ChannelNames::for_texts(host, texts);
+        for entry in &mut entries {
+            entry.text = channels.put(&entry.text);
+        }
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         recent.extend(&entries);
         entries

@@ -54,8 +54,15 @@ async fn paths_go_out_and_come_in_and_the_last_one_stays() {
     path_in(&a, &names[0], Some("session-0")).unwrap();
     let again = path_in(&a, &names[0], None).unwrap_err();
     assert!(again.contains("not out of use"), "{again}");
+    if let Some(interface) = shown[0]["interface"].as_str() {
+        let both = path_out(&a, (interface, None), (None, false), "x").unwrap_err();
+        assert!(
+            both.contains("several paths: give one of channel-"),
+            "{both}"
+        );
+    }
     for (channel, session, word) in [
-        ("x", None, "is not a channel"),
+        ("x", None, "'x' is no path"),
         ("channel-99", None, "no channel-99"),
         (&names[0], Some("session-9"), "no session-9"),
     ] {
@@ -211,4 +218,25 @@ async fn a_guarantee_that_is_refused_leaves_all_as_it_was() {
     let row = rows::streams(&a, &ToString::to_string).remove(0);
     assert_eq!(row["weight"], stream.spec().weight);
     assert!(row["promise"].is_null());
+}
+
+#[tokio::test]
+async fn a_path_may_be_named_by_its_interface() {
+    let key = |seed| SecretKey::from_seed([seed; 32]);
+    let node = |own: u8, peer: u8| {
+        let allowed = AllowList::of([key(peer).node_id()]);
+        let bind: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        Host::start(HostConfig::new(key(own), allowed).bind([bind])).unwrap()
+    };
+    let (a, b) = (node(27, 28), node(28, 27));
+    let addresses = b.addresses();
+    let (outgoing, incoming) = tokio::join!(a.connect(b.node_id(), &addresses), b.accept());
+    let (_outgoing, _incoming) = (outgoing.unwrap(), incoming.unwrap());
+    let Some(interface) = paths(&a)[0]["interface"].as_str().map(ToOwned::to_owned) else {
+        // Where the system does not name the interface of an address.
+        return;
+    };
+    let rows = path_out(&a, (&interface, None), (None, true), "x").unwrap();
+    assert_eq!(rows[0]["channel"], paths(&a)[0]["channel"]);
+    assert_eq!(paths(&a)[0]["state"], "out");
 }
