@@ -3,12 +3,25 @@
 use anabranch::base::{Rate, text::printable};
 use serde_json::Value;
 
-/// Characters of a line unless all columns are asked for.
+/// Characters of a line without a terminal, unless all columns are asked for.
 pub(crate) const COLUMNS_MAX: usize = 100;
 /// Characters to which a cell is shortened at least.
 const CELL_MIN: usize = 12;
+/// Characters of a line on a terminal that states fewer, or none.
+const WIDTH_MIN: usize = 40;
 /// Space between columns.
 const GAP: &str = "  ";
+
+/// Characters of a line: those of the terminal, at least [`WIDTH_MIN`]; without one, [`COLUMNS_MAX`].
+pub(crate) fn width() -> usize {
+    terminal_width().unwrap_or(COLUMNS_MAX)
+}
+
+/// Characters of a line of the terminal; `None`: standard output is none.
+fn terminal_width() -> Option<usize> {
+    let size = terminal_size::terminal_size_of(std::io::stdout());
+    size.map(|(width, _)| usize::from(width.0).max(WIDTH_MIN))
+}
 
 /// A column.
 #[derive(Clone, Copy, Debug)]
@@ -106,10 +119,11 @@ impl Table {
     }
 }
 
-/// Lines of rows of which the first one has the headings.
+/// Lines of rows of which the first one has the headings; they fit the terminal.
 pub(crate) fn headed(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.first().map_or(0, Vec::len);
-    Table::new(vec![Column::text(""); columns], rows.iter().cloned()).lines(usize::MAX)
+    let table = Table::new(vec![Column::text(""); columns], rows.iter().cloned());
+    table.lines(terminal_width().unwrap_or(usize::MAX))
 }
 
 /// A cell in so many characters: the middle, which tells least, makes room.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     show::peer_named,
-    table::{COLUMNS_MAX, Column, Table},
+    table::{self, Column, Table},
 };
 
 /// Terms of a right: its folder, its services, its exports, its targets.
@@ -35,7 +35,7 @@ pub(crate) fn list(rows: &[Value]) -> Vec<String> {
             terms(row),
         ]
     };
-    Table::new(columns, rows.iter().map(cells)).lines(COLUMNS_MAX)
+    Table::new(columns, rows.iter().map(cells)).lines(table::width())
 }
 
 /// Changes made by a reload.

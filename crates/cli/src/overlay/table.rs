@@ -209,7 +209,7 @@ fn titled(title: &str, table: &Table) -> Vec<String> {
     if table.is_empty() {
         return Vec::new();
     }
-    let lines = table.lines(crate::table::COLUMNS_MAX);
+    let lines = table.lines(crate::table::width());
     std::iter::once(title.to_owned()).chain(lines).collect()
 }
 

@@ -6,7 +6,7 @@ use super::Reply;
 use crate::{
     exit::{Outcome, print_line},
     show::{millis, percent},
-    table::{COLUMNS_MAX, Column, Table},
+    table::{self, Column, Table},
 };
 
 /// Times that are kept of a path; of more, the oldest are forgotten.
@@ -97,7 +97,7 @@ impl Statistics {
             return Ok(());
         }
         print_line("")?;
-        for line in self.table().lines(COLUMNS_MAX) {
+        for line in self.table().lines(table::width()) {
             print_line(&line)?;
         }
         Ok(())
@@ -145,7 +145,7 @@ mod tests {
             statistics.add(&reply("b", None));
         }
         statistics.add(&reply("b", Some(0.25)));
-        let lines = statistics.table().lines(COLUMNS_MAX);
+        let lines = statistics.table().lines(crate::table::COLUMNS_MAX);
         assert_eq!(
             lines,
             [
@@ -162,7 +162,10 @@ mod tests {
         let mut statistics = Statistics::default();
         statistics.add(&reply("a", None));
         assert!(!statistics.has_replies());
-        let line = statistics.table().lines(COLUMNS_MAX).remove(1);
+        let line = statistics
+            .table()
+            .lines(crate::table::COLUMNS_MAX)
+            .remove(1);
         assert_eq!(line, "a        1        0  100 %    -       -    -    -");
     }
 }

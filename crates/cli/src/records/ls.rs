@@ -11,7 +11,7 @@ use super::{
 use crate::{
     bytes, direct,
     exit::{Failure, Outcome, print_line, stopped},
-    table::{COLUMNS_MAX, Column, Table},
+    table::{self, Column, Table},
 };
 
 #[derive(Debug, clap::Args)]
@@ -89,7 +89,7 @@ async fn sets<S: AduSession>(records: &Records<S>, is_json: bool) -> Outcome {
 
 fn lines(table: &Table) -> Outcome {
     table
-        .lines(COLUMNS_MAX)
+        .lines(table::width())
         .iter()
         .try_for_each(|line| print_line(line))
 }

@@ -154,7 +154,7 @@ fn print(subject: Subject, arguments: &Arguments, answer: &Value, rates: &Rates)
     }
     let width = match arguments.wide {
         true => usize::MAX,
-        false => table::COLUMNS_MAX,
+        false => table::width(),
     };
     for (index, (title, table)) in subject
         .tables(rows, rates, arguments.wide)

@@ -7,6 +7,7 @@ mod live;
 mod promises;
 mod replay;
 mod stop;
+mod table;
 
 use std::{
     path::{Path, PathBuf},
@@ -21,11 +22,10 @@ use anabranch_lab::{
         corpus::{Corpus, DATA_FOLDERS},
         output::{Page, to_csv},
         parallel,
-        streams::show::{FRAME, WINDOW},
     },
 };
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use self::beat::Beat;
 use crate::failure::{self, Failure, Outcome};
@@ -279,7 +279,7 @@ impl Run {
         }
         match &self.json {
             None if self.out.is_some() => Ok(()),
-            None => failure::print_line(&table(&results)),
+            None => failure::print_line(&table::of(&results, table::width())),
             Some(None) => failure::print_line(&text),
             Some(Some(path)) if path.as_os_str() == "-" => failure::print_line(&text),
             Some(Some(path)) => write(path, &(text + "\n")),
@@ -407,61 +407,4 @@ fn make_folder(folder: &Path) -> Result<(), Failure> {
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text)
         .map_err(|error| Failure::file(format!("cannot write {}: {error}", path.display())))
-}
-
-/// One line a row, one column a field; fields that a row lacks are left empty.
-fn table(results: &[Results]) -> String {
-    let rows = results.iter().flat_map(|result| &result.rows);
-    // Rows that are there for plots would drown the others.
-    let (hidden, rows): (Vec<&Row>, Vec<&Row>) = rows.partition(|row| {
-        row.get("kind")
-            .is_some_and(|kind| kind == WINDOW || kind == FRAME)
-    });
-    let mut fields: Vec<&str> = Vec::new();
-    for key in rows.iter().flat_map(|row| row.keys()) {
-        if !fields.contains(&key.as_str()) {
-            fields.push(key);
-        }
-    }
-    let cell = |row: &Row, field: &str| match row.get(field) {
-        None => String::new(),
-        Some(Value::String(text)) => text.clone(),
-        Some(value) => value.to_string(),
-    };
-    let mut lines = vec![
-        fields
-            .iter()
-            .map(|field| (*field).to_owned())
-            .collect::<Vec<_>>(),
-    ];
-    lines.extend(
-        rows.iter()
-            .map(|row| fields.iter().map(|field| cell(row, field)).collect()),
-    );
-    let widths: Vec<usize> = (0..fields.len())
-        .map(|column| {
-            lines
-                .iter()
-                .map(|line| line[column].len())
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
-    let formatted: Vec<String> = lines
-        .iter()
-        .map(|line| {
-            let cells = line.iter().zip(&widths);
-            let padded: Vec<String> = cells
-                .map(|(cell, width)| format!("{cell:width$}"))
-                .collect();
-            padded.join("  ").trim_end().to_owned()
-        })
-        .collect();
-    let mut text = formatted.join("\n");
-    if !hidden.is_empty() {
-        let count = hidden.len();
-        text +=
-            &format!("\nand {count} rows of single windows and frames; --json and --out show them");
-    }
-    text
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::set::{PROMISES, RATE, Set};
 
-/// Age from which a record counts as late: what a path holds, a retransmission, and the steps of the measurement.
+/// Age from which a record counts as late: the queue of a path, a retransmission, and the steps of the measurement.
 const LATE: Duration = Duration::from_millis(250);
 /// Characters of the cause why there is no promise.
 const CAUSE_CHARS: usize = 100;

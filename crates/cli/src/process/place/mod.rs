@@ -22,7 +22,7 @@ use crate::{
     control::{Asking, rows},
     exit::{Failure, Outcome, print_line},
     stream::{self, Framing},
-    table::{COLUMNS_MAX, Column, Table},
+    table::{self, Column, Table},
 };
 
 /// Most messages a second.
@@ -134,7 +134,7 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         return Ok(());
     }
     print_line(&sample.to_string())?;
-    for line in table(&rows, best).lines(COLUMNS_MAX) {
+    for line in table(&rows, best).lines(table::width()) {
         print_line(&line)?;
     }
     print_line(&reason(&rows, best, &demand))
@@ -266,7 +266,7 @@ mod tests {
             "hub: in time in 100 % of windows, after 61 ms; spare is unknown: no link from here to spare is measured"
         );
         assert_eq!(
-            table(&rows, 0).lines(COLUMNS_MAX),
+            table(&rows, 0).lines(crate::table::COLUMNS_MAX),
             [
                 "PLACE  IN TIME  AFTER  BYTES OF A MESSAGE  USED MOST",
                 "hub *    100 %  61 ms             41.0 kB  the last leg, 50 %",
