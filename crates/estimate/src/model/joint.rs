@@ -14,7 +14,7 @@ const SLICE_NS: u64 = 50_000_000;
 const SETTLED: u64 = 100;
 /// Slices after which the weight of one has fallen to 1/e: ten minutes.
 const MEMORY: f64 = 12_000.0;
-/// Pairs of slices with a loss that an answer must rest on.
+/// Pairs of slices with a loss that an answer needs.
 const EVIDENCE: usize = 20;
 /// Distances on one channel that are written into a [`Correlation`].
 const APART: u64 = 16;

@@ -6,7 +6,7 @@ use anabranch_stats::loss::{GilbertElliott, Moments, PairLoss};
 const MEMORY: f64 = 5000.0;
 /// Distances at which pairs are counted; beyond, the fitted model is used.
 const APART_MAX: usize = 16;
-/// Pairs with a loss that a counted figure must rest on.
+/// Pairs with a loss that a counted figure needs.
 const EVIDENCE: usize = 30;
 
 /// A class's rate begins as the average, as if so many packets of it had been seen.

@@ -35,7 +35,7 @@ const POWER_OTHER: f64 = 22.0;
 const HOLD: f64 = 0.5;
 /// The median of that sum.
 const POWER_MEDIAN: f64 = 2.674;
-/// Slices between looks, and slices (by their faded weight) that a look must rest on: two minutes.
+/// Slices between looks, and slices (by their faded weight) that a look needs: two minutes.
 const EVERY: u64 = 64;
 const WEIGHT_MIN: f64 = 480.0;
 /// Parts of a period, each with its own statistics.

@@ -9,7 +9,7 @@ use super::{
 const WEIGHT: f64 = 0.01;
 /// Factor by which another guess must be better than the first to be chosen: the first is the simplest.
 const BETTER: f64 = 0.97;
-/// Truths that a guess's error must rest on.
+/// Truths that a guess's error needs.
 const TRUTHS_MIN: u32 = 50;
 
 /// `N` guesses, the first always with a guess once there is any; each with its own [`Spread`] in each of `Z` situations.

@@ -157,7 +157,7 @@ fn a_flow_is_carried_until_its_promise_can_be_made_and_after_it_is_withdrawn() {
     let carried = share(&mut world, 20);
     assert!(
         (0.5..0.9).contains(&carried),
-        "{carried}: what the path holds"
+        "{carried}: the capacity of the path"
     );
 
     // It comes back, and so does the promise.

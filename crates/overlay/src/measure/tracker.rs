@@ -85,7 +85,7 @@ pub(crate) struct Pending {
 }
 
 impl Tracker {
-    /// A tracker whose estimate rests on the last `memory` messages, 5 to 512.
+    /// A tracker whose estimate is based on the last `memory` messages, 5 to 512.
     pub(crate) fn new(memory: usize, now: Instant) -> Self {
         let memory = memory.clamp(5, 512);
         Self {

@@ -4,7 +4,7 @@
 //! its rate follows from the queue that the peer reports (packet dispersion; Dovrolis et al. 2004). Each packet is filled with copies of
 //! the HELLO, which may be repeated at any time (`spec/wire.md` §4), so every peer understands it, and losing it does no harm.
 //!
-//! Paths are probed while a stream waits for a promise, somebody asked for one, or one is in force that rests on seconds of evidence. The
+//! Paths are probed while a stream waits for a promise, somebody asked for one, or one is in force that is based on seconds of evidence. The
 //! engine bounds what all sessions of a node spend (`engine/probes.rs`).
 
 use std::{collections::VecDeque, ops::RangeInclusive, time::Duration};

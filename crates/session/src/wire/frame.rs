@@ -138,7 +138,7 @@ pub enum Control {
         /// The earlier id.
         session: [u8; TOKEN_BYTES],
     },
-    /// 0x0c: promises in force that rest on this channel; replaces the last list.
+    /// 0x0c: promises in force that this channel serves; replaces the last list.
     Promised(Vec<Promised>),
     /// 0x0d: other sessions of the receiver on the interface at which this channel ends; replaces the last such statement.
     Beside {

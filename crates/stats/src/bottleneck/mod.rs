@@ -4,7 +4,7 @@
 //! summaries. That needs no common clock and little data, but unlike bottlenecks may have like
 //! summaries and one bottleneck may look unlike through two paths. A sender that sees both channels has
 //! more: the delays themselves, at the same time. Packets that wait in one queue see it rise and fall
-//! together, so the decision here rests on the cross-correlation of the two delay series, with the
+//! together, so the decision here is based on the cross-correlation of the two delay series, with the
 //! standard deviation that it would have for independent queues, and on hysteresis; the summaries are
 //! kept beside it, for they show whether a channel is congested at all.
 //!

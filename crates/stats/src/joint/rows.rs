@@ -53,7 +53,7 @@ pub struct Level {
     /// The largest value reached in at least the asked share of the rows; censored cells count with their
     /// lower bound, so the truth is at least this.
     pub value: f64,
-    /// Rows it rests on: those without a missing cell among the channels asked.
+    /// Rows on which it is based: those without a missing cell among the channels asked.
     pub rows: usize,
     /// Of these, rows that hold a lower bound only.
     pub censored: usize,

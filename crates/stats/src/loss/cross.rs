@@ -29,7 +29,7 @@ pub struct CrossLoss {
     /// Index `lag_max + lag`; lag > 0: the second channel's packet was sent later.
     both: Box<[f64]>,
     either: Box<[f64]>,
-    /// Pairs that hold a loss, unweighted by the packets of a slice: what the estimate rests on.
+    /// Pairs that hold a loss, unweighted by the packets of a slice: the basis of the estimate.
     support: Box<[f64]>,
     keep: f64,
 }

@@ -27,7 +27,7 @@ pub struct Config {
     pub ratio: f64,
     /// Packets after which the weight of a pair has fallen to 1/e.
     pub memory_packets: f64,
-    /// Pairs (by their faded weight) that a forecast must rest on.
+    /// Pairs (by their faded weight) that a forecast needs.
     pub evidence_min: usize,
     /// Distance from z, as a factor, at which pairs may be taken when there are too few at z itself; at least 1.
     pub reach: f64,
@@ -284,7 +284,7 @@ pub struct Forecast<'a> {
 }
 
 impl Forecast<'_> {
-    /// The pairs it rests on, faded by age.
+    /// The pairs on which it is based, faded by age.
     pub fn evidence(&self) -> f64 {
         self.evidence
     }

@@ -13,7 +13,7 @@ use crate::Row;
 
 /// Samples without which a channel's column is not reported.
 pub(super) const SAMPLES_MIN: usize = 20;
-/// Number of losses or pairs that a conditional figure must rest on.
+/// Number of losses or pairs that a conditional figure needs.
 const EVIDENCE: usize = 20;
 
 /// Mean, spread and percentiles of bandwidth samples.

@@ -28,7 +28,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 /// Sampling intervals in seconds, and samples of the distribution [IQ-Paths §VI-A].
 const WINDOWS_S: [f64; 3] = [0.1, 0.5, 1.0];
 const HISTORIES: [usize; 2] = [500, 1000];
-/// Number of predictions that a figure must rest on.
+/// Number of predictions that a figure needs.
 const JUDGED_MIN: usize = 200;
 
 /// Runs every recording; see the module.
