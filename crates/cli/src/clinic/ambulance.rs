@@ -20,6 +20,7 @@ use tokio::{
 
 use super::{consent, failure, inputs::NONE, tell};
 use crate::{
+    attach,
     exit::{Failure, Outcome, note, stopped},
     keygen::key_path,
     locals, recv,
@@ -28,6 +29,8 @@ use crate::{
 
 /// Reports that wait to be printed.
 const REPORTS_MAX: usize = 1_024;
+/// Name of this command in the log of a node to which it is attached.
+const PROGRAM: &str = "anabranch clinic ambulance";
 /// Pause before the hospital is called again.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -96,6 +99,12 @@ pub(super) struct Arguments {
     /// Key file [default: ~/.config/anabranch/key, created if missing].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
     key: Option<PathBuf>,
+    /// Send over the paths of the running node, beside its other streams; its configuration has policy, objectives and addresses. The hospital
+    /// knows this machine by the node's key.
+    #[arg(long, conflicts_with_all = ["bind", "policy", "objectives", "key"])]
+    attach: bool,
+    #[command(flatten)]
+    place: attach::Place,
     /// Print events as lines of JSON.
     #[arg(long)]
     json: bool,
@@ -140,16 +149,7 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
     let consented = arguments.consent.map_or_else(consent::ask, Ok)?;
     let mut run = [0; 8];
     getrandom::fill(&mut run).map_err(Failure::other)?;
-    let bind = locals::binds(&arguments.bind, &ticket.remotes()).await;
-    let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
-    let mut config = HostConfig::new(key, AllowList::default());
-    plan(
-        &mut config,
-        arguments.policy,
-        arguments.objectives.as_deref(),
-    )?;
-    let host = recv::host(&bind, 0, config)?;
-    ticket.prepare(&host);
+    let line = Line::open(arguments, ticket).await?;
     let settings = Settings {
         run: u64::from_ne_bytes(run),
         secret,
@@ -167,7 +167,7 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
     let ambulance = Ambulance::begin(settings, sender).map_err(failure)?;
     let mut sending = std::pin::pin!(async {
         tokio::select! {
-            sent = sessions(arguments, &host, &ticket, &ambulance) => sent,
+            sent = sessions(arguments, &line, &ambulance) => sent,
             stopped = stopped() => stopped,
         }
     });
@@ -187,7 +187,7 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         missing.extend(left_out(&report));
         show(arguments, &report)?;
     }
-    host.shutdown().await;
+    line.close().await;
     outcome?;
     if missing.is_empty() {
         return Ok(());
@@ -225,23 +225,72 @@ fn left_out(report: &Report) -> Option<String> {
     }
 }
 
+/// The node that calls the hospital.
+enum Line<'a> {
+    /// Of this command.
+    Own { host: Box<Host>, ticket: Ticket },
+    /// The running node of this user or machine.
+    Attached {
+        place: &'a attach::Place,
+        /// Ticket without its secret, which is the hospital's matter.
+        peer: String,
+    },
+}
+
+impl<'a> Line<'a> {
+    async fn open(arguments: &'a Arguments, ticket: Ticket) -> Result<Self, Failure> {
+        if arguments.attach {
+            let place = &arguments.place;
+            // One that is not there, or does not let this user in, is reported before anything is played.
+            place.attach(PROGRAM).await.map_err(attach::failure)?;
+            let secret = None;
+            let peer = Ticket { secret, ..ticket }.to_string();
+            return Ok(Self::Attached { place, peer });
+        }
+        let bind = locals::binds(&arguments.bind, &ticket.remotes()).await;
+        let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
+        let mut config = HostConfig::new(key, AllowList::default());
+        plan(
+            &mut config,
+            arguments.policy,
+            arguments.objectives.as_deref(),
+        )?;
+        let host = Box::new(recv::host(&bind, 0, config)?);
+        ticket.prepare(&host);
+        Ok(Self::Own { host, ticket })
+    }
+
+    /// Sends in one session; `begun` is called once there is one.
+    async fn run(&self, ambulance: &Ambulance, begun: impl FnOnce()) -> Outcome {
+        match self {
+            Self::Own { host, ticket } => {
+                let session = host.connect(ticket.node, ticket.remotes()).await?;
+                begun();
+                ambulance.run(&session).await.map_err(failure)
+            }
+            Self::Attached { place, peer } => {
+                let client = place.attach(PROGRAM).await.map_err(attach::failure)?;
+                let session = client.connect(peer).await.map_err(attach::failure)?;
+                begun();
+                ambulance.run(&session).await.map_err(failure)
+            }
+        }
+    }
+
+    async fn close(&self) {
+        if let Self::Own { host, .. } = self {
+            host.shutdown().await;
+        }
+    }
+}
+
 /// Sends in one session after the other until everything is sent.
-async fn sessions(
-    arguments: &Arguments,
-    host: &Host,
-    ticket: &Ticket,
-    ambulance: &Ambulance,
-) -> Outcome {
+async fn sessions(arguments: &Arguments, line: &Line<'_>, ambulance: &Ambulance) -> Outcome {
     let mut until = Instant::now() + arguments.retry;
     let mut before = String::new();
     loop {
-        let ended = match host.connect(ticket.node, ticket.remotes()).await {
-            Ok(session) => {
-                until = Instant::now() + arguments.retry;
-                ambulance.run(&session).await.map_err(failure)
-            }
-            Err(error) => Err(Failure::from(error)),
-        };
+        let begun = || until = Instant::now() + arguments.retry;
+        let ended = line.run(ambulance, begun).await;
         let failure = match ended {
             Err(failure) if matches!(failure.code(), 3 | 5) && Instant::now() < until => failure,
             ended => return ended,

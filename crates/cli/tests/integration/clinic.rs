@@ -196,3 +196,52 @@ fn a_part_that_fails_leaves_the_others_alone() {
     let kept = second_folder(at).join("stills/0000-a.jpg");
     assert_eq!(fs::read(kept).unwrap(), [7; 1_000]);
 }
+
+/// The ambulance's node carries the case beside whatever else it carries, and without one there is a word about it.
+#[test]
+fn an_ambulance_sends_over_the_paths_of_a_running_node() {
+    let folder = private_folder();
+    let at = folder.path();
+    let samples = record(at);
+    let (mut hospital, ticket) = hospital(at);
+    fs::write(at.join("ticket"), &ticket).unwrap();
+    let words = ["clinic", "ambulance", "--ticket-file", "ticket", "--attach"];
+    let more = [
+        "--local",
+        "node.local",
+        "--consent",
+        "yes",
+        "--ekg",
+        "r.hea",
+    ];
+    let missing = command(at).args(words).args(more).output().unwrap();
+    assert_eq!(missing.status.code(), Some(3), "there is no node");
+    let both = command(at)
+        .args(words)
+        .args(more)
+        .args(["--policy", "assign"])
+        .output()
+        .unwrap();
+    assert_eq!(both.status.code(), Some(2), "the node has its own policy");
+    let text = "key = \"node.key\"\nlisten = [\"127.0.0.1:0\"]\ncontrol = \"node.sock\"\nlocal = \"node.local\"\n";
+    fs::write(at.join("node.toml"), text).unwrap();
+    let made = command(at)
+        .args(["keygen", "--key", "node.key"])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let mut node = Running::start(command(at).args(["node", "--config", "node.toml"]));
+    let line = node.line();
+    assert!(line.starts_with("node "), "{line}");
+    let mut ambulance = Running::start(command(at).args(words).args(more).arg("--json"));
+    let frames = FREQUENCY * SECONDS;
+    let ended = hospital.event("ended");
+    assert_eq!(
+        (&ended["frames"], &ended["missing"]),
+        (&frames.into(), &0.into())
+    );
+    assert_eq!(ambulance.event("ended")["held"], frames);
+    while !ambulance.line().is_empty() {}
+    let case = second_folder(at);
+    assert_eq!(fs::read(case.join("ekg.dat")).unwrap(), samples);
+}
