@@ -5,8 +5,8 @@ use serde_json::Value;
 
 /// Characters of a line unless all columns are asked for.
 pub(crate) const COLUMNS_MAX: usize = 100;
-/// Characters to which a cell is shortened at least.
-const CELL_MIN: usize = 12;
+/// Characters to which a cell is shortened, and where that is not enough.
+const CELL_MIN: [usize; 2] = [12, 5];
 /// Space between columns.
 const GAP: &str = "  ";
 
@@ -92,17 +92,19 @@ impl Table {
             .map(|index| of_column(index).unwrap_or_default())
             .collect();
         let gaps = GAP.len() * self.columns.len().saturating_sub(1);
-        loop {
-            let all = widths.iter().sum::<usize>() + gaps;
-            let words = (0..widths.len()).filter(|&index| !self.columns[index].is_number);
-            let widest = words
-                .filter(|&index| widths[index] > CELL_MIN)
-                .max_by_key(|&index| widths[index]);
-            match widest {
-                Some(widest) if all > width => widths[widest] -= 1,
-                _ => return widths,
+        for cell_min in CELL_MIN {
+            while widths.iter().sum::<usize>() + gaps > width {
+                let words = (0..widths.len()).filter(|&index| !self.columns[index].is_number);
+                let widest = words
+                    .filter(|&index| widths[index] > cell_min)
+                    .max_by_key(|&index| widths[index]);
+                match widest {
+                    Some(widest) => widths[widest] -= 1,
+                    None => break,
+                }
             }
         }
+        widths
     }
 }
 
