@@ -42,6 +42,8 @@ mod service;
 #[cfg(feature = "visualise")]
 mod smartpointer;
 mod stream;
+#[cfg(target_os = "linux")]
+mod terminal;
 #[cfg(all(target_os = "linux", feature = "top"))]
 mod top;
 mod trees;
