@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 mod acts;
+#[cfg(target_os = "linux")]
+mod asked;
 mod at_source;
 mod attached_send;
 #[cfg(feature = "clinic")]
