@@ -52,3 +52,4 @@ mod trees;
 mod tun;
 mod updates;
 mod video;
+mod watched;
