@@ -43,6 +43,7 @@ mod records;
 mod service;
 #[cfg(feature = "visualise")]
 mod smartpointer;
+mod stopped;
 mod stream;
 #[cfg(target_os = "linux")]
 mod terminal;
