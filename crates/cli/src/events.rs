@@ -109,9 +109,35 @@ pub(crate) fn left_out_text(left_out: &LeftOut) -> String {
 /// Fails if something was left out and `is_strict`.
 pub(crate) fn judge(left_out: &LeftOut, is_strict: bool) -> Outcome {
     match left_out.count {
+        1 if is_strict => Err(Failure::left_out(
+            "complete, but 1 path was left out (--strict)",
+        )),
         count if is_strict && count > 0 => Err(Failure::left_out(format!(
             "complete, but {count} paths were left out (--strict)"
         ))),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_path_that_was_left_out_is_no_plural() {
+        let judged = |count: u64, is_strict: bool| {
+            let left_out = LeftOut {
+                count,
+                ..LeftOut::default()
+            };
+            let failure = judge(&left_out, is_strict).err()?;
+            Some((failure.code(), failure.message().to_owned()))
+        };
+        for (count, words) in [(1, "1 path was left out"), (2, "2 paths were left out")] {
+            let text = format!("complete, but {words} (--strict)");
+            assert_eq!(judged(count, true), Some((7, text)));
+            assert_eq!(judged(count, false), None);
+        }
+        assert_eq!(judged(0, true), None);
     }
 }

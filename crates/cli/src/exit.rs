@@ -12,7 +12,7 @@ pub(crate) use crate::signals::stopped;
 /// Printed with `--help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
-  0    done
+  0    done, or stopped by Ctrl-C or SIGTERM where that is the usual end
   1    failed for a reason not listed below
   2    the arguments, the configuration or the objectives are invalid
   3    the peer cannot be reached
@@ -20,7 +20,10 @@ Exit codes:
   5    interrupted; the same command continues where it stopped
   6    reading or writing a local file failed
   7    send, recv --strict: complete, but something was left out
-  130  stopped by Ctrl-C or SIGTERM";
+  130  stopped by Ctrl-C or SIGTERM before it was done";
+
+/// Words for a signal that stops a command which goes on later.
+pub(crate) const STOPPED: &str = "stopped; what has arrived is kept, and the same command goes on";
 
 /// Error that ends the command: a message and an exit code.
 #[derive(Debug)]
@@ -153,6 +156,17 @@ impl From<anabranch::ConnectError> for Failure {
             true => Self::refused(error),
             false => Self::unreachable(error),
         }
+    }
+}
+
+/// What `work` returns, or a failure with these words if a signal stops this process first. What `work` has begun is dropped then.
+pub(crate) async fn unless_stopped<T>(
+    words: &str,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    tokio::select! {
+        done = work => done,
+        stopped = stopped() => stopped.and(Err(Failure::by_signal(words))),
     }
 }
 

@@ -65,8 +65,10 @@ impl Format {
 
 /// Line about lines that were left out.
 fn left_out_line(format: Format, left_out: u64) -> String {
-    let message =
-        format!("{left_out} more lines like the next were left out (-vv writes them all)");
+    let message = match left_out {
+        1 => "1 more line like the next was left out (-vv writes all)".to_owned(),
+        _ => format!("{left_out} more lines like the next were left out (-vv writes them all)"),
+    };
     match format {
         Format::Text => format!("anabranch: {message}"),
         Format::Json => {
@@ -278,6 +280,15 @@ mod tests {
         let line = left_out_line(Format::Json, 41);
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(value["left_out"], 41);
+        let texts = [1, 2].map(|count| left_out_line(Format::Text, count));
+        assert!(
+            texts[0].contains("1 more line like the next was left out"),
+            "{texts:?}"
+        );
+        assert!(
+            texts[1].contains("2 more lines like the next were left out"),
+            "{texts:?}"
+        );
     }
 
     #[test]

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 /// Characters of a line without a terminal, unless all columns are asked for.
 pub(crate) const COLUMNS_MAX: usize = 100;
-/// Characters to which a cell is shortened at least.
-const CELL_MIN: usize = 12;
+/// Characters to which a cell is shortened, and where that is not enough.
+const CELL_MIN: [usize; 2] = [12, 5];
 /// Characters of a line on a terminal that states fewer, or none.
 const WIDTH_MIN: usize = 40;
 /// Space between columns.
@@ -105,17 +105,19 @@ impl Table {
             .map(|index| of_column(index).unwrap_or_default())
             .collect();
         let gaps = GAP.len() * self.columns.len().saturating_sub(1);
-        loop {
-            let all = widths.iter().sum::<usize>() + gaps;
-            let words = (0..widths.len()).filter(|&index| !self.columns[index].is_number);
-            let widest = words
-                .filter(|&index| widths[index] > CELL_MIN)
-                .max_by_key(|&index| widths[index]);
-            match widest {
-                Some(widest) if all > width => widths[widest] -= 1,
-                _ => return widths,
+        for cell_min in CELL_MIN {
+            while widths.iter().sum::<usize>() + gaps > width {
+                let words = (0..widths.len()).filter(|&index| !self.columns[index].is_number);
+                let widest = words
+                    .filter(|&index| widths[index] > cell_min)
+                    .max_by_key(|&index| widths[index]);
+                match widest {
+                    Some(widest) => widths[widest] -= 1,
+                    None => break,
+                }
             }
         }
+        widths
     }
 }
 

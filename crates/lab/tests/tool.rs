@@ -83,3 +83,43 @@ fn the_list_has_a_line_of_json_for_each_experiment() {
     }
     assert!(named("bottleneck")["summary"].is_string());
 }
+
+#[test]
+fn the_experiment_that_is_nearest_to_an_unknown_one_is_named() {
+    for (words, named) in [
+        (["run", "bottelneck"], "did you mean 'bottleneck'?"),
+        (["run", "twoflow-adpat"], "did you mean 'twoflow-adapt'?"),
+    ] {
+        let mut lab = Command::new(env!("CARGO_BIN_EXE_anabranch-lab"));
+        let output = lab.args(words).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(named), "{errors}");
+    }
+}
+
+/// What reads the results of many seeds reads those of one.
+#[test]
+fn results_are_a_list_whatever_the_number_of_seeds() {
+    let run = |words: &str| {
+        let mut lab = Command::new(env!("CARGO_BIN_EXE_anabranch-lab"));
+        let words = format!("run horde-e1 --quiet --json {words}");
+        let output = lab.args(words.split_whitespace()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let (one, two) = (run("--seeds 1"), run("--seeds 2"));
+    let [one, two] = [&one, &two].map(|results| results.as_array().expect("a list"));
+    assert_eq!((one.len(), two.len()), (1, 2));
+    // The first of them is the same run.
+    assert_eq!(one[0], two[0]);
+    for (results, seed) in two.iter().zip(1..) {
+        let fields = results.as_object().expect("an object for each seed");
+        for field in ["experiment", "version", "seed", "rows"] {
+            assert!(fields.contains_key(field), "{field}: {fields:?}");
+        }
+        assert_eq!(results["experiment"], "horde-e1");
+        assert_eq!(results["seed"], seed);
+        assert!(!results["rows"].as_array().expect("rows").is_empty());
+    }
+}

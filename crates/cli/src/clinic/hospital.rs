@@ -57,6 +57,8 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(arguments: &Arguments) -> Outcome {
+    // Before the first output: a script that reads it may send a signal at once.
+    let stopped = stopped();
     let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
     let (sender, mut reports) = mpsc::channel(REPORTS_MAX);
     let hospital =
@@ -113,7 +115,7 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         () = hospital.serve(&host) => Ok(()),
         shown = showing => shown,
         failed = links => failed,
-        stopped = stopped() => stopped,
+        stopped = stopped => stopped,
     };
     host.shutdown().await;
     outcome

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     bytes, events,
-    exit::{Failure, Outcome, print_line, stopped},
+    exit::{Failure, Outcome, STOPPED, print_line, unless_stopped},
     meter,
 };
 
@@ -64,15 +64,14 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let place = Place::parse(&arguments.place)?;
     let getting = async {
         let to = destination(&place, arguments.to.as_deref(), arguments.force)?;
-        let origin = Origin::open(&place.peer, &arguments.flags, "anabranch get").await?;
-        let got = with!(&origin, exports => get(exports, &place, &to, &arguments).await);
+        let opening = Origin::open(&place.peer, &arguments.flags, "anabranch get");
+        let origin = unless_stopped(STOPPED, opening).await?;
+        let got = async { with!(&origin, exports => get(exports, &place, &to, &arguments).await) };
+        let got = unless_stopped(STOPPED, got).await;
         origin.close().await;
         got
     };
-    let outcome = tokio::select! {
-        outcome = getting => outcome,
-        outcome = stopped() => outcome,
-    };
+    let outcome = getting.await;
     if let (true, Err(failure)) = (arguments.json, &outcome) {
         events::failed(failure);
     }

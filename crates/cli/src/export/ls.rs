@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     bytes,
-    exit::{Failure, Outcome, print_line, stopped},
+    exit::{Failure, Outcome, print_line, unless_stopped},
     table::{Column, Table},
 };
 
@@ -33,16 +33,13 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let place = Place::parse(&arguments.place)?;
-    let listing = async {
-        let origin = Origin::open(&place.peer, &arguments.flags, "anabranch ls").await?;
-        let listed = with!(&origin, exports => list(exports, &place.path, arguments.json).await);
-        origin.close().await;
-        listed
-    };
-    tokio::select! {
-        outcome = listing => outcome,
-        outcome = stopped() => outcome,
-    }
+    let opening = Origin::open(&place.peer, &arguments.flags, "anabranch ls");
+    let origin = unless_stopped("stopped", opening).await?;
+    let listed =
+        async { with!(&origin, exports => list(exports, &place.path, arguments.json).await) };
+    let listed = unless_stopped("stopped", listed).await;
+    origin.close().await;
+    listed
 }
 
 async fn list<S: AduStream>(exports: &Exports<S>, path: &str, is_json: bool) -> Outcome {

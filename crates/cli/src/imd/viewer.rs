@@ -105,8 +105,9 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         is_steering: arguments.steer,
     };
     let mut viewer = Viewer::new(endpoints, settings, reports);
-    listening(arguments, &addresses)?;
+    // Before the first output: a script that reads it may send a signal at once.
     let stopped = stopped();
+    listening(arguments, &addresses)?;
     let reporting = async {
         while let Some(report) = reported.recv().await {
             show(arguments, &report)?;

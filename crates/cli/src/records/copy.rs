@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     bytes, events,
-    exit::{Outcome, print_line, stopped},
+    exit::{Outcome, print_line, unless_stopped},
 };
 
 /// Shortest time to which a rate refers.
@@ -49,15 +49,14 @@ pub(super) struct Arguments {
 pub(super) async fn run(arguments: &Arguments) -> Outcome {
     let (peer, set) = parse_place(&arguments.place)?;
     let copying = async {
-        let reached = Reached::open(&peer, &arguments.flags, "anabranch records copy").await?;
-        let copied = with!(&reached, records => copy(records, &set, arguments).await);
+        let opening = Reached::open(&peer, &arguments.flags, "anabranch records copy");
+        let reached = unless_stopped("stopped", opening).await?;
+        let copied = async { with!(&reached, records => copy(records, &set, arguments).await) };
+        let copied = unless_stopped("stopped", copied).await;
         reached.close().await;
         copied
     };
-    let outcome = tokio::select! {
-        outcome = copying => outcome,
-        outcome = stopped() => outcome,
-    };
+    let outcome = copying.await;
     if let (true, Err(failure)) = (arguments.json, &outcome) {
         events::failed(failure);
     }

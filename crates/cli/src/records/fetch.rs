@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     events,
-    exit::{Failure, Outcome, stopped},
+    exit::{Failure, Outcome, STOPPED, unless_stopped},
     meter::Direction,
 };
 
@@ -105,11 +105,7 @@ pub(super) async fn run(arguments: Arguments, is_watched: bool) -> Outcome {
         ));
     }
     let to = arguments.to.clone().unwrap_or_else(|| PathBuf::from(&set));
-    let fetching = fetch(&arguments, &peer, &set, to, is_watched);
-    let outcome = tokio::select! {
-        outcome = fetching => outcome,
-        outcome = stopped() => outcome,
-    };
+    let outcome = fetch(&arguments, &peer, &set, to, is_watched).await;
     if let (true, Err(failure)) = (arguments.json, &outcome) {
         events::failed(failure);
     }
@@ -129,19 +125,22 @@ async fn fetch(
     };
     let (sender, mut events) = mpsc::channel(EVENTS_MAX);
     let up = arguments.json.then_some(sender);
-    let mut reached = Reached::open(peer, &arguments.flags, program).await?;
+    let opening = Reached::open(peer, &arguments.flags, program);
+    let mut reached = unless_stopped(STOPPED, opening).await?;
     let paths = Paths::of(&reached);
     let plan = arguments.plan(is_watched);
-    let opened = with!(&reached, records => Fetch::open(records, set, &to, plan, up.clone()).await);
-    drop(up);
-    let fetch = match opened {
+    let opening = async {
+        let opened = with!(&reached, records => Fetch::open(records, set, &to, plan, up).await);
+        opened.map_err(|error| match failure(error) {
+            failure if failure.code() == 5 => Failure::unreachable(failure.message()),
+            failure => failure,
+        })
+    };
+    let fetch = match unless_stopped(STOPPED, opening).await {
         Ok(fetch) => fetch,
-        Err(error) => {
+        Err(failure) => {
             reached.close().await;
-            return Err(match failure(error) {
-                failure if failure.code() == 5 => Failure::unreachable(failure.message()),
-                failure => failure,
-            });
+            return Err(failure);
         }
     };
     let mut meter = Meter::new(&paths, Direction::Receiving);
@@ -152,7 +151,7 @@ async fn fetch(
             let before = fetch.progress();
             let ran = with!(&reached, records => settled(run_on(&fetch, records)).await)?;
             let Err(interrupted) = ran else {
-                return Ok(reached);
+                return Ok(());
             };
             if fetch.progress() != before {
                 attempts.went_well();
@@ -167,7 +166,7 @@ async fn fetch(
         }
     };
     let running = async {
-        let ran = running.await;
+        let ran = unless_stopped(STOPPED, running).await;
         // Even after a failure: what arrived is noted.
         (ran, fetch.settle().await)
     };
@@ -181,11 +180,11 @@ async fn fetch(
     let manifest = fetch.manifest().clone();
     let path = fetch.path().to_owned();
     let finished = fetch.finish(settled).await.map_err(failure);
-    // If nothing could be written any more, that is the cause of everything else.
-    let fetched = finished?;
-    let reached = ran?;
     meter.update().await;
     reached.close().await;
+    // If nothing could be written any more, that is the cause of everything else.
+    let fetched = finished?;
+    ran?;
     let manner = [is_watched, arguments.json, arguments.quiet];
     follow::report((&fetched, &meter), &manifest, set, &path, manner)
 }

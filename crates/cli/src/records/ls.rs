@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     bytes, direct,
-    exit::{Failure, Outcome, print_line, stopped},
+    exit::{Failure, Outcome, print_line, unless_stopped},
     table::{self, Column, Table},
 };
 
@@ -40,19 +40,17 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         Some((peer, set)) => (peer, Some(set)),
         None => (place, None),
     };
-    let listing = async {
-        let reached = Reached::open(peer, &arguments.flags, "anabranch records ls").await?;
-        let listed = match set {
+    let opening = Reached::open(peer, &arguments.flags, "anabranch records ls");
+    let reached = unless_stopped("stopped", opening).await?;
+    let listed = async {
+        match set {
             None => with!(&reached, records => sets(records, arguments.json).await),
             Some(set) => with!(&reached, records => components(records, set, arguments.json).await),
-        };
-        reached.close().await;
-        listed
+        }
     };
-    tokio::select! {
-        outcome = listing => outcome,
-        outcome = stopped() => outcome,
-    }
+    let listed = unless_stopped("stopped", listed).await;
+    reached.close().await;
+    listed
 }
 
 async fn sets<S: AduSession>(records: &Records<S>, is_json: bool) -> Outcome {

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     bytes, events,
-    exit::{Failure, Outcome, note, print_line, stopped},
+    exit::{Failure, Outcome, STOPPED, note, print_line, unless_stopped},
     meter::{self, Direction},
 };
 
@@ -57,10 +57,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(arguments: &Arguments) -> Outcome {
-    let outcome = tokio::select! {
-        outcome = put(arguments) => outcome,
-        outcome = stopped() => outcome,
-    };
+    let outcome = put(arguments).await;
     if let (true, Err(failure)) = (arguments.json, &outcome) {
         events::failed(failure);
     }
@@ -70,7 +67,8 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
 async fn put(arguments: &Arguments) -> Outcome {
     let folder = arguments.folder.clone();
     let opening = tokio::task::spawn_blocking(move || open_set(&folder));
-    let source = opening.await.map_err(Failure::other)?;
+    let opening = async { opening.await.map_err(Failure::other) };
+    let source = unless_stopped(STOPPED, opening).await?;
     let source = source.map_err(Failure::file)?;
     let promises = arguments.promised.as_deref().map(|word| match word {
         "fail" => OnRefusal::Fail,
@@ -78,7 +76,8 @@ async fn put(arguments: &Arguments) -> Outcome {
     });
     let put = Put::new(source.into(), promises);
     let program = "anabranch records put";
-    let mut reached = Reached::open(&arguments.peer, &arguments.flags, program).await?;
+    let opening = Reached::open(&arguments.peer, &arguments.flags, program);
+    let mut reached = unless_stopped(STOPPED, opening).await?;
     let paths = Paths::of(&reached);
     let mut meter = Meter::new(&paths, Direction::Sending);
     meter.update().await;
@@ -88,7 +87,7 @@ async fn put(arguments: &Arguments) -> Outcome {
             let before = put.progress();
             let ran = with!(&reached, records => settled(run_on(&put, records)).await)?;
             let interrupted = match ran {
-                Ok(sent) => return Ok((reached, sent)),
+                Ok(sent) => return Ok(sent),
                 Err(interrupted) => interrupted,
             };
             if put.progress() != before {
@@ -110,13 +109,13 @@ async fn put(arguments: &Arguments) -> Outcome {
             }
         }
     };
-    let (reached, sent) = tokio::select! {
-        ran = running => ran?,
+    let ran = tokio::select! {
+        ran = unless_stopped(STOPPED, running) => ran,
         never = follow(&put, &mut meter, arguments.json) => match never {},
     };
     meter.update().await;
     reached.close().await;
-    report(&put, &sent, &meter, arguments.json)
+    report(&put, &ran?, &meter, arguments.json)
 }
 
 async fn run_on<S: AduSession>(put: &Put, records: &Records<S>) -> Result<Sent, RecordsError> {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     bytes, events,
-    exit::{Failure, Outcome, note, print_line, stopped},
+    exit::{Failure, Outcome, note, print_line, unless_stopped},
 };
 
 /// Differences that are named.
@@ -46,19 +46,21 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         )));
     }
     let verifying = async {
-        let reached = Reached::open(&peer, &arguments.flags, "anabranch records verify").await?;
+        let opening = Reached::open(&peer, &arguments.flags, "anabranch records verify");
+        let reached = unless_stopped("stopped", opening).await?;
         let plan = arguments.selecting.plan();
-        let verified = with!(
-            &reached,
-            records => records.verify(&set, &arguments.folder, &plan, |_| ()).await
-        );
+        let verified = async {
+            let verified = with!(
+                &reached,
+                records => records.verify(&set, &arguments.folder, &plan, |_| ()).await
+            );
+            verified.map_err(failure)
+        };
+        let verified = unless_stopped("stopped", verified).await;
         reached.close().await;
-        report(&verified.map_err(failure)?, arguments.json)
+        report(&verified?, arguments.json)
     };
-    let outcome = tokio::select! {
-        outcome = verifying => outcome,
-        outcome = stopped() => outcome,
-    };
+    let outcome = verifying.await;
     if let (true, Err(failure)) = (arguments.json, &outcome) {
         events::failed(failure);
     }

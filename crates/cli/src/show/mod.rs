@@ -176,3 +176,82 @@ fn print(subject: Subject, arguments: &Arguments, answer: &Value, rates: &Rates)
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Cells of all tables as long as they get.
+    #[test]
+    fn no_line_of_a_narrow_table_is_longer_than_a_terminal() {
+        let long = "n".repeat(90);
+        let at = "[2001:db8:aaaa:bbbb:cccc:dddd:eeee:ffff]:65535";
+        let huge = 999_999_999_999_999_u64;
+        let row = |kind: &str, rest: Value| {
+            let mut row = json!({"kind": kind, "peer": long, "peer_name": long, "session": "session-1000000", "node": long,
+                "name": long, "from": long, "to": long, "via": long, "source": long, "interface": long, "local": at,
+                "remote": at, "bandwidth_bps": huge, "delay_min_ms": 99_999.0, "age_s": 1e6, "left_s": 1e6,
+                "sent_bytes": huge, "received_bytes": huge});
+            let (Some(all), Some(rest)) = (row.as_object_mut(), rest.as_object()) else {
+                unreachable!("both are objects");
+            };
+            all.extend(rest.clone());
+            row
+        };
+        let load = json!({"machine_share": 0.999, "operators_cores": 100.0, "memory_used": 1, "memory_bound": 1, "queued_bytes": huge});
+        let rows = [
+            row(
+                "node",
+                json!({"uptime_s": 1e6, "addresses": format!("{at},{at},{at}"), "sessions": 1_000}),
+            ),
+            row("socket", json!({"is_up": true, "is_retired": true})),
+            row(
+                "budget",
+                json!({"place": long, "used_bytes": huge, "left_bytes": huge, "paid": 1e6, "unit": "EUR", "renews": "2026-12-01"}),
+            ),
+            row(
+                "session",
+                json!({"channels_active": 128, "streams": 100_000, "send_held_bytes": huge, "recv_held_bytes": huge}),
+            ),
+            row(
+                "member",
+                json!({"state": "suspect", "last_received_s": 1e6, "record_age_s": 1e6, "load": load}),
+            ),
+            row("link", json!({})),
+            row(
+                "path",
+                json!({"state": "not responding", "silent_s": 1e6, "rtt_ms": 99_999.0, "loss_fraction": 1.0,
+                "share_fraction": 1.0}),
+            ),
+            row(
+                "circuit",
+                json!({"rate_bps": huge, "outward_bytes": huge, "back_bytes": huge}),
+            ),
+            row(
+                "stream",
+                json!({"stream": "stream-4611686018427387904", "label": long, "is_reliable": true, "lifetime_ms": 12_345.0,
+                "backlog_bytes": huge, "lost_adus": 100_000_000, "promise": "best effort", "windows_kept": 100_000,
+                "windows_broken": 100_000}),
+            ),
+        ];
+        let mut rates = Rates::default();
+        rates.note(&rows);
+        rates.note(&rows);
+        for subject in [
+            Subject::Status,
+            Subject::Paths,
+            Subject::Streams,
+            Subject::Overlay,
+        ] {
+            let tables = subject.tables(&rows, &rates, false);
+            assert!(!tables.is_empty(), "{subject:?}");
+            for (_, table) in tables {
+                for line in table.lines(table::COLUMNS_MAX) {
+                    assert!(line.chars().count() <= table::COLUMNS_MAX, "{line}");
+                }
+            }
+        }
+    }
+}

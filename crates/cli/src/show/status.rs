@@ -97,6 +97,7 @@ fn sessions(rows: &[Value], is_wide: bool) -> Table {
         Column::number("TO READ"),
     ];
     if is_wide {
+        columns.push(Column::number("WIRE FORMAT"));
         columns.extend(["POLICY", "SESSION", "NODE"].map(Column::text));
     }
     let cells = |row: &Value| {
@@ -113,6 +114,8 @@ fn sessions(rows: &[Value], is_wide: bool) -> Table {
             bytes::of(row, "recv_held_bytes"),
         ];
         if is_wide {
+            let version = row["wire_version"].as_u64();
+            cells.push(version.map_or("-".to_owned(), |version| version.to_string()));
             cells.extend(["policy", "session", "peer"].map(|key| text(row, key)));
         }
         cells

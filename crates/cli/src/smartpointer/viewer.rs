@@ -83,8 +83,9 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
     let words = format!(
         "Open this link in a browser, within ten minutes; it is good once:\n\n    {link}\n"
     );
-    line(arguments.json, &event, &words)?;
+    // Before the first output: a script that reads it may send a signal at once.
     let stopped = stopped();
+    line(arguments.json, &event, &words)?;
     let reporting = async {
         loop {
             tokio::select! {

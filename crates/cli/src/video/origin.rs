@@ -54,6 +54,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Outcome {
+    // Before the first output: a script that reads it may send a signal at once.
+    let stopped = stopped();
     let division = arguments.dividing.division()?;
     let library: Library = arguments.library.open(division).await?;
     let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
@@ -122,7 +124,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Outcome {
     let outcome = tokio::select! {
         () = origin.serve(&host) => Ok(()),
         () = console.more_links() => Ok(()),
-        stopped = stopped() => stopped,
+        stopped = stopped => stopped,
     };
     host.shutdown().await;
     outcome

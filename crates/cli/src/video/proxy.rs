@@ -96,6 +96,8 @@ pub(super) async fn host(
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
+    // Before the first output: a script that reads it may send a signal at once.
+    let stopped = stopped();
     let ticket = arguments.origin.ticket()?;
     let host = host(&arguments.bind, arguments.key.as_ref(), &ticket).await?;
     let config = Config {
@@ -133,7 +135,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     }
     let stop = async {
         // If signals cannot be received, it runs until it is killed.
-        if stopped().await.is_err() {
+        if stopped.await.is_err() {
             std::future::pending::<()>().await;
         }
     };

@@ -147,8 +147,13 @@ impl Running {
     }
 
     /// Ends it as Ctrl-C does, and returns its exit code.
-    pub(crate) fn interrupt(mut self) -> Option<i32> {
-        signal(self.id(), "INT");
+    pub(crate) fn interrupt(self) -> Option<i32> {
+        self.end_by("INT")
+    }
+
+    /// Ends it by a signal, and returns its exit code.
+    pub(crate) fn end_by(mut self, name: &str) -> Option<i32> {
+        signal(self.id(), name);
         self.0.0.wait().unwrap().code()
     }
 }

@@ -151,6 +151,12 @@ fn acts_are_done_as_a_whole_and_logged_with_who_asked() {
     let (code, text) = ask(&near, &["path", "out", channel(0)]);
     assert_ne!(code, Some(0));
     assert!(text.contains("last path"), "{text}");
+    let (code, text) = ask(&near, &["path", "in", channel(1), "--json"]);
+    assert_eq!(code, Some(0), "{text}");
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    let row = &answer["rows"][0];
+    assert_eq!(row["kind"], "path_in", "{answer}");
+    assert_eq!(row["channel"], channel(1), "{answer}");
 
     // Questions are not in the log; every change is, with its user and what came of it.
     let user = format!("user {}", fs::metadata(&near).unwrap().uid());
@@ -165,6 +171,7 @@ fn acts_are_done_as_a_whole_and_logged_with_who_asked() {
         ("a change was refused", "stream-98", "no open stream-98"),
         ("changed by request", "path_out", ""),
         ("a change was refused", "path_out", "last path"),
+        ("changed by request", "path_in", ""),
     ];
     let changes = changes(&near);
     assert_eq!(changes.len(), expected.len(), "{changes:#?}");

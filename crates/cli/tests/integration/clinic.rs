@@ -223,7 +223,7 @@ fn an_ambulance_sends_over_the_paths_of_a_running_node() {
         .output()
         .unwrap();
     assert_eq!(both.status.code(), Some(2), "the node has its own policy");
-    let text = "key = \"node.key\"\nlisten = [\"127.0.0.1:0\"]\ncontrol = \"node.sock\"\nlocal = \"node.local\"\n";
+    let text = "key = \"node.key\"\nlisten = [\"0.0.0.0:0\"]\ncontrol = \"node.sock\"\nlocal = \"node.local\"\n";
     fs::write(at.join("node.toml"), text).unwrap();
     let made = command(at)
         .args(["keygen", "--key", "node.key"])

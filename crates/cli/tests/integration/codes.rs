@@ -25,7 +25,7 @@ pub(crate) struct Issuer {
 }
 
 impl Issuer {
-    fn start(folder: &Path, arguments: &[&str]) -> Self {
+    pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Self {
         Self::of(&mut anabranch(folder, arguments))
     }
 
@@ -78,7 +78,7 @@ pub(crate) fn seen(output: &Output) -> String {
     texts.concat()
 }
 
-fn film(folder: &Path) -> Vec<u8> {
+pub(crate) fn film(folder: &Path) -> Vec<u8> {
     let content: Vec<u8> = (0..1_000_000u32).map(|n| (n * 31 + n / 7) as u8).collect();
     fs::write(folder.join("film"), &content).unwrap();
     content

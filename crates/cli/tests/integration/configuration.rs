@@ -1,10 +1,16 @@
 //! `anabranch config` and `anabranch reload` with a node that runs.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+};
 
 use serde_json::Value;
 
-use crate::harness::{command, configure, free_port, keygen, node, private_folder};
+use crate::harness::{
+    Killed, command, configure, free_port, keygen, limited, node, private_folder, signal,
+};
 
 /// Output, error output and exit code.
 fn run(folder: &Path, arguments: &[&str]) -> (String, String, Option<i32>) {
@@ -107,4 +113,81 @@ fn a_node_shows_its_configuration_and_keeps_it_when_the_file_is_cut() {
             .0
             .contains("policy = \"ecf\"  # far.toml:5\n")
     );
+}
+
+#[test]
+fn the_known_word_that_is_nearest_to_an_unknown_one_is_named() {
+    let folder = private_folder();
+    let path = folder.path();
+    fs::write(
+        path.join("a.toml"),
+        "key = \"a.key\"\n[session]\npolicy = \"assgin\"\n",
+    )
+    .unwrap();
+    let cases: [(&[&str], &str); 6] = [
+        (&["sned", "film"], "'send'"),
+        (&["config", "chek"], "'check'"),
+        (&["paths", "--wacth"], "'--watch'"),
+        (
+            &["node", "--key", "a.key", "--policy", "assgin"],
+            "did you mean 'assign'?",
+        ),
+        (&["node", "--config", "a.toml"], "did you mean 'assign'?"),
+        (
+            &["node", "--config", "a.toml", "--check"],
+            "line 3: session.policy",
+        ),
+    ];
+    for (arguments, words) in cases {
+        let (out, error, code) = run(path, arguments);
+        assert_eq!(code, Some(2), "{arguments:?}: {out}{error}");
+        assert!(error.contains(words), "{arguments:?}: {error}");
+    }
+    let (out, error, code) = run(path, &["config", "check", "a.toml"]);
+    assert_eq!(code, Some(2), "{out}{error}");
+    assert!(out.contains("did you mean 'assign'?"), "{out}");
+    assert!(!path.join("a.key").exists());
+}
+
+/// The first line on standard error of a node with this configuration, and the one after it when the node has been stopped.
+fn first_lines(folder: &Path, text: &str) -> [String; 2] {
+    fs::write(folder.join("a.toml"), text).unwrap();
+    let mut child = limited(folder, 60)
+        .args(["node", "--config", "a.toml", "--control", "a.sock"])
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    let mut node = Killed(child);
+    let mut id = String::new();
+    out.read_line(&mut id).unwrap();
+    assert!(id.starts_with("node "), "{id}");
+    signal(node.0.id(), "TERM");
+    let mut lines = [String::new(), String::new()];
+    for line in &mut lines {
+        err.read_line(line).unwrap();
+    }
+    assert_eq!(node.0.wait().unwrap().code(), Some(0));
+    lines
+}
+
+#[test]
+fn a_node_that_nobody_may_call_says_so_at_its_start() {
+    let folder = private_folder();
+    let path = folder.path();
+    let listen = "key = \"a.key\"\nlisten = [\"127.0.0.1:0\"]\n";
+    let [first, second] = first_lines(path, listen);
+    assert!(first.contains("no node may call this one"), "{first}");
+    assert!(first.contains("[[peer]]"), "{first}");
+    assert_eq!(second, "");
+    // Another node that may call it, or that it calls, is enough.
+    let other = "a".repeat(52);
+    for peer in [
+        "may = [\"call\"]",
+        "may = []\naddresses = [\"127.0.0.1:9\"]",
+    ] {
+        let peer = format!("{listen}[[peer]]\nname = \"far\"\nnode = \"{other}\"\n{peer}\n");
+        let [first, _] = first_lines(path, &peer);
+        assert!(!first.contains("no node may call"), "{first}");
+    }
 }

@@ -174,4 +174,9 @@ fn origin_tickets_and_proxy_say_where_they_are() {
         ticket(&["revoke", "near"]),
         [json!({"kind": "revoked", "name": "near"})]
     );
+    for mut running in [proxy, origin] {
+        signal(running.0.0.id(), "TERM");
+        assert!(running.1.next().is_none());
+        assert_eq!(running.0.0.wait().unwrap().code(), Some(0));
+    }
 }

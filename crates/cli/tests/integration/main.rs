@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 mod acts;
+#[cfg(target_os = "linux")]
+mod asked;
 mod at_source;
 mod attached_send;
 #[cfg(feature = "clinic")]
@@ -41,10 +43,14 @@ mod records;
 mod service;
 #[cfg(feature = "visualise")]
 mod smartpointer;
+mod stopped;
 mod stream;
+#[cfg(target_os = "linux")]
+mod terminal;
 #[cfg(all(target_os = "linux", feature = "top"))]
 mod top;
 mod trees;
 mod tun;
 mod updates;
 mod video;
+mod watched;

@@ -48,13 +48,14 @@ fn two_nodes_list_each_other_and_the_one_that_runs_applies_it() {
     assert!(node.line().starts_with("node "));
     assert!(node.line().contains("anabranch1:"));
     let issuer = Issuer::of(&mut pair(folder, "studio", &[]));
-    let linked = pair(folder, "van", &[&issuer.code]).output().unwrap();
+    let linked = pair(folder, "van", &[&issuer.code, "--json"])
+        .output()
+        .unwrap();
     assert!(linked.status.success(), "{}", seen(&linked));
-    assert!(
-        seen(&linked).contains("Linked with 'studio'"),
-        "{}",
-        seen(&linked)
-    );
+    let event: serde_json::Value = serde_json::from_slice(&linked.stdout).unwrap();
+    let node = read(folder, "van").names.keys().next().unwrap().to_string();
+    let expected = serde_json::json!({"kind": "linked", "name": "studio", "node": node, "addresses": [studio.to_string()], "is_new": true});
+    assert_eq!(event, expected);
     let (code, text) = issuer.end();
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("Linked with 'van'"), "{text}");

@@ -2,131 +2,20 @@
 
 use std::{
     fs::File,
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader, Write},
     os::{fd::OwnedFd, unix::net::UnixListener},
     path::Path,
-    process::Command,
-    sync::{Arc, Mutex},
-    time::Duration,
 };
 
-use rustix::{
-    fs::{Mode, OFlags},
-    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-    termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize},
-};
 use serde_json::{Value, json};
 
-use crate::harness::{Killed, Running, command, configure, free_port, isolate, limited, signal};
+use crate::{
+    harness::{Running, command, configure, free_port, limited, signal},
+    terminal::Terminal,
+};
 
-/// Looks of 50 ms before something is taken not to come.
-const LOOKS: u32 = 1_200;
-
-/// A terminal in which the command runs.
-struct Terminal {
-    process: Killed,
-    keys: File,
-    screen: Arc<Mutex<vt100::Parser>>,
-}
-
-fn winsize(columns: u16, rows: u16) -> Winsize {
-    Winsize {
-        ws_row: rows,
-        ws_col: columns,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    }
-}
-
-impl Terminal {
-    fn start(folder: &Path, control: &str) -> Self {
-        let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-        grantpt(&keys).unwrap();
-        unlockpt(&keys).unwrap();
-        tcsetwinsize(&keys, winsize(100, 30)).unwrap();
-        let name = ptsname(&keys, Vec::new()).unwrap();
-        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let side = rustix::fs::open(&name, flags, Mode::empty()).unwrap();
-        let mut command = Command::new("setsid");
-        isolate(&mut command, folder)
-            .args([
-                "--ctty",
-                env!("CARGO_BIN_EXE_anabranch"),
-                "top",
-                "--control",
-            ])
-            .arg(control)
-            .env("TERM", "xterm-256color")
-            .stdin(side.try_clone().unwrap())
-            .stdout(side.try_clone().unwrap())
-            .stderr(side);
-        let process = Killed(command.spawn().unwrap());
-        let keys = File::from(keys);
-        let screen = Arc::new(Mutex::new(vt100::Parser::new(30, 100, 0)));
-        let (mut output, seen) = (keys.try_clone().unwrap(), Arc::clone(&screen));
-        // It ends with the terminal.
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(count) = output.read(&mut bytes) {
-                seen.lock().unwrap().process(&bytes[..count]);
-            }
-        });
-        Self {
-            process,
-            keys,
-            screen,
-        }
-    }
-
-    fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
-    }
-
-    fn text(&self) -> String {
-        self.screen.lock().unwrap().screen().contents()
-    }
-
-    #[track_caller]
-    fn wait(&self, what: &str, is_so: impl Fn(&str) -> bool) {
-        for _ in 0..LOOKS {
-            if is_so(&self.text()) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("{what} is not to be seen in\n{}", self.text());
-    }
-
-    #[track_caller]
-    fn wait_for(&self, words: &str) {
-        self.wait(words, |text| text.contains(words));
-    }
-
-    fn resize(&self, columns: u16, rows: u16) {
-        self.screen
-            .lock()
-            .unwrap()
-            .screen_mut()
-            .set_size(rows, columns);
-        tcsetwinsize(&self.keys, winsize(columns, rows)).unwrap();
-    }
-
-    /// True if the terminal is as a shell expects it.
-    fn is_given_back(&self) -> bool {
-        let modes = tcgetattr(&self.keys).unwrap().local_modes;
-        let parser = self.screen.lock().unwrap();
-        modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
-            && !parser.screen().alternate_screen()
-            && !parser.screen().hide_cursor()
-    }
-
-    /// Waits for the end; the exit code.
-    #[track_caller]
-    fn ended(mut self) -> Option<i32> {
-        let code = self.process.0.wait().unwrap().code();
-        self.wait("the terminal given back", |_| self.is_given_back());
-        code
-    }
+fn top(folder: &Path, control: &str) -> Terminal {
+    Terminal::start(folder, &["top", "--control", control])
 }
 
 fn node(folder: &Path) -> Running {
@@ -143,7 +32,7 @@ fn a_node_is_shown_while_it_comes_and_goes() {
         &"a".repeat(52),
         "{ right = \"use-service\", services = [\"*\"] }",
     );
-    let mut terminal = Terminal::start(folder, "far.sock");
+    let mut terminal = top(folder, "far.sock");
     terminal.wait_for("NO NODE YET");
     let running = node(folder);
     terminal.wait_for("No session is open, so there are no paths.");
@@ -185,20 +74,20 @@ fn the_terminal_is_given_back_whatever_ends_it() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     for end in ["\x03", "TERM", "INT"] {
-        let mut terminal = Terminal::start(folder, "nobody");
+        let mut terminal = top(folder, "nobody");
         terminal.wait_for("NO NODE YET");
         assert!(!terminal.is_given_back());
         match end {
             "\x03" => terminal.press(end),
-            name => signal(terminal.process.0.id(), name),
+            name => signal(terminal.id(), name),
         }
         assert_eq!(terminal.ended(), Some(0), "{end}");
     }
     // Ctrl-Z, by key and by signal.
     for by_key in [true, false] {
-        let mut terminal = Terminal::start(folder, "nobody");
+        let mut terminal = top(folder, "nobody");
         terminal.wait_for("NO NODE YET");
-        let id = terminal.process.0.id();
+        let id = terminal.id();
         match by_key {
             true => terminal.press("\x1a"),
             false => signal(id, "TSTP"),
@@ -269,7 +158,7 @@ fn many(path: &Path) {
 fn labels_of_a_thousand_streams_do_the_terminal_no_harm() {
     let folder = tempfile::tempdir().unwrap();
     many(&folder.path().join("many"));
-    let mut terminal = Terminal::start(folder.path(), "many");
+    let mut terminal = top(folder.path(), "many");
     terminal.press("2");
     terminal.wait_for("1 of 1001");
     terminal.wait_for("\\u001b[2J\\u001b[31m<b>0");

@@ -79,7 +79,7 @@ fn the_exposure_is_bounded() {
     for (name, has_drop_in, bound) in [
         (NODE, false, 1.5),
         (TUNNEL, false, 2.0),
-        (TUNNEL, true, 3.0),
+        (TUNNEL, true, 2.5),
     ] {
         let Some(folder) = folder(has_drop_in) else {
             return;

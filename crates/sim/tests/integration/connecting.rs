@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anabranch_base::{Instant, NodeId};
 use anabranch_session::{
-    AllowList, Attempts, CloseReason, Config, Event, Link, Refused, SessionCloseReason,
+    AllowList, Attempts, CloseReason, Config, Event, Link, Refused, SessionCloseReason, StreamSpec,
     Undeliverable,
 };
 use anabranch_sim::{
@@ -243,4 +243,78 @@ fn a_pair_that_rests_is_tried_when_the_session_has_no_channel() {
         .session(session)
         .map(|mut session| session.stats());
     assert_eq!(stats.expect("it is open").channels_active, 1);
+}
+
+/// Takes no stream, as a node that receives no files: it stops each, and resets its own direction.
+struct Unwilling;
+
+impl App for Unwilling {
+    fn on_event(&mut self, context: &mut Context<'_>, event: Event) {
+        if let Event::StreamOpened {
+            session, stream, ..
+        } = event
+            && let Ok(session) = context.engine().session(session)
+        {
+            let mut stream = session.stream(stream);
+            stream.stop(7).expect("it is open");
+            // It has no other direction if the peer only sends.
+            let _ = stream.reset(7);
+        }
+    }
+}
+
+/// Opens a stream, sends one message, and notes when it is refused.
+struct Asking {
+    links: Vec<Link>,
+    refused: Option<(Instant, u32)>,
+}
+
+impl App for Asking {
+    fn on_event(&mut self, context: &mut Context<'_>, event: Event) {
+        match event {
+            Event::Connected { session, .. } => {
+                let spec = StreamSpec::bulk("transfer");
+                let stream = context.open(session, spec).expect("a valid spec");
+                let hello = bytes::Bytes::from_static(b"hello");
+                context.send(session, stream, hello).expect("there is room");
+            }
+            Event::Stopped { code, .. } => {
+                self.refused.get_or_insert((context.now(), code));
+            }
+            _ => {}
+        }
+    }
+
+    fn on_wake(&mut self, context: &mut Context<'_>) {
+        context.connect(World::node_id(1), std::mem::take(&mut self.links));
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        (!self.links.is_empty()).then_some(Instant::EPOCH)
+    }
+}
+
+/// A refusal is reported within 3 s, over a satellite, too.
+#[test]
+fn a_stream_that_nobody_takes_is_refused_soon() {
+    for rtt_ms in [1, 40, 250, 600] {
+        let mut world = World::new(anabranch_base::Seed(5));
+        let asking = Asking {
+            links: Vec::new(),
+            refused: None,
+        };
+        let a = world.add_node(Config::default(), AllowList::default(), asking);
+        let b = world.add_node(Config::default(), listed(), Unwilling);
+        let wire = link(10, rtt_ms);
+        let wire = world.add_wire(a, b, wire).expect("a valid link");
+        let link = world.link(a, wire);
+        world.app::<Asking>(a).links.push(link);
+        world.with_node(a, |_| ());
+        world.run_while(Instant::from_secs(100), |w| {
+            w.app::<Asking>(0).refused.is_none()
+        });
+        let (at, code) = world.app::<Asking>(0).refused.expect("it is refused");
+        assert_eq!(code, 7);
+        assert!(at < Instant::from_secs(3), "{rtt_ms} ms: {at}");
+    }
 }
