@@ -1,4 +1,4 @@
-//! Events of a transfer as lines of JSON (`--json`), and what was left out of it.
+//! Events of a transfer as lines of JSON (`--json`), and what was skipped.
 
 use std::time::Duration;
 
@@ -87,33 +87,33 @@ pub(crate) fn failed(failure: &Failure) {
     let _ = print(&event);
 }
 
-/// Names what was left out on standard error.
+/// Names what was skipped on standard error.
 pub(crate) fn note_left_out(left_out: &LeftOut) {
     for left in left_out.named.iter().take(NAMED_MAX) {
-        note(&format!("left out: {} ({})", left.path, left.reason));
+        note(&format!("skipped: {} ({})", left.path, left.reason));
     }
     let shown = left_out.named.len().min(NAMED_MAX) as u64;
     if left_out.count > shown {
-        note(&format!("left out: {} more", left_out.count - shown));
+        note(&format!("skipped: {} more", left_out.count - shown));
     }
 }
 
-/// Text for a summary; empty if nothing was left out.
+/// Text for a summary; empty if nothing was skipped.
 pub(crate) fn left_out_text(left_out: &LeftOut) -> String {
     match left_out.count {
         0 => String::new(),
-        count => format!("; {count} left out"),
+        count => format!("; {count} skipped"),
     }
 }
 
-/// Fails if something was left out and `is_strict`.
+/// Fails if something was skipped and `is_strict`.
 pub(crate) fn judge(left_out: &LeftOut, is_strict: bool) -> Outcome {
     match left_out.count {
         1 if is_strict => Err(Failure::left_out(
-            "complete, but 1 path was left out (--strict)",
+            "complete, but 1 path was skipped (--strict)",
         )),
         count if is_strict && count > 0 => Err(Failure::left_out(format!(
-            "complete, but {count} paths were left out (--strict)"
+            "complete, but {count} paths were skipped (--strict)"
         ))),
         _ => Ok(()),
     }
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_path_that_was_left_out_is_no_plural() {
+    fn one_path_that_was_skipped_is_no_plural() {
         let judged = |count: u64, is_strict: bool| {
             let left_out = LeftOut {
                 count,
@@ -133,7 +133,7 @@ mod tests {
             let failure = judge(&left_out, is_strict).err()?;
             Some((failure.code(), failure.message().to_owned()))
         };
-        for (count, words) in [(1, "1 path was left out"), (2, "2 paths were left out")] {
+        for (count, words) in [(1, "1 path was skipped"), (2, "2 paths were skipped")] {
             let text = format!("complete, but {words} (--strict)");
             assert_eq!(judged(count, true), Some((7, text)));
             assert_eq!(judged(count, false), None);

@@ -19,7 +19,7 @@ Exit codes:
   4    the peer refused, or could not do its part; admit: the demand would not be promised
   5    interrupted; the same command continues where it stopped
   6    reading or writing a local file failed
-  7    send, recv --strict: complete, but something was left out
+  7    send, recv --strict: complete, but something was skipped
   130  stopped by Ctrl-C or SIGTERM before it was done";
 
 /// Words for a signal that stops a command which goes on later.

@@ -83,7 +83,7 @@ pub(crate) struct Arguments {
     /// They can see the names in it.
     #[arg(long, requires = "update")]
     delete: bool,
-    /// Fail with exit code 7, after everything was received, if something was left out, such as a set-user-ID bit.
+    /// Fail with exit code 7, after everything was received, if something was skipped, such as a set-user-ID bit.
     #[arg(long, conflicts_with = "keep")]
     strict: bool,
     /// Print events as lines of JSON on standard output (docs/operations.md, Events of a transfer).

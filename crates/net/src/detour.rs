@@ -15,7 +15,8 @@ use anabranch_base::NodeId;
 /// Time that the addresses of a peer have before its detour is used.
 pub(crate) const DIRECT: Duration = Duration::from_secs(3);
 
-/// An address that leads to a peer in a roundabout way, such as a circuit at a relay.
+/// An address that leads to a peer in a roundabout way, such as a circuit at a relay. It is opened again when a session that this node opened has
+/// lost all paths.
 pub trait Detour: Send + Sync + fmt::Debug + 'static {
     /// Asks for further addresses of the peer, such as those at which a relay sees it. They are tried before the detour is opened, for as long as
     /// its known ones.
@@ -23,7 +24,7 @@ pub trait Detour: Send + Sync + fmt::Debug + 'static {
         Box::pin(ready(Vec::new()))
     }
 
-    /// Opens the detour, or returns the one that is open; `None`: there is none now.
+    /// Opens the detour, or returns the one that is open if it still leads there; `None`: there is none now.
     fn open(&self) -> Pin<Box<dyn Future<Output = Option<SocketAddr>> + Send>>;
 }
 
@@ -69,7 +70,14 @@ impl Detours {
         Stages {
             known: known.get(&peer).cloned(),
             last: Stage::Known,
+            opened: None,
         }
+    }
+
+    /// The detour to a peer.
+    pub(crate) fn of(&self, peer: NodeId) -> Option<Arc<dyn Detour>> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(&peer).map(|known| known.detour.clone())
     }
 
     /// Notes the last stage of a session with a peer.
@@ -86,9 +94,16 @@ impl Detours {
 pub(crate) struct Stages {
     known: Option<Known>,
     pub(crate) last: Stage,
+    /// The detour, once it is open.
+    pub(crate) opened: Option<SocketAddr>,
 }
 
 impl Stages {
+    /// True if there is a detour.
+    pub(crate) fn has_detour(&self) -> bool {
+        self.known.is_some()
+    }
+
     /// Addresses of the next stage that has any, after the time that the one before it has if `is_patient`; `None`: there is none. May be dropped
     /// and called again.
     pub(crate) async fn next(&mut self, is_patient: bool) -> Option<Vec<SocketAddr>> {
@@ -112,9 +127,9 @@ impl Stages {
             if !is_paused {
                 pause(Stage::Detour).await;
             }
-            let address = known.detour.open().await;
+            self.opened = known.detour.open().await;
             self.last = Stage::Detour;
-            return address.map(|address| vec![address]);
+            return self.opened.map(|address| vec![address]);
         }
         None
     }

@@ -24,10 +24,11 @@ use crate::{
     detour::Detour,
     driver::Driver,
     error::{ConnectError, StartError},
+    follow::follow,
     handles::{HostInner, close_all},
     links,
     place::Place,
-    remotes::{self, Remotes},
+    remotes::Remotes,
     session_handle::Session,
     socket::Bind,
     sockets::{Binding, Locals, SocketReport},
@@ -306,8 +307,8 @@ impl Host {
             remotes = further;
         };
         self.inner.shared.detours.note(peer, stages.last);
-        if !named.hosts.is_empty() {
-            tokio::spawn(remotes::follow(session.downgrade(), named));
+        if !named.hosts.is_empty() || stages.has_detour() {
+            tokio::spawn(follow(session.downgrade(), named, stages.opened));
         }
         Ok(session)
     }
@@ -331,7 +332,7 @@ impl Host {
     }
 
     /// Sets what is tried if none of a peer's addresses answers within three seconds, by every later call of [`Host::connect`]; after a
-    /// session that came about in this way, it is tried at once. `None`: nothing is.
+    /// session that came about in this way, it is tried at once, and it is opened again while that session has no path. `None`: nothing is.
     pub fn set_detour(&self, peer: NodeId, detour: Option<Arc<dyn Detour>>) {
         self.inner.shared.detours.set(peer, detour);
     }

@@ -32,7 +32,7 @@
 //! | [`bytestream`] | `AsyncRead` and `AsyncWrite` over ADUs |
 //! | `place`, `tariff`, `budgets`, `repricing` | the costs of sending at local addresses, the events about them, the budgets of a running host, and other tariffs and descriptions for it |
 //! | `acts` | changes by the user of a node in its sessions: paths in use, parameters of streams |
-//! | `links`, `remotes`, `detour`, `watch` | the links that a session tries; addresses and host names of peers, and what is tried beside them; changes of the interfaces |
+//! | `links`, `remotes`, `detour`, `follow`, `watch` | the links that a session tries; addresses and host names of peers, and what is tried beside them; the search for a peer without a path; changes of the interfaces |
 //! | [`log`] | the limit of log lines that peers can cause |
 //! | [`relay`] | forwarding between the ports of circuits |
 //! | `qlog`, a feature | traces of channels as files |
@@ -47,6 +47,7 @@ mod detour;
 mod driver;
 pub mod emulate;
 mod error;
+mod follow;
 mod handles;
 mod host;
 mod inbox;

@@ -11,8 +11,6 @@ use std::{
 
 use anabranch_base::text;
 
-use crate::session_handle::{Session, WeakSession};
-
 /// Time limit of a resolution.
 const LOOKUP_MAX: Duration = Duration::from_secs(5);
 /// Addresses of one name that are used.
@@ -21,8 +19,6 @@ const ADDRESSES_PER_NAME: usize = 8;
 const NAMES_MAX: usize = 256;
 /// Longest name (RFC 1035 §2.3.4).
 const NAME_BYTES_MAX: usize = 253;
-/// Time without a path after which the names of a session's peer are resolved again, and time between two resolutions.
-const RESOLVE_AGAIN: Duration = Duration::from_secs(5);
 
 /// Name of a host with a port, such as `studio.example:4433`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -143,6 +139,10 @@ static LAST: Mutex<BTreeMap<HostAddress, Vec<SocketAddr>>> = Mutex::new(BTreeMap
 
 /// The addresses of a name, or those that it had last.
 async fn lookup(host: &HostAddress) -> io::Result<Vec<SocketAddr>> {
+    #[cfg(test)]
+    if let Some(answer) = tests::answer(host) {
+        return Ok(answer);
+    }
     let asking = tokio::net::lookup_host((host.name.as_str(), host.port));
     let found = tokio::time::timeout(LOOKUP_MAX, asking).await;
     let late = || io::Error::new(io::ErrorKind::TimedOut, "no answer in 5 s");
@@ -205,35 +205,25 @@ impl From<&Self> for Remotes {
     }
 }
 
-/// Resolves the names of a session's peer again while the session has no path, and adds the addresses that are new. Ends with the
-/// session.
-pub(crate) async fn follow(session: WeakSession, remotes: Remotes) {
-    loop {
-        tokio::time::sleep(RESOLVE_AGAIN).await;
-        let is_alone = |session: &Session| {
-            session
-                .stats()
-                .is_some_and(|stats| stats.channels_active == 0)
-        };
-        match session.upgrade() {
-            Some(session) if session.close_reason().is_some() => return,
-            Some(session) if !is_alone(&session) => continue,
-            Some(_) => {}
-            None => return,
-        }
-        // No handle is held meanwhile.
-        let Ok(found) = remotes.resolve().await else {
-            continue;
-        };
-        if let Some(session) = session.upgrade() {
-            session.add_remotes(&found);
-        }
-    }
-}
+#[cfg(test)]
+pub(crate) use tests::answer_with;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Answers in place of those of the system.
+    static ANSWERS: Mutex<BTreeMap<HostAddress, Vec<SocketAddr>>> = Mutex::new(BTreeMap::new());
+
+    /// Lets a name have these addresses from now on.
+    pub(crate) fn answer_with(host: &HostAddress, addresses: &[SocketAddr]) {
+        let mut answers = ANSWERS.lock().unwrap();
+        answers.insert(host.clone(), addresses.to_vec());
+    }
+
+    pub(super) fn answer(host: &HostAddress) -> Option<Vec<SocketAddr>> {
+        ANSWERS.lock().unwrap().get(host).cloned()
+    }
 
     fn parse(text: &str) -> Result<String, ParseAddressError> {
         text.parse::<HostAddress>().map(|host| host.to_string())

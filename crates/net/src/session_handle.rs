@@ -356,6 +356,18 @@ impl Session {
         })
     }
 
+    /// Removes the links to an address.
+    pub(crate) fn remove_remote(&self, remote: SocketAddr) {
+        self.inner.host.shared.command(|state, now| {
+            if let Ok(mut session) = state.engine.session(self.inner.id) {
+                let links = session.links();
+                for link in links.iter().filter(|link| link.remote == remote) {
+                    session.remove_link(now, link);
+                }
+            }
+        });
+    }
+
     /// Removes a link from the session.
     pub fn remove_link(&self, link: &Link) {
         self.inner.host.shared.command(|state, now| {

@@ -33,4 +33,4 @@ pub use keys::{FakeKeys, Keys};
 pub use measure::Source;
 pub use members::State;
 pub use paths::{Fault, Path, Routes};
-pub use wire::Load;
+pub use wire::{Load, record::ADDRESSES_MAX};

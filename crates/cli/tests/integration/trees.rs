@@ -1,4 +1,4 @@
-//! Trees of files from `anabranch send` to `recv`: what is left out, names that exist, limits, and events.
+//! Trees of files from `anabranch send` to `recv`: what is skipped, names that exist, limits, and events.
 
 use std::{
     fs,
@@ -94,9 +94,9 @@ fn what_is_left_out_is_named_and_with_strict_a_failure() {
     tree(folder);
     // The directory is made.
     let receiver = Receiver::start(folder, &["new/in"]);
-    let words = ["left out: tree/outside (its target is an absolute path)"];
+    let words = ["skipped: tree/outside (its target is an absolute path)"];
     let out = sends(folder, &["tree", &receiver.ticket], 0, &words);
-    assert!(out.contains("1 left out"), "{out}");
+    assert!(out.contains("1 skipped"), "{out}");
     assert_eq!(receiver.code(), Some(0));
     let inside = fs::read_link(folder.join("new/in/tree/inside")).unwrap();
     assert_eq!(inside, Path::new("a"));

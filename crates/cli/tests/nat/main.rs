@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
+mod circuits;
 mod doctor;
 #[path = "../harness/mod.rs"]
 mod harness;

@@ -30,7 +30,7 @@ pub(crate) struct Stage {
     folder: tempfile::TempDir,
     pub(crate) near: Namespace,
     pub(crate) far: Namespace,
-    _middle: [Namespace; 3],
+    middle: [Namespace; 3],
     relay: Option<Process>,
 }
 
@@ -89,16 +89,30 @@ impl Stage {
             folder,
             near,
             far,
-            _middle: [left, relay, right],
+            middle: [left, relay, right],
             relay: None,
         };
-        let process = stage.start(
-            &stage._middle[1],
-            &["node", "--config", "r.toml"],
-            Some("relay.out"),
-        );
-        stage.relay = Some(process);
+        stage.start_relay();
         Some(stage)
+    }
+
+    fn start_relay(&mut self) {
+        let arguments = ["node", "--config", "r.toml"];
+        let process = self.start(&self.middle[1], &arguments, Some("relay.out"));
+        self.relay = Some(process);
+    }
+
+    /// Ends the relay by this signal, and returns what it has logged.
+    pub(crate) fn stop_relay(&mut self, signal: &str) -> String {
+        let relay = self.relay.take().unwrap();
+        relay.signal(signal);
+        relay.ended().err
+    }
+
+    /// Ends the relay by this signal, and starts it again.
+    pub(crate) fn restart_relay(&mut self, signal: &str) {
+        self.stop_relay(signal);
+        self.start_relay();
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

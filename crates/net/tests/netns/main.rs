@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 mod interfaces;
+mod mesh;
 mod mtu;
 mod namespace;
 mod node;

@@ -19,6 +19,16 @@ pub(crate) fn start<T: Send + 'static>(
     (own, peer): (u8, u8),
     work: impl FnOnce(Host) -> Pin<Box<dyn Future<Output = T>>> + Send + 'static,
 ) -> JoinHandle<T> {
+    start_for(LIMIT, namespace, (own, peer), work)
+}
+
+/// The same, for this long at most.
+pub(crate) fn start_for<T: Send + 'static>(
+    limit: Duration,
+    namespace: &Namespace,
+    (own, peer): (u8, u8),
+    work: impl FnOnce(Host) -> Pin<Box<dyn Future<Output = T>>> + Send + 'static,
+) -> JoinHandle<T> {
     // Entered by a thread started here, so that it and its children stay inside.
     namespace.run(move || {
         std::thread::spawn(move || {
@@ -29,7 +39,7 @@ pub(crate) fn start<T: Send + 'static>(
             runtime.block_on(async {
                 let allowed = AllowList::of([key(peer).node_id()]);
                 let host = Host::start(HostConfig::new(key(own), allowed)).unwrap();
-                tokio::time::timeout(LIMIT, work(host))
+                tokio::time::timeout(limit, work(host))
                     .await
                     .expect("the test hangs")
             })

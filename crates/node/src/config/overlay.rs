@@ -11,10 +11,11 @@ use anabranch_net::{
     Host, HostAddress, Remotes,
     relay::{Quota, Relay, RelayConfig, RelayError},
 };
-use anabranch_overlay::Config;
+use anabranch_overlay::{ADDRESSES_MAX, Config};
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigError, address, missing, node, parsed, percent, refused, set, size};
+use super::{ConfigError, missing, node, parsed, percent, refused, set, size};
+
 /// A member, as configured by the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
@@ -81,7 +82,7 @@ pub struct OverlayLayer {
     pub relay_public: Option<String>,
     /// Names of the members asked first.
     pub seeds: Option<Vec<String>>,
-    /// Addresses at which others reach this node.
+    /// Addresses at which others reach this node, `IP:PORT` or `HOST:PORT`.
     pub addresses: Option<Vec<String>>,
     /// Share of a link that test messages may take.
     pub probes: Option<String>,
@@ -100,6 +101,8 @@ pub struct OverlayConfig {
     pub sites: BTreeMap<NodeId, Site>,
     /// Configuration of the overlay agent.
     pub agent: Config,
+    /// Names of hosts at which others reach this node, beside the addresses of the agent; resolved while the node runs.
+    pub hosts: Vec<HostAddress>,
     /// Relay settings; `None`: nothing is relayed.
     pub relay: Option<Relaying>,
 }
@@ -180,13 +183,7 @@ impl OverlayLayer {
         let (mut sites, mut quotas) = (BTreeMap::new(), BTreeMap::new());
         for member in members {
             let id = node("overlay.member.node", &member.node)?;
-            let mut remotes = Remotes::default();
-            for text in &member.addresses {
-                let added = remotes.add(text);
-                added.map_err(|error| {
-                    refused("overlay.member.addresses", text, error.to_string())
-                })?;
-            }
+            let remotes = remotes("overlay.member.addresses", &member.addresses)?;
             let site = Site {
                 name: member.name.clone(),
                 addresses: remotes.addresses,
@@ -217,7 +214,12 @@ impl OverlayLayer {
             agent.seeds.push(*id);
         }
         let own = self.addresses.as_deref().unwrap_or_default();
-        agent.addresses = addresses("overlay.addresses", own)?;
+        let own = remotes("overlay.addresses", own)?;
+        if own.len() > ADDRESSES_MAX {
+            let reason = format!("give at most {ADDRESSES_MAX}");
+            return Err(refused("overlay.addresses", "these", reason));
+        }
+        agent.addresses = own.addresses;
         set(
             &mut agent.probing.share,
             "overlay.probes",
@@ -266,6 +268,7 @@ impl OverlayLayer {
             relay,
             sites,
             agent,
+            hosts: own.hosts,
         }))
     }
 }
@@ -281,8 +284,13 @@ pub(super) fn range(text: &str) -> Result<RangeInclusive<u16>, String> {
     }
 }
 
-fn addresses(key: &str, texts: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {
-    texts.iter().map(|text| address(key, text)).collect()
+fn remotes(key: &str, texts: &[String]) -> Result<Remotes, ConfigError> {
+    let mut remotes = Remotes::default();
+    for text in texts {
+        let added = remotes.add(text);
+        added.map_err(|error| refused(key, text, error.to_string()))?;
+    }
+    Ok(remotes)
 }
 
 #[cfg(test)]
@@ -326,6 +334,15 @@ mod tests {
     }
 
     #[test]
+    fn the_nodes_own_addresses_may_be_names() {
+        let own = "[overlay]\naddresses = [\"192.0.2.1:4433\", \"van.example:4433\"]\n";
+        let config = resolve(&(own.to_owned() + &member("studio", 1, "")));
+        let config = config.unwrap().unwrap();
+        assert_eq!(config.agent.addresses, ["192.0.2.1:4433".parse().unwrap()]);
+        assert_eq!(config.hosts, ["van.example:4433".parse().unwrap()]);
+    }
+
+    #[test]
     fn every_fault_is_named() {
         let studio = member("studio", 1, "");
         let cases = [
@@ -346,6 +363,15 @@ mod tests {
             (
                 member("studio", 1, "addresses = [\"studio.example\"]"),
                 "overlay.member.addresses",
+            ),
+            (
+                "[overlay]\naddresses = [\"studio.example\"]\n".to_owned() + &studio,
+                "overlay.addresses",
+            ),
+            (
+                "[overlay]\naddresses = [\"a.example:1\", \"a.example:2\", \"192.0.2.1:3\", \"a.example:4\", \"a.example:5\"]\n".to_owned()
+                    + &studio,
+                "at most 4",
             ),
             (
                 member("studio", 1, "relay_circuits = 8"),

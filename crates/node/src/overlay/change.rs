@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use anabranch_base::NodeId;
-use anabranch_net::Host;
+use anabranch_net::{Host, Remotes};
 use anabranch_overlay::{Member, Setup};
 
 use super::{Overlay, OverlayError, Site, serving::Serving};
@@ -18,6 +18,8 @@ use crate::{
 pub(super) struct Settings {
     pub(super) sites: Arc<BTreeMap<NodeId, Site>>,
     pub(super) setup: Setup,
+    /// Addresses and names at which others reach this node.
+    pub(super) own: Remotes,
     /// Relaying for others, if enabled.
     pub(super) serving: Option<Serving>,
     relaying: Option<Relaying>,
@@ -41,8 +43,13 @@ impl Settings {
         let OverlayConfig {
             sites,
             agent,
+            hosts,
             relay: relaying,
         } = config;
+        let own = Remotes {
+            addresses: agent.addresses.clone(),
+            hosts,
+        };
         let members = sites.iter().map(|(&node, site)| Member {
             node,
             addresses: site.addresses.clone(),
@@ -72,6 +79,7 @@ impl Settings {
         Ok(Self {
             sites,
             setup,
+            own,
             serving,
             relaying,
         })

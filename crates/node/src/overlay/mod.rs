@@ -17,6 +17,7 @@
 //! | `keys` | signatures |
 //! | `undecided` | sessions of members that may be for the overlay |
 //! | `load` | load of this node, as a program states it |
+//! | `own` | addresses of this node, where names stand for them |
 //!
 //! `runner` and the tasks that it starts (`line`, `circuit`) use each other: they report to it in its `Input`, which also carries
 //! questions to the runner itself.
@@ -27,6 +28,7 @@ mod follow;
 mod keys;
 mod line;
 mod load;
+mod own;
 mod probes;
 mod runner;
 mod serving;

@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::{
-    Shared, Site, change::Settings, line::Line, serving::Serving, subscription::Subscription,
+    Shared, Site, change::Settings, line::Line, own, serving::Serving, subscription::Subscription,
 };
 use crate::rights::{CODE_NO_RIGHT, Right, Rights, Table};
 
@@ -140,6 +140,8 @@ impl Runner {
     pub(crate) async fn run(mut self, over: impl Future<Output = ()>) {
         let mut over = pin!(over);
         self.follow_rights(self.host.clock().now());
+        let announcing = own::announce(self.wanted.clone(), self.sender.clone());
+        self.tasks.spawn(announcing);
         loop {
             self.serve_outputs();
             while self.tasks.try_join_next().is_some() {}

@@ -24,7 +24,15 @@ pub struct Call {
     via: Via,
     node: NodeId,
     port: u16,
-    pairing: Arc<Mutex<Option<Arc<Pairing>>>>,
+    kept: Arc<Mutex<Kept>>,
+}
+
+/// What is kept from one call to the next.
+#[derive(Debug, Default)]
+struct Kept {
+    pairing: Option<Arc<Pairing>>,
+    /// The last call failed, and that was reported.
+    is_reported: bool,
 }
 
 impl Call {
@@ -35,37 +43,59 @@ impl Call {
             via: via.clone(),
             node,
             port,
-            pairing: Arc::default(),
+            kept: Arc::default(),
         }
     }
 
     async fn pairing(&self) -> Option<Arc<Pairing>> {
-        let mut kept = self.pairing.lock().await;
-        if let Some(pairing) = kept.as_ref().filter(|pairing| !pairing.is_over()) {
+        let mut kept = self.kept.lock().await;
+        if let Some(pairing) = kept.pairing.as_ref().filter(|pairing| !pairing.is_over()) {
             return Some(pairing.clone());
         }
-        *kept = None;
-        for left in (0..TRIES).rev() {
+        kept.pairing = None;
+        match self.call().await {
+            Ok(pairing) => {
+                kept.is_reported = false;
+                Some(kept.pairing.insert(Arc::new(pairing)).clone())
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut kept.is_reported, true) {
+                    self.report(&error);
+                }
+                None
+            }
+        }
+    }
+
+    async fn call(&self) -> Result<Pairing, RendezvousError> {
+        let mut left = TRIES;
+        loop {
+            left -= 1;
             // It may have another port now.
             let port = if left == 0 { 0 } else { self.port };
             match Pairing::call(&self.host, &self.via, self.node, port).await {
-                Ok(pairing) => return Some(kept.insert(Arc::new(pairing)).clone()),
                 Err(RendezvousError::Refused(Refusal::Nobody)) if left > 0 => {
                     time::sleep(PAUSE).await;
                 }
-                Err(RendezvousError::Refused(Refusal::Nobody)) => {
-                    tracing::warn!(
-                        "no address answers, and the other side is not at the relay {}",
-                        self.via.node
-                    );
-                }
-                Err(error) => {
-                    tracing::warn!("no address answers, and {error}");
-                    break;
-                }
+                result => return result,
             }
         }
-        None
+    }
+
+    fn report(&self, error: &RendezvousError) {
+        match error {
+            RendezvousError::Refused(Refusal::Nobody) => tracing::warn!(
+                "no address answers, and the other side is not at the relay {}",
+                self.via.node
+            ),
+            error => tracing::warn!("no address answers, and {error}"),
+        }
+    }
+
+    /// Lets the node be called again, unless it has been since.
+    async fn forget(&self, pairing: &Arc<Pairing>) {
+        let mut kept = self.kept.lock().await;
+        (kept.pairing).take_if(|kept| Arc::ptr_eq(kept, pairing));
     }
 }
 
@@ -80,6 +110,14 @@ impl Detour for Call {
 
     fn open(&self) -> Pin<Box<dyn Future<Output = Option<SocketAddr>> + Send>> {
         let call = self.clone();
-        Box::pin(async move { call.pairing().await?.open().await })
+        Box::pin(async move {
+            let pairing = call.pairing().await?;
+            if let Ok(circuit) = pairing.ask_circuit().await {
+                return circuit;
+            }
+            // The relay may have been restarted since the node was called.
+            call.forget(&pairing).await;
+            call.pairing().await?.ask_circuit().await.ok()?
+        })
     }
 }

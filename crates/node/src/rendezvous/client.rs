@@ -11,7 +11,7 @@ use std::{
 };
 
 use anabranch_base::NodeId;
-use anabranch_net::{ConnectError, Detour, Host, Session, Stream};
+use anabranch_net::{ConnectError, Detour, Host, Session, Stream, limited};
 use anabranch_session::{ChannelStatus, StreamSpec};
 use tokio::{
     sync::{Mutex, mpsc, watch},
@@ -181,7 +181,10 @@ async fn read(
                     tokio::spawn(async move { open_translator(&host, node, &[address]).await });
                 }
             }
-            Notice::Refused(Refusal::NoCircuit) => tracing::info!("the relay has no circuit now"),
+            Notice::Refused(refusal @ Refusal::NoCircuit) => {
+                limited!(warn, relay = %link.relay, "{refusal}");
+                circuit.send_replace(None);
+            }
             Notice::Refused(refusal) => drop(events.send(Err(refusal)).await),
         }
     }
@@ -360,6 +363,24 @@ impl Pairing {
         heard.is_ok_and(|heard| heard.is_closed() && heard.is_empty())
     }
 
+    /// Asks for a circuit to the other side; `None`: the relay refuses.
+    ///
+    /// # Errors
+    /// The relay does not answer, or has gone.
+    pub(super) fn ask_circuit(
+        &self,
+    ) -> impl Future<Output = Result<Option<SocketAddr>, LineOver>> + Send + 'static {
+        let (link, mut circuit) = (self.link.clone(), self.circuit.clone());
+        self.has_asked.store(true, Ordering::Relaxed);
+        async move {
+            circuit.borrow_and_update();
+            link.ask(Request::Circuit).await?;
+            let answered = time::timeout(PATIENCE, circuit.changed()).await;
+            answered.map_err(|_| LineOver)?.map_err(|_| LineOver)?;
+            Ok(*circuit.borrow())
+        }
+    }
+
     /// Parts from the other side, so that the next may reach the place.
     pub async fn release(&self) {
         // A relay that has gone has parted them.
@@ -380,16 +401,7 @@ impl Line for Pairing {
 /// A circuit at the relay, opened when it is needed.
 impl Detour for Pairing {
     fn open(&self) -> Pin<Box<dyn Future<Output = Option<SocketAddr>> + Send>> {
-        let (link, mut circuit) = (self.link.clone(), self.circuit.clone());
-        self.has_asked.store(true, Ordering::Relaxed);
-        Box::pin(async move {
-            circuit.borrow_and_update();
-            link.ask(Request::Circuit).await.ok()?;
-            time::timeout(PATIENCE, circuit.changed())
-                .await
-                .ok()?
-                .ok()?;
-            *circuit.borrow()
-        })
+        let asking = self.ask_circuit();
+        Box::pin(async move { asking.await.ok()? })
     }
 }

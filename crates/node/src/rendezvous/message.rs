@@ -78,7 +78,10 @@ pub enum Refusal {
     )]
     NoRight = 5,
     /// No circuit can be opened.
-    #[error("the relay has no circuit for this node now")]
+    #[error(
+        "the relay opens no circuit for this node now: the node has as many as it may there, or has used up its bytes of the day (per_day in \
+         [rendezvous]), or the relay has no rate or port left; see its log, try again later, or use another relay"
+    )]
     NoCircuit = 6,
     /// More messages than an exchange has.
     #[error("more messages than the exchange behind a code has")]

@@ -354,9 +354,13 @@ impl Stay<'_> {
                     rate: Rate::from_mbps(1_000),
                     lifetime: LIFETIME,
                 });
-                let Answer::Opened(opened) = answer else {
-                    limited!(info, peer = %self.node, ?answer, "no circuit");
-                    return Err(Refusal::NoCircuit);
+                let opened = match answer {
+                    Answer::Opened(opened) => opened,
+                    Answer::Refused { refusal, .. } => {
+                        limited!(warn, peer = %self.node, "no circuit between two guests: {refusal}");
+                        return Err(Refusal::NoCircuit);
+                    }
+                    _ => return Err(Refusal::NoCircuit),
                 };
                 self.has_circuit = true;
                 let state = self.server.lock();

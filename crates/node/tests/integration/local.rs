@@ -7,6 +7,7 @@ mod memory;
 mod outcome;
 mod promises;
 mod python;
+mod relay;
 mod rights;
 mod shares;
 mod streams;

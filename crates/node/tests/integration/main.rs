@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 mod addresses;
+mod circuits;
 mod common;
 mod exports;
 mod hostile_transfer;

@@ -157,6 +157,42 @@ async fn members_are_reached_by_the_names_of_their_hosts() {
     .await;
 }
 
+/// The first and the third node have wrong addresses of each other. The third one announces where it is by the name of its host.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_is_reached_by_the_name_that_it_announces() {
+    within(async {
+        let folder = tempfile::tempdir().unwrap();
+        let at = addresses(4);
+        let own = format!("addresses = [\"localhost:{}\"]", at[2].port());
+        let mut daemons = Vec::new();
+        for n in 1..=3 {
+            let mut known: BTreeMap<u8, SocketAddr> = (1..=3).zip(at.iter().copied()).collect();
+            if n != 2 {
+                // No node has this address.
+                known.insert(4 - n, at[3]);
+            }
+            let more = if n == 3 { own.as_str() } else { "" };
+            let config = configured(folder.path(), n, at[usize::from(n) - 1], &known, more);
+            daemons.push(Daemon::start(config).await.unwrap());
+        }
+        let [first, second, third] = &daemons[..] else {
+            unreachable!("there are three");
+        };
+        let is_connected = |daemon: &Daemon, peer: NodeId| {
+            let sessions = daemon.host().sessions();
+            let mut stats = sessions.iter().map(|session| &session.stats);
+            stats.any(|stats| stats.peer == peer && stats.channels_active > 0)
+        };
+        let check = async {
+            while !is_connected(first, id(3)) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        run_until([first, second, third], check).await;
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stranger_never_gets_in() {
     within(async {

@@ -34,11 +34,11 @@ fn id(seed: u8) -> NodeId {
 }
 
 /// A relay with a rendezvous, for these nodes or for all.
-fn relay(guests: Option<&[u8]>) -> (Host, Via) {
+pub(crate) fn relay(guests: Option<&[u8]>) -> (Host, Via) {
     relay_at("127.0.0.1:0".parse().unwrap(), guests)
 }
 
-fn relay_at(address: SocketAddr, guests: Option<&[u8]>) -> (Host, Via) {
+pub(crate) fn relay_at(address: SocketAddr, guests: Option<&[u8]>) -> (Host, Via) {
     let host = host_at(address, 100, AllowList::everyone());
     let relay = Relay::start(RelayConfig::new(
         host.node_id(),

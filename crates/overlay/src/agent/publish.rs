@@ -7,7 +7,7 @@ use anabranch_base::{Instant, Rate};
 use super::{Agent, load::OwnLoad, refresh_interval};
 use crate::wire::{
     LinkState, Load, LoadOf, Record,
-    record::{RATE_MAX, VERSION_MAX},
+    record::{ADDRESSES_MAX, RATE_MAX, VERSION_MAX},
 };
 
 /// Least time between two records of changed links.
@@ -68,6 +68,19 @@ impl Agent {
         } else {
             self.own.headroom = before;
         }
+    }
+
+    /// Sets the addresses that this node announces, of which [`ADDRESSES_MAX`](crate::ADDRESSES_MAX) are used. They take the place of those of its
+    /// configuration, until the next one.
+    pub fn set_addresses(&mut self, mut addresses: Vec<SocketAddr>, now: Instant) {
+        addresses.truncate(ADDRESSES_MAX);
+        if self.has_left || self.own.addresses == addresses {
+            return;
+        }
+        self.own.addresses = addresses;
+        self.publish_soon();
+        self.publish_if_due(now);
+        self.settle(now);
     }
 
     /// Signs and spreads a record of the present state.

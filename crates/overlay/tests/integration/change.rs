@@ -1,6 +1,6 @@
 //! Other members and settings while an agent runs.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use anabranch_base::{Instant, NodeId, Rate, Seed};
 use anabranch_overlay::{
@@ -217,6 +217,25 @@ fn other_settings_are_published() {
     assert_eq!(own(&agent).headroom, None);
     config.routing.hops = 9;
     assert!(Setup::new(config, node(ME), members(&[20])).is_err());
+}
+
+#[test]
+fn other_addresses_of_its_own_are_published_and_not_more_than_a_record_holds() {
+    let mut agent = agent(&[20]);
+    let addresses = |count: u8| -> Vec<SocketAddr> {
+        let ips = (1..=count).map(|n| [203, 0, 113, n]);
+        ips.map(|ip| SocketAddr::from((ip, 4433))).collect()
+    };
+    let own = |agent: &Agent| agent.record(&node(ME)).unwrap();
+    let before = own(&agent).version;
+    agent.set_addresses(addresses(5), at(10));
+    assert_eq!(own(&agent).addresses, addresses(4));
+    let version = own(&agent).version;
+    assert!(version > before);
+    agent.set_addresses(addresses(4), at(20));
+    assert_eq!(own(&agent).version, version, "they are the same");
+    agent.set_addresses(addresses(1), at(30));
+    assert_eq!(own(&agent).addresses, addresses(1));
 }
 
 proptest! {

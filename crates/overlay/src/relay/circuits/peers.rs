@@ -14,6 +14,9 @@ use crate::relay::{
 /// Most sources remembered. When the table is full, a new source replaces one without circuits.
 const PEERS_MAX: usize = 4_096;
 
+/// Bytes that a source must have left for one more circuit: the handshake through it has packets of this length (RFC 9000 §14.1).
+const BYTES_LEFT_MIN: u64 = 1_200;
+
 /// One source.
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -123,7 +126,7 @@ impl Peers {
         if peer.circuits >= peer.quota.circuits {
             return Err(Refusal::Circuits);
         }
-        if peer.bytes_left(now, config) == 0 {
+        if peer.bytes_left(now, config) < BYTES_LEFT_MIN {
             return Err(Refusal::Bytes);
         }
         Ok(index)

@@ -471,6 +471,13 @@ fn quotas_are_kept() {
     assert_eq!(dropped.by(Reason::PeerBytes), 1);
     let peer = relay.circuits.peers().next().unwrap();
     assert_eq!((peer.circuits, peer.bytes_in_period), (2, 199_200));
+    // What is left carries no handshake through another circuit.
+    let close = Request::Close {
+        circuit: CircuitId(2),
+    };
+    relay.ask(much_later, 1, &close);
+    let again = Request::Open(open(3, 1, 4));
+    assert_eq!(refused(relay.ask(much_later, 1, &again)), Refusal::Bytes);
     let tomorrow = NOW + Duration::from_secs(24 * 3_600);
     opened(relay.ask(tomorrow, 1, &Request::Open(open(4, 1, 4))));
 }
