@@ -126,6 +126,18 @@ class Streams(unittest.IsolatedAsyncioTestCase):
                 await outgoing.admit()
             self.assertEqual(refused.exception.reason, "no_guarantee")
 
+    async def test_the_newest_goes_first_if_it_is_asked_for(self) -> None:
+        async with timeout(LIMIT), pair() as (outgoing, incoming):
+            async with await outgoing.open("newest", newest_first=True) as stream:
+                for number in range(100):
+                    await stream.send(bytes([number]) * 20_000)
+            reader = await incoming.accept()
+            self.assertFalse(reader.spec.ordered)
+            received = [bytes(message)[0] async for message in reader]
+            self.assertEqual(sorted(received), list(range(100)))
+            with self.assertRaisesRegex(ValueError, "cannot send the newest message first"):
+                await outgoing.open("both", newest_first=True, ordered=True)
+
     async def test_a_waiting_guarantee_is_explained(self) -> None:
         async with timeout(LIMIT), pair() as (outgoing, _):
             stream = await outgoing.open("waiting", guarantee=Rate("2 Mbit/s", 0.95, waits=True))
