@@ -70,7 +70,7 @@ impl Agent {
         }
     }
 
-    /// Sets the addresses that this node announces, of which [`ADDRESSES_MAX`](crate::ADDRESSES_MAX) are used. They take the place of those of its
+    /// Sets the addresses that this node announces, of which [`ADDRESSES_MAX`] are used. They take the place of those of its
     /// configuration, until the next one.
     pub fn set_addresses(&mut self, mut addresses: Vec<SocketAddr>, now: Instant) {
         addresses.truncate(ADDRESSES_MAX);
