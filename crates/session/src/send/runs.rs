@@ -4,45 +4,31 @@ use std::collections::VecDeque;
 
 use anabranch_base::Instant;
 
-/// Sequences at which a run begins, after the first one. Boxed, because hardly any stream has several. Key: session, stream.
-///
-/// Invariant: not empty, ascending.
-#[derive(Debug)]
-struct Begins(VecDeque<u64>);
-
-/// Runs of ascending deadlines. Key: session, stream.
+/// Runs of ascending deadlines: the sequences at which one begins, after the first, ascending.
 #[derive(Debug, Default)]
-pub(super) struct Runs(Option<Box<Begins>>);
+pub(super) struct Runs(VecDeque<u64>);
 
 impl Runs {
-    /// Notes that an ADU with this deadline is queued behind one with the deadline `last`; `None`: it never becomes useless.
-    pub(super) fn note(
-        &mut self,
-        sequence: u64,
-        (last, deadline): (Option<Instant>, Option<Instant>),
-    ) {
-        let is_earlier = deadline.is_some_and(|at| last.is_none_or(|last| at < last));
-        if is_earlier {
-            let begins = (self.0).get_or_insert_with(|| Box::new(Begins(VecDeque::new())));
-            begins.0.push_back(sequence);
-        }
+    /// True if a run begins with an ADU with this deadline that is queued behind one with the deadline `last`; `None`: it never becomes
+    /// useless.
+    pub(super) fn begins_anew(last: Option<Instant>, deadline: Option<Instant>) -> bool {
+        deadline.is_some_and(|at| last.is_none_or(|last| at < last))
+    }
+
+    /// Notes that a run begins with this ADU.
+    pub(super) fn begin(&mut self, sequence: u64) {
+        self.0.push_back(sequence);
     }
 
     /// Forgets runs that begin at the first ADU of the queue, or before it.
     pub(super) fn forget_until(&mut self, first: u64) {
-        let Some(begins) = &mut self.0 else {
-            return;
-        };
-        while begins.0.front().is_some_and(|&begin| begin <= first) {
-            begins.0.pop_front();
-        }
-        if begins.0.is_empty() {
-            self.0 = None;
+        while self.0.front().is_some_and(|&begin| begin <= first) {
+            self.0.pop_front();
         }
     }
 
     /// Sequences at which a run begins, after the first.
     pub(super) fn begins(&self) -> impl Iterator<Item = u64> + '_ {
-        self.0.iter().flat_map(|begins| begins.0.iter().copied())
+        self.0.iter().copied()
     }
 }

@@ -117,29 +117,23 @@ pub(crate) struct SendStream {
     pub blocked: bool,
     /// True if it is among those that its session has marked as changed.
     pub touched: bool,
-    overtaking: Overtaking,
     pub sent_at: Option<Instant>,
-    expiry: Expiry,
+    /// Time at which an ADU that waited was last given up.
+    given_up_at: Option<Instant>,
+    rare: Option<Box<Rare>>,
     pub counters: Counters,
     pub carried: Carried,
 }
 
-/// ADUs that are sent before older ones.
+/// State that few streams need: idle ones are small. Key: session, stream.
 #[derive(Debug, Default)]
-struct Overtaking {
-    /// True if an ADU was begun before one in front of it.
-    has_happened: bool,
-    /// The turn of a stream whose newest ADU is sent first.
-    newest: Option<Box<Newest>>,
-}
-
-/// Expiry of a send stream's ADUs.
-#[derive(Debug, Default)]
-struct Expiry {
-    /// Time at which an ADU that waited was last given up.
-    given_up_at: Option<Instant>,
+struct Rare {
     /// Parts of the queue in which deadlines ascend.
     runs: Runs,
+    /// True if an ADU was begun before one in front of it.
+    has_overtaken: bool,
+    /// The turn of a stream whose newest ADU is sent first.
+    newest: Option<Newest>,
 }
 
 /// End of a send stream.
@@ -168,7 +162,7 @@ pub(crate) struct Counters {
 
 impl SendStream {
     pub(crate) fn new(id: StreamId, spec: Arc<StreamSpec>, credit: u64) -> Self {
-        let newest = (spec.order == Order::NewestFirst).then(Box::default);
+        let newest = (spec.order == Order::NewestFirst).then(Newest::default);
         Self {
             id,
             spec,
@@ -185,12 +179,14 @@ impl SendStream {
             unsent_max: None,
             blocked: false,
             touched: false,
-            overtaking: Overtaking {
-                has_happened: false,
-                newest,
-            },
             sent_at: None,
-            expiry: Expiry::default(),
+            given_up_at: None,
+            rare: newest.map(|newest| {
+                Box::new(Rare {
+                    newest: Some(newest),
+                    ..Rare::default()
+                })
+            }),
             counters: Counters::default(),
             carried: Carried::default(),
         }
@@ -200,14 +196,15 @@ impl SendStream {
     pub(crate) fn push(&mut self, now: Instant, data: Bytes, importance: u8) -> u64 {
         let sequence = self.end();
         let deadline = self.spec.lifetime.map(|lifetime| now + lifetime);
-        if let Some(last) = self.adus.back() {
-            self.expiry.runs.note(sequence, (last.deadline, deadline));
+        let last = self.adus.back();
+        if last.is_some_and(|last| Runs::begins_anew(last.deadline, deadline)) {
+            self.rare.get_or_insert_default().runs.begin(sequence);
         }
         self.backlog += data.len() as u64;
         self.held_bytes += data.len();
         self.counters.adus += 1;
         self.counters.bytes += data.len() as u64;
-        if let Some(newest) = &mut self.overtaking.newest {
+        if let Some(newest) = self.newest_mut() {
             newest.push(sequence);
         }
         if self.adus.capacity() == 0 {
@@ -217,6 +214,19 @@ impl SendStream {
         self.adus
             .push_back(SendAdu::new(now, data, deadline, importance));
         sequence
+    }
+
+    /// Sequences at which deadlines begin anew.
+    fn run_begins(&self) -> impl Iterator<Item = u64> + '_ {
+        self.rare.iter().flat_map(|rare| rare.runs.begins())
+    }
+
+    fn newest(&self) -> Option<&Newest> {
+        self.rare.as_ref()?.newest.as_ref()
+    }
+
+    fn newest_mut(&mut self) -> Option<&mut Newest> {
+        self.rare.as_mut()?.newest.as_mut()
     }
 
     /// Sequence of the next ADU.
@@ -268,7 +278,7 @@ impl SendStream {
             (self.cursor - self.base) as usize
         };
         let first = self.adus.get(first).and_then(|adu| adu.deadline);
-        let later = self.expiry.runs.begins();
+        let later = self.run_begins();
         first
             .into_iter()
             .chain(later.filter_map(|begin| self.deadline_from(begin)))
@@ -294,7 +304,7 @@ impl SendStream {
     /// Deadline of the ADU with bytes to send, or to send again, that is next in turn.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let repaired = self.lost.front().map(|(sequence, _)| *sequence);
-        let next = match (&self.overtaking.newest, repaired) {
+        let next = match (self.newest(), repaired) {
             (None, Some(repaired)) => repaired.min(self.cursor),
             (Some(_), Some(repaired)) => repaired,
             (_, None) => self.next_new(),
@@ -304,14 +314,13 @@ impl SendStream {
 
     /// The ADU whose unsent bytes are next in turn; if there are none, one that is settled or to come.
     fn next_new(&self) -> u64 {
-        let newest = self.overtaking.newest.as_ref();
-        let newest = newest.and_then(|newest| newest.next());
+        let newest = self.newest().and_then(Newest::next);
         newest.unwrap_or(self.cursor)
     }
 
     /// Bytes that are sent before those of an ADU that is handed over now.
     pub(crate) fn ahead_bytes(&self) -> u64 {
-        let Some(newest) = &self.overtaking.newest else {
+        let Some(newest) = self.newest() else {
             return self.backlog;
         };
         let lost = self.lost.iter().map(|(_, range)| range.end - range.start);
@@ -407,7 +416,7 @@ impl SendStream {
     /// The first ADU with bytes to send that has overtaken the next one, and whose credit is used already: while there is none
     /// for the next one, its own can only come back when all of it is sent. O(ADUs) if any has overtaken another.
     fn begun_ahead(&self) -> Option<u64> {
-        if !self.overtaking.has_happened {
+        if self.rare.as_ref().is_none_or(|rare| !rare.has_overtaken) {
             return None;
         }
         let ahead = self.span(self.cursor, u64::MAX - 1);
@@ -507,8 +516,10 @@ impl SendStream {
         let is_final = adu.unsent() == 0;
         self.backlog -= length as u64;
         self.charge_for(sequence, charge);
-        self.overtaking.has_happened |= sequence > self.cursor;
-        if let Some(newest) = &mut self.overtaking.newest {
+        if sequence > self.cursor {
+            self.rare.get_or_insert_default().has_overtaken = true;
+        }
+        if let Some(newest) = self.newest_mut() {
             newest.note_sent(sequence);
         }
         self.sent_at = Some(now);
@@ -532,7 +543,7 @@ impl SendStream {
         };
         let mut charged = 0;
         let mut is_spent = false;
-        let is_descending = self.overtaking.newest.is_some();
+        let is_descending = self.newest().is_some();
         let end = self.end();
         (first..end).filter_map(move |place| {
             let sequence = match is_descending {
@@ -636,7 +647,7 @@ impl SendStream {
             }
             self.cursor += 1;
         }
-        if let Some(newest) = &mut self.overtaking.newest {
+        if let Some(newest) = self.rare.as_mut().and_then(|rare| rare.newest.as_mut()) {
             let (adus, base) = (&self.adus, self.base);
             newest.settle(self.cursor, |sequence| {
                 let at = sequence.checked_sub(base);
@@ -761,7 +772,7 @@ impl SendStream {
 
     /// Drops every ADU whose deadline has passed.
     pub(crate) fn expire(&mut self, now: Instant, settled: &mut Vec<Settled>) {
-        let later: Vec<u64> = self.expiry.runs.begins().collect();
+        let later: Vec<u64> = self.run_begins().collect();
         self.expire_run(now, self.base, settled);
         for begin in later {
             self.expire_run(now, begin, settled);
@@ -793,9 +804,7 @@ impl SendStream {
 
     /// True if an ADU that waited was given up within this time: the channels carry less than the stream has.
     pub(crate) fn has_given_up_within(&self, now: Instant, time: Duration) -> bool {
-        self.expiry
-            .given_up_at
-            .is_some_and(|at| now.since(at) < time)
+        self.given_up_at.is_some_and(|at| now.since(at) < time)
     }
 
     /// Drops ADUs that are predicted to miss their deadline, while the youngest would meet its own:
@@ -836,7 +845,7 @@ impl SendStream {
             return;
         }
         let (first, last) = (self.cursor, self.end() - 1);
-        let is_descending = self.overtaking.newest.is_some();
+        let is_descending = self.newest().is_some();
         let mut ahead = match (is_descending, self.adus.back()) {
             (true, Some(youngest)) => youngest.unsent(),
             _ => 0,
@@ -915,7 +924,7 @@ impl SendStream {
         adu.sent = adu.data.len();
         self.backlog -= unsent;
         if unsent > 0 {
-            self.expiry.given_up_at = Some(now);
+            self.given_up_at = Some(now);
         }
         self.counters.expired_adus += 1;
         self.settle(sequence, AduOutcome::Expired { skip })
@@ -940,7 +949,9 @@ impl SendStream {
             self.adus.pop_front();
             self.base += 1;
         }
-        self.expiry.runs.forget_until(self.base);
+        if let Some(rare) = &mut self.rare {
+            rare.runs.forget_until(self.base);
+        }
         self.cursor = self.cursor.max(self.base);
         debug_assert!(
             !self.adus.is_empty() || (self.backlog, self.held_bytes) == (0, 0),
