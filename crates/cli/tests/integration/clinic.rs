@@ -74,7 +74,20 @@ fn a_hospital_that_is_killed_goes_on_with_the_same_record() {
     assert_eq!(again, ticket);
     assert!(second.event("ekg")["next"].as_u64().unwrap() > 0);
     assert!(ambulance.event("begun")["next"].as_u64().unwrap() > 0);
-    let ended = second.event("ended");
+    let case = whole(at, [&mut second, &mut ambulance], &samples);
+    assert_eq!(
+        fs::read(case.join("stills/0000-a.jpg")).unwrap(),
+        [7; 100_000]
+    );
+}
+
+/// Waits until both sides have ended the record, which is whole; returns the folder of its case.
+fn whole(
+    at: &Path,
+    [hospital, ambulance]: [&mut Running; 2],
+    samples: &[u8],
+) -> std::path::PathBuf {
+    let ended = hospital.event("ended");
     let frames = FREQUENCY * SECONDS;
     assert_eq!(
         (&ended["frames"], &ended["missing"]),
@@ -84,10 +97,7 @@ fn a_hospital_that_is_killed_goes_on_with_the_same_record() {
     while !ambulance.line().is_empty() {}
     let case = second_folder(at);
     assert_eq!(fs::read(case.join("ekg.dat")).unwrap(), samples);
-    assert_eq!(
-        fs::read(case.join("stills/0000-a.jpg")).unwrap(),
-        [7; 100_000]
-    );
+    case
 }
 
 /// The only case in the store.
@@ -234,14 +244,5 @@ fn an_ambulance_sends_over_the_paths_of_a_running_node() {
     let line = node.line();
     assert!(line.starts_with("node "), "{line}");
     let mut ambulance = Running::start(command(at).args(words).args(more).arg("--json"));
-    let frames = FREQUENCY * SECONDS;
-    let ended = hospital.event("ended");
-    assert_eq!(
-        (&ended["frames"], &ended["missing"]),
-        (&frames.into(), &0.into())
-    );
-    assert_eq!(ambulance.event("ended")["held"], frames);
-    while !ambulance.line().is_empty() {}
-    let case = second_folder(at);
-    assert_eq!(fs::read(case.join("ekg.dat")).unwrap(), samples);
+    whole(at, [&mut hospital, &mut ambulance], &samples);
 }

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, num::NonZeroU32, ops::Range, sync::Arc, time::D
 use anabranch_admission::Refusal;
 use anabranch_base::{ChannelId, Instant, StreamId};
 use anabranch_sched::objective::Fields;
-use anabranch_spec::{DropOrder, Order, StreamSpec};
+use anabranch_spec::{Order, StreamSpec};
 use bytes::Bytes;
 
 use super::{ADU_OVERHEAD_BYTES, adu::SendAdu, carried::Carried, newest::Newest, runs::Runs};
@@ -20,9 +20,6 @@ pub(crate) struct Piece {
     /// Credit used by sending it: not zero for the first fragment of an ADU of a reliable stream.
     pub charge: u64,
 }
-
-/// Mean deviations beyond which a prediction is certainly wrong: the K of RFC 6298 §2.
-const CERTAIN: u32 = 4;
 
 /// Prediction of arrival times of data that is sent from now on.
 pub(crate) trait Outlook {
@@ -348,83 +345,12 @@ impl SendStream {
         self.adus.get_mut(usize::try_from(index).ok()?)
     }
 
-    /// Credit that sending the next piece would use.
-    fn next_charge(&self) -> u64 {
-        self.charge_of(self.next_new())
-    }
-
-    /// Credit that sending a piece of this ADU would use.
-    ///
-    /// The receiver of an ordered stream hands out no ADU before all preceding ones have arrived. So credit for all
-    /// of those is used, too: otherwise ADUs that overtook them could hold the credit that they need. O(ADUs
-    /// from the cursor on).
-    fn charge_of(&self, sequence: u64) -> u64 {
-        if !self.spec.reliable {
-            return 0;
-        }
-        let charge = |adu: &SendAdu| match adu.is_charged || adu.done {
-            true => 0,
-            false => adu.data.len() as u64 + ADU_OVERHEAD_BYTES,
-        };
-        if self.spec.order != Order::Ordered || sequence <= self.cursor {
-            return self.known(sequence).map_or(0, charge);
-        }
-        self.span(self.cursor, sequence).map(charge).sum()
-    }
-
     /// ADUs from sequence `first` to `last`, both included, as far as they are known.
     fn span(&self, first: u64, last: u64) -> impl Iterator<Item = &SendAdu> {
         let from = first.saturating_sub(self.base) as usize;
         let to = (last + 1).saturating_sub(self.base) as usize;
         self.adus
             .range(from.min(self.adus.len())..to.min(self.adus.len()))
-    }
-
-    /// Uses the credit of [`charge_of`](Self::charge_of).
-    fn charge_for(&mut self, sequence: u64, charge: u64) {
-        if charge == 0 {
-            return;
-        }
-        self.charged += charge;
-        assert!(self.charged <= self.credit, "credit permitted it");
-        let first = match self.spec.order {
-            Order::Ordered => self.cursor.min(sequence),
-            Order::Unordered | Order::NewestFirst => sequence,
-        };
-        for sequence in first..=sequence {
-            if let Some(adu) = self.adu(sequence) {
-                adu.is_charged = true;
-            }
-        }
-    }
-
-    /// True if a piece could be sent now, given the credit left in the session.
-    pub(crate) fn is_sendable(&self, session_credit: u64) -> bool {
-        if self.backlog == 0 {
-            return false;
-        }
-        if !self.lost.is_empty() {
-            return true;
-        }
-        self.fits(self.next_charge(), session_credit) || self.begun_ahead().is_some()
-    }
-
-    fn fits(&self, charge: u64, session_credit: u64) -> bool {
-        self.charged + charge <= self.credit && charge <= session_credit
-    }
-
-    /// The first ADU with bytes to send that has overtaken the next one, and whose credit is used already: while there is none
-    /// for the next one, its own can only come back when all of it is sent. O(ADUs) if any has overtaken another.
-    fn begun_ahead(&self) -> Option<u64> {
-        if self.rare.as_ref().is_none_or(|rare| !rare.has_overtaken) {
-            return None;
-        }
-        let ahead = self.span(self.cursor, u64::MAX - 1);
-        let begun = |adu: &SendAdu| !adu.done && adu.is_charged && adu.unsent() > 0;
-        (self.cursor..)
-            .zip(ahead)
-            .find(|(_, adu)| begun(adu))
-            .map(|(sequence, _)| sequence)
     }
 
     /// Takes the next piece. `size_max` returns the bytes of data that fit the packet for a fragment at this place.
@@ -770,164 +696,10 @@ impl SendStream {
         Some(self.settle(sequence, AduOutcome::Lost { arrived, lost }))
     }
 
-    /// Drops every ADU whose deadline has passed.
-    pub(crate) fn expire(&mut self, now: Instant, settled: &mut Vec<Settled>) {
-        let later: Vec<u64> = self.run_begins().collect();
-        self.expire_run(now, self.base, settled);
-        for begin in later {
-            self.expire_run(now, begin, settled);
-        }
-        self.advance_cursor();
-    }
-
-    /// Drops ADUs whose deadline has passed, from `from` on as long as there are any.
-    fn expire_run(&mut self, now: Instant, from: u64, settled: &mut Vec<Settled>) {
-        let from = from.max(self.base);
-        let expired = self
-            .adus
-            .iter()
-            .skip((from - self.base) as usize)
-            .take_while(|adu| adu.deadline.is_some_and(|deadline| deadline <= now))
-            .count();
-        for sequence in from..from + expired as u64 {
-            let reliable = self.spec.reliable;
-            let Some(adu) = self.adu(sequence).filter(|adu| !adu.done) else {
-                continue;
-            };
-            // The network decides the outcome of an unreliable ADU that is sent completely.
-            if !reliable && adu.unsent() == 0 {
-                continue;
-            }
-            settled.push(self.give_up(now, sequence));
-        }
-    }
-
-    /// True if an ADU that waited was given up within this time: the channels carry less than the stream has.
-    pub(crate) fn has_given_up_within(&self, now: Instant, time: Duration) -> bool {
-        self.given_up_at.is_some_and(|at| now.since(at) < time)
-    }
-
-    /// Drops ADUs that are predicted to miss their deadline, while the youngest would meet its own:
-    /// data sent in vain makes the ADUs behind it late, too.
-    ///
-    /// The ADUs within the next `reach` bytes are examined in order of their turn, each as following those that stay.
-    /// O(ADUs within `reach`).
-    pub(crate) fn drop_hopeless(
-        &mut self,
-        now: Instant,
-        reach: usize,
-        outlook: &impl Outlook,
-        settled: &mut Vec<Settled>,
-    ) {
-        let would_miss = |adu: &SendAdu, ahead: usize| {
-            let Some(deadline) = adu.deadline else {
-                return false;
-            };
-            let Some(arrival) = outlook.arrival(ahead + adu.unsent()) else {
-                return false;
-            };
-            let left = deadline.since(now);
-            let error = outlook.error();
-            // An ADU that was begun is given up only when it is certainly late, because the bytes sent of it
-            // are wasted then; and none is begun that is not expected to arrive in time.
-            if adu.sent > 0 {
-                arrival > left + CERTAIN * error
-            } else {
-                arrival + error > left
-            }
-        };
-        // The youngest is never dropped: a prediction may be wrong, and only sending corrects it.
-        if self
-            .adus
-            .back()
-            .is_none_or(|adu| adu.unsent() == 0 || would_miss(adu, 0))
-        {
-            return;
-        }
-        let (first, last) = (self.cursor, self.end() - 1);
-        let is_descending = self.newest().is_some();
-        let mut ahead = match (is_descending, self.adus.back()) {
-            (true, Some(youngest)) => youngest.unsent(),
-            _ => 0,
-        };
-        for place in first..last {
-            let sequence = match is_descending {
-                true => first + (last - 1 - place),
-                false => place,
-            };
-            // One that overtook others may be sent completely.
-            let waits = |adu: &&mut SendAdu| !adu.done && adu.unsent() > 0;
-            let Some(adu) = self.adu(sequence).filter(waits) else {
-                continue;
-            };
-            let unsent = adu.unsent();
-            if would_miss(adu, ahead) {
-                settled.push(self.give_up(now, sequence));
-                continue;
-            }
-            ahead += unsent;
-            if ahead >= reach {
-                break;
-            }
-        }
-        self.advance_cursor();
-    }
-
-    /// Drops ADUs in the stream's drop order until no more than `most_bytes` wait. No ADU that was begun
-    /// is dropped, and one of the others stays. O(n log n) in the ADUs that wait, when any has
-    /// to be dropped.
-    pub(crate) fn shed(&mut self, most_bytes: u64, settled: &mut Vec<Settled>) {
-        let Some(order) = self.spec.drop.filter(|_| self.backlog > most_bytes) else {
-            return;
-        };
-        let first = self.cursor;
-        let waiting = self.adus.iter().skip((first - self.base) as usize);
-        let mut victims: Vec<(u8, u64)> = (first..)
-            .zip(waiting)
-            .filter(|(_, adu)| !adu.done && adu.sent == 0)
-            .map(|(sequence, adu)| (adu.importance, sequence))
-            .collect();
-        match order {
-            DropOrder::Oldest => {}
-            DropOrder::Newest => victims.reverse(),
-            DropOrder::LeastImportant => victims.sort_unstable(),
-        }
-        victims.pop();
-        for (_, sequence) in victims {
-            if self.backlog <= most_bytes {
-                break;
-            }
-            let adu = self.adu(sequence).expect("it waits");
-            let unsent = adu.unsent() as u64;
-            adu.sent = adu.data.len();
-            self.backlog -= unsent;
-            self.counters.shed_adus += 1;
-            settled.push(self.settle(sequence, AduOutcome::Dropped));
-        }
-        self.advance_cursor();
-    }
-
     /// Changes the importance of an ADU; returns whether it is still known.
     pub(crate) fn set_importance(&mut self, sequence: u64, importance: u8) -> bool {
         let adu = self.adu(sequence).filter(|adu| !adu.done);
         adu.map(|adu| adu.importance = importance).is_some()
-    }
-
-    /// Ends an ADU that is late or will be.
-    fn give_up(&mut self, now: Instant, sequence: u64) -> Settled {
-        let reliable = self.spec.reliable;
-        let adu = self.adu(sequence).expect("only a known ADU is given up");
-        // The receiver of an unordered stream waits for nothing, but the credit has to be returned.
-        let used = adu.data.len() as u64 + ADU_OVERHEAD_BYTES;
-        let skip = reliable.then_some(if adu.is_charged { used } else { 0 });
-        let unsent = adu.unsent() as u64;
-        adu.sent = adu.data.len();
-        self.backlog -= unsent;
-        if unsent > 0 {
-            self.given_up_at = Some(now);
-        }
-        self.counters.expired_adus += 1;
-        self.settle(sequence, AduOutcome::Expired { skip })
     }
 
     fn settle(&mut self, sequence: u64, outcome: AduOutcome) -> Settled {
@@ -960,6 +732,9 @@ impl SendStream {
         Settled { sequence, outcome }
     }
 }
+
+mod credit;
+mod giving_up;
 
 #[cfg(test)]
 mod tests;

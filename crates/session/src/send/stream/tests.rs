@@ -1,7 +1,9 @@
 //! Invariants of a send stream, whatever the order of outcomes.
 
-use super::*;
+use anabranch_spec::DropOrder;
 use proptest::prelude::*;
+
+use super::*;
 
 fn stream(reliable: bool, lifetime_ms: Option<u64>) -> SendStream {
     stream_of(Order::Ordered, reliable, lifetime_ms)
