@@ -163,19 +163,24 @@ async fn answer(context: &Context, line: &str) -> Value {
     })
 }
 
-/// Puts interfaces in place of the numbers of channels into texts for people. The record of promises has the names of its time.
+/// Puts interfaces in place of the numbers of channels into texts for people.
 fn name_channels(host: &Host, rows: &mut [Value]) {
-    const TEXTS: [&str; 2] = ["text", "why"];
-    let is_of_now = |row: &&Value| row["kind"] != "promise_event";
-    let texts = rows.iter().filter(is_of_now);
-    let texts = texts.flat_map(|row| TEXTS.map(|key| row[key].as_str().unwrap_or_default()));
+    let texts = rows.iter().filter_map(|row| row[reason_key(row)].as_str());
     let names = ChannelNames::for_texts(host, texts);
-    for row in rows.iter_mut().filter(|row| is_of_now(&&**row)) {
-        for key in TEXTS {
-            if let Some(Value::String(text)) = row.get_mut(key) {
-                *text = names.put(text);
-            }
+    for row in rows {
+        let key = reason_key(row);
+        if let Some(Value::String(text)) = row.get_mut(key) {
+            *text = names.put(text);
         }
+    }
+}
+
+/// Key of the text in which a row gives reasons, and may name channels of now. The record of promises has the names of its time, and the text
+/// of an objective is its author's.
+fn reason_key(row: &Value) -> &'static str {
+    match row["kind"].as_str() {
+        Some("decision") => "text",
+        _ => "why",
     }
 }
 

@@ -235,3 +235,12 @@ fn the_usual_place_is_a_folder_of_the_user() {
     );
     assert_eq!(of(&[]), None, "not in the folder for temporary files");
 }
+
+#[test]
+fn only_texts_that_give_reasons_of_now_name_channels() {
+    let key =
+        |kind: &str| reason_key(&json!({"kind": kind, "text": "channel-0", "why": "channel-0"}));
+    assert_eq!(["decision", "promise"].map(key), ["text", "why"]);
+    // Neither an objective, which may compare names, nor what was recorded of earlier channels.
+    assert_eq!(["objective", "promise_event"].map(key), ["why", "why"]);
+}
