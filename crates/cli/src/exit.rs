@@ -159,7 +159,7 @@ impl From<anabranch::ConnectError> for Failure {
     }
 }
 
-/// What `work` returns, or a failure with these words if a signal stops this process first. What `work` has begun is dropped then.
+/// Result of `work`, or a failure with these words if a signal stops this process first; `work` is dropped then.
 pub(crate) async fn unless_stopped<T>(
     words: &str,
     work: impl Future<Output = Result<T, Failure>>,

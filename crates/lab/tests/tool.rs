@@ -98,7 +98,7 @@ fn the_experiment_that_is_nearest_to_an_unknown_one_is_named() {
     }
 }
 
-/// What reads the results of many seeds reads those of one.
+/// A program that reads the results of many seeds reads those of one.
 #[test]
 fn results_are_a_list_whatever_the_number_of_seeds() {
     let run = |words: &str| {

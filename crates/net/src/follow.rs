@@ -12,7 +12,7 @@ const EVERY: Duration = Duration::from_secs(5);
 /// Looks from one opening of the detour to the next: the handshake through the one before may be under way.
 const DETOUR_EVERY: u32 = 3;
 
-/// What is known of a session.
+/// Paths of a session, as far as the search asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Paths {
     Some,

@@ -52,7 +52,7 @@ pub(super) struct Ekg {
     playing: Mutex<Option<AbortHandle>>,
 }
 
-/// What the hospital has.
+/// Frames that the hospital has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Held {
     /// Frame after the last.

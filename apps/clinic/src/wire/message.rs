@@ -142,7 +142,7 @@ pub enum Notice {
     Begun {
         /// Frame after the last in the record.
         next: u64,
-        /// What it lacks before that, of the last minute; only of frames that come in any order.
+        /// Frames that it lacks before that, of the last minute; only if they come in any order.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         holes: Vec<Hole>,
     },

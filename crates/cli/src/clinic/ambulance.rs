@@ -99,15 +99,22 @@ pub(super) struct Arguments {
     /// Key file [default: ~/.config/anabranch/key, created if missing].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
     key: Option<PathBuf>,
+    #[command(flatten)]
+    node: Node,
+    /// Print events as lines of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The running node that carries the case, if it is one.
+#[derive(Debug, clap::Args)]
+struct Node {
     /// Send over the paths of the running node, beside its other streams; its configuration has policy, objectives and addresses. The hospital
     /// knows this machine by the node's key.
     #[arg(long, conflicts_with_all = ["bind", "policy", "objectives", "key"])]
     attach: bool,
     #[command(flatten)]
     place: attach::Place,
-    /// Print events as lines of JSON.
-    #[arg(long)]
-    json: bool,
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
@@ -239,8 +246,8 @@ enum Line<'a> {
 
 impl<'a> Line<'a> {
     async fn open(arguments: &'a Arguments, ticket: Ticket) -> Result<Self, Failure> {
-        if arguments.attach {
-            let place = &arguments.place;
+        if arguments.node.attach {
+            let place = &arguments.node.place;
             // One that is not there, or does not let this user in, is reported before anything is played.
             place.attach(PROGRAM).await.map_err(attach::failure)?;
             let secret = None;

@@ -8,7 +8,7 @@ use crate::{
     stream::accept,
 };
 
-/// What a line of a table has at most.
+/// Most characters of a line of a table.
 const COLUMNS_MAX: usize = 100;
 /// Two columns cannot show it in a line of their own.
 const FAR: &str = "far-node-with-a-name-of-many-more-characters-than-a-column-of-a-table-has";
