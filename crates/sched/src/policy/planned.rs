@@ -254,7 +254,9 @@ impl Scheduler for Planned {
         if self.is_free {
             return self.promised.next(view);
         }
-        let promised = self.promised.next_promised(view);
+        let (by_assignment, streams) = (self.by_assignment, &self.streams);
+        let is_planned = |stream| !by_assignment || is_among(streams, stream);
+        let promised = self.promised.next_promised(view, is_planned);
         if promised != Decision::Wait {
             return promised;
         }

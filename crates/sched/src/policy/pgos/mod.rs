@@ -8,7 +8,7 @@
 //!    constraint;
 //! 3. packets that are not scheduled: elastic streams, and what a promised stream sends beyond its promise.
 //!    [`EarliestArrival`] decides about these. Streams that still wait for a promise, and so are on no path,
-//!    go before the others here, up to the rate that they asked for.
+//!    go before the others here, up to the rate that they asked for, unless a plan by objectives has them.
 //!
 //! Paths are visited, and streams on each path, by virtual deadlines; see [`share`] and [`path`] for both
 //! and for what is done differently when a path is behind. Rule 2 as published would spread every stream
@@ -441,8 +441,13 @@ impl Pgos {
         self.shares[share].lateness(now) > GRACE
     }
 
-    /// Streams that wait for a promise, up to what they asked for. O(promised streams · log streams).
-    fn afloat(&mut self, view: &View<'_>, now: Nanos) -> Decision {
+    /// Streams that wait for a promise, up to what they asked for, but for those that a plan has. O(promised streams · log streams).
+    fn afloat(
+        &mut self,
+        view: &View<'_>,
+        now: Nanos,
+        is_planned: impl Fn(StreamId) -> bool,
+    ) -> Decision {
         for owner in 0..self.promised.len() {
             if self.promised[owner].is_afloat {
                 self.place(view, owner);
@@ -452,6 +457,7 @@ impl Pgos {
         let is_next = |&(index, owner): &(usize, &Promised)| {
             let here = view.streams.get(owner.place);
             owner.is_afloat
+                && !is_planned(owner.stream)
                 && here.is_some_and(|view| view.id == owner.stream && view.is_waiting())
                 && backlog.is_scheduled(index)
         };
@@ -459,8 +465,13 @@ impl Pgos {
         elastic.next_of(view, promised.filter(is_next).map(|(_, owner)| owner.place))
     }
 
-    /// Decides about promised data, and data that wait for a promise up to the rate that was asked for.
-    pub(super) fn next_promised(&mut self, view: &View<'_>) -> Decision {
+    /// Decides about promised data, and data that wait for a promise up to the rate that was asked for, unless the stream `is_planned`:
+    /// without a promise it has no precedence over what a plan knows to be worth more.
+    pub(super) fn next_promised(
+        &mut self,
+        view: &View<'_>,
+        is_planned: impl Fn(StreamId) -> bool,
+    ) -> Decision {
         if self.promised.is_empty() || view.channels.iter().all(|channel| channel.slots == 0) {
             return Decision::Wait;
         }
@@ -471,7 +482,7 @@ impl Pgos {
             return decision;
         }
         match self.has_afloat {
-            true => self.afloat(view, now),
+            true => self.afloat(view, now, is_planned),
             false => Decision::Wait,
         }
     }
@@ -589,7 +600,7 @@ impl Scheduler for Pgos {
     }
 
     fn next(&mut self, view: &View<'_>) -> Decision {
-        match self.next_promised(view) {
+        match self.next_promised(view, |_| false) {
             Decision::Wait => self.next_elastic(view, |_| true),
             decision => decision,
         }

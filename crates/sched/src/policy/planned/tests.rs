@@ -7,7 +7,7 @@ use crate::{
     AnyScheduler, arrival::tests::channel, objective::Fields, pick::tests::stream, policy::Policy,
     view::ChannelView,
 };
-use anabranch_spec::{Correlation, Priority, Slot};
+use anabranch_spec::{Assignment, Correlation, Plan, Priority, Slot};
 
 /// ADUs of 1,000 bytes that wait in some streams, and what the policy is shown of them.
 struct Bench {
@@ -203,6 +203,32 @@ fn what_is_urgent_waits_for_the_quick_channel_and_the_rest_does_not_wait_for_it(
     };
     assert_eq!(of(0), [1, 1], "two more are worth more in phantoms");
     assert!(bench.queues[0].len() == 2 && !of(1).is_empty(), "{sent:?}");
+}
+
+/// Without a promise it has no precedence over what objectives know to be worth more; where none is about it, it goes first.
+#[test]
+fn what_waits_for_a_promise_is_planned_if_an_objective_is_about_it() {
+    const ANYWHERE: &str =
+        "objective { context { adu:b { stream_id == 1 } } goal { expected(b::latency) < 5000 }
+        utility { b { 1 } } }";
+    let channels = |text: &str| {
+        let mut bench = Bench::new(Policy::Assign, text, &[2, 2]);
+        let waits = Assignment {
+            stream: StreamId(1),
+            window: Duration::from_secs(1),
+            window_bytes: 1e6,
+            constraint: 1.0,
+            may_split: true,
+            shares: Vec::new(),
+        };
+        let assignments = vec![waits];
+        bench.scheduler.remap(bench.now, &Plan { assignments });
+        let sent = bench.run();
+        let mine = sent.iter().filter(|(id, ..)| *id == 1);
+        mine.map(|&(_, _, channel)| channel).collect::<Vec<_>>()
+    };
+    assert_eq!(channels(QUICK), [1, 1], "the quick one, before stream 0");
+    assert_eq!(channels(&format!("{QUICK} {ANYWHERE}")), [0, 0]);
 }
 
 /// Two ADUs of stream 0 wait for phantoms of the quick channel, while the slow one has a slot to spare.
