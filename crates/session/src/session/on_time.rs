@@ -122,10 +122,16 @@ impl Session {
         1.0 - none.product::<f64>()
     }
 
-    /// Probability that none of so many packets, rounded, is lost on the path.
+    /// Probability that none of so many packets is lost on the path. Of a path that carries a part of a packet, that part is the
+    /// probability that it carries one more: a packet goes over one of many paths and is not exposed to the losses of all.
     fn loss_free(&self, path: &PathNow, packets: f64) -> f64 {
-        let packets = packets.round() as usize;
-        self.channels.estimator.loss_free(path.path, packets)
+        let free = |packets: f64| match packets >= 1.0 {
+            true => (self.channels.estimator).loss_free(path.path, packets as usize),
+            false => 1.0,
+        };
+        let (whole, part) = (packets.floor(), packets.fract());
+        let one_more = if part > 0.0 { free(whole + 1.0) } else { 0.0 };
+        (1.0 - part) * free(whole) + part * one_more
     }
 
     /// Mean time of the repair of one of so many packets, by the probability that a path loses it.

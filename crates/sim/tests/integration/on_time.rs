@@ -5,7 +5,9 @@ use crate::common;
 use std::{collections::BTreeSet, time::Duration};
 
 use anabranch_base::{Instant, Rate, Seed};
-use anabranch_link::{Config as LinkConfig, Queue, RateSource, duplex::Configs, source::Walk};
+use anabranch_link::{
+    Config as LinkConfig, Loss, Queue, RateSource, duplex::Configs, source::Walk,
+};
 use anabranch_session::{Priority, SendError, StreamSpec};
 use anabranch_sim::{
     World,
@@ -165,6 +167,37 @@ fn predictions_are_calibrated_on_two_paths() {
 #[test]
 fn predictions_are_calibrated_on_two_paths_with_repairs() {
     check(&on_two_paths(true));
+}
+
+/// Six paths that each lose 3 % of all packets: of ADUs of one packet, 3 % are lost, however many paths there are for it.
+#[test]
+fn an_adu_is_exposed_to_the_losses_of_paths_that_carry_its_packets() {
+    let lossy = || {
+        Configs::symmetric(LinkConfig {
+            loss: Loss::Random { probability: 0.03 },
+            ..common::link(2, 40).forward
+        })
+    };
+    let beside = Load::messages(4_000, Duration::from_millis(20), u64::MAX);
+    let mut world = world(SEED, (0..6).map(|_| lossy()), vec![beside]);
+    world.run_until(Instant::from_secs(90));
+    let session = world.app::<Sender>(0).session().expect("connected");
+    let chance = |world: &mut World, reliable, bytes| {
+        let spec = frames(reliable, Duration::from_millis(400));
+        world.with_node(0, |context| {
+            let stream = context.open(session, spec).expect("a stream");
+            let now = context.now();
+            let of_session = context.engine().session(session).expect("it is open");
+            let within = Duration::from_millis(400);
+            of_session.stream(stream).on_time(now, bytes, within)
+        })
+    };
+    let small = chance(&mut world, false, 500).expect("it is known");
+    assert!((0.955..0.98).contains(&small), "{small}");
+    let large = chance(&mut world, false, 12 * 1_100).expect("it is known");
+    assert!((0.6..0.8).contains(&large), "{large}");
+    let repaired = chance(&mut world, true, 500).expect("it is known");
+    assert!(repaired > 0.99, "{repaired}");
 }
 
 /// Over a steady path: nothing is known at first; then what fits is taken, what does not is refused, and nothing of it is queued.
