@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use anabranch_base::{Instant, Seed};
-use anabranch_session::{AllowList, Config, Policy};
+use anabranch_clinic::wire::Purpose;
+use anabranch_session::{AllowList, Config, Policy, StreamSpec, promise::Account};
 use anabranch_sim::World;
 
 use super::{
@@ -42,6 +43,8 @@ pub struct Measured {
     pub figures: Figures,
     /// Share of each path in the application bytes sent upwards.
     pub path_shares: Vec<f64>,
+    /// Windows in which the rate of the EKG was promised, of the whole run.
+    pub promise: Account,
 }
 
 /// Runs the application over these paths under a policy, in both directions.
@@ -82,11 +85,13 @@ pub fn measure(
         }
     }
     let session = world.app::<End>(a).session().ok_or("no session")?;
-    let sent = world
-        .engine(a)
-        .session(session)
-        .map(|mut session| session.channel_stats())
-        .unwrap_or_default();
+    let mut handle = world.engine(a).session(session).ok();
+    let stats = handle.as_mut().map(|session| session.channel_stats());
+    let sent = stats.unwrap_or_default();
+    let promises = handle.map(|mut session| session.promises());
+    let is_ekg = |spec: &StreamSpec| spec.label == Purpose::Ekg.label();
+    let mut promises = promises.into_iter().flatten();
+    let promise = promises.find(|(spec, _)| is_ekg(spec));
     let sent_bytes = links.iter().map(|link| {
         let own = sent
             .iter()
@@ -107,5 +112,8 @@ pub fn measure(
     Ok(Measured {
         figures: Figures::new(clinic, &received, (timing.from, timing.to)),
         path_shares: sent_bytes.iter().map(|bytes| bytes / all).collect(),
+        promise: promise
+            .map(|(_, explained)| explained.account)
+            .unwrap_or_default(),
     })
 }

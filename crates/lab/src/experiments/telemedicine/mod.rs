@@ -99,7 +99,9 @@ fn run(options: &Options<'_>) -> Vec<Row> {
         ];
         let names = lines.iter().map(|line| line.name.as_str());
         let shares: Vec<_> = names.zip(measured.path_shares.iter().copied()).collect();
-        rows.extend(show::rows(&labels, &measured.figures, &shares));
+        let mut own = show::rows(&labels, &measured.figures, &shares);
+        show::promise_into(&mut own, &measured.promise);
+        rows.append(&mut own);
     }
     rows
 }

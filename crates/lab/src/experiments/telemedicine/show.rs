@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anabranch_session::promise::Account;
 use serde_json::json;
 
 use super::{
@@ -82,6 +83,18 @@ pub fn rows(labels: &[(&str, &str)], figures: &Figures, shares: &[(&str, f64)]) 
         rows.push(row);
     }
     rows
+}
+
+/// Puts into the row of the EKG in how many windows its rate was promised, and in how many of those it was kept.
+pub fn promise_into(rows: &mut [Row], account: &Account) {
+    let is_ekg = |row: &&mut Row| has(row, &[("kind", STREAM), ("stream", "ekg")]);
+    if let Some(row) = rows.iter_mut().find(is_ekg) {
+        let all = account.kept + account.broken;
+        row.insert("promised_windows".into(), json!(all));
+        let kept = account.kept as f64 / all as f64;
+        row.insert("promise_kept_fraction".into(), rounded(kept));
+        row.insert("promise_withdrawn".into(), json!(account.withdrawn));
+    }
 }
 
 /// Effects that objectives should have according to the thesis, and the fields that show them.
