@@ -164,6 +164,7 @@ impl Video {
             return Ok(thinner.takes([]));
         };
         let mut chances = [None; 2];
+        let questions = questions.into_iter().flatten();
         for (chance, question) in chances.iter_mut().zip(questions) {
             let answer = stream.on_time(question.bytes, question.within).await;
             *chance = answer.map_err(|error| ClinicError::of(&error))?;

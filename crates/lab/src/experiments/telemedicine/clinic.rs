@@ -222,7 +222,7 @@ impl Clinic {
         let is_key = self.picture(number).is_key;
         let lifetime = FEEDS[VIDEO_FEED].lifetime();
         let asked = thinner.asks(at, is_key, self.frame_bytes(number), lifetime);
-        thinner.takes(asked.into_iter().flatten().map(on_time))
+        thinner.takes(asked.into_iter().flatten().flatten().map(on_time))
     }
 
     /// Bytes of frame `number`.
