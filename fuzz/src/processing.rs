@@ -8,6 +8,7 @@ const LIMITS: Limits = Limits {
     adus: 64,
     bytes: 1 << 16,
     fuel: 10_000,
+    fuel_per_s: 1_000_000,
     memory: 1 << 18,
 };
 

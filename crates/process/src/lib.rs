@@ -44,6 +44,7 @@ pub mod adu;
 pub mod array;
 pub mod contained;
 pub mod derive;
+mod fuel;
 pub mod memory;
 pub mod modules;
 pub mod operator;

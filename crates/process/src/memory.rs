@@ -14,6 +14,8 @@ use std::{
 
 use anabranch_base::NodeId;
 
+use crate::fuel::Share;
+
 /// Memory of bounded size. A clone is the same memory.
 #[derive(Clone, Debug)]
 pub struct Memory(Arc<Pool>);
@@ -32,6 +34,7 @@ pub struct Account(Arc<Books>);
 struct Books {
     pool: Arc<Pool>,
     used: AtomicUsize,
+    fuel: Share,
 }
 
 /// Bytes that an account is charged for until this is dropped.
@@ -111,11 +114,17 @@ impl Memory {
         Account(Arc::new(Books {
             pool: self.0.clone(),
             used: AtomicUsize::new(0),
+            fuel: Share::default(),
         }))
     }
 }
 
 impl Account {
+    /// What modules that run for the peer may take.
+    pub(crate) fn fuel(&self) -> &Share {
+        &self.0.fuel
+    }
+
     /// Bytes that it is charged for.
     pub fn used(&self) -> usize {
         self.0.used.load(Ordering::Relaxed)

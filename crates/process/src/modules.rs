@@ -56,6 +56,7 @@ impl Modules {
         _: &ModuleHash,
         _: &str,
         _: Limits,
+        _: &mut u64,
     ) -> Result<Box<dyn Operator>, String> {
         Err(ModuleError {}.to_string())
     }

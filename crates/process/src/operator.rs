@@ -14,19 +14,24 @@ pub struct Limits {
     pub adus: usize,
     /// Bytes of their bodies together.
     pub bytes: usize,
-    /// Fuel of a WebAssembly module for one ADU, and for its beginning: about one instruction each.
+    /// Fuel of all WebAssembly modules of a pipeline together for one ADU of the source, and for their beginning: about one
+    /// instruction each.
     pub fuel: u64,
+    /// Fuel for a second of all WebAssembly modules that run for a peer. What is beyond is left out, or waits.
+    pub fuel_per_s: u64,
     /// Memory of an instance of a WebAssembly module, in bytes.
     pub memory: usize,
 }
 
 impl Default for Limits {
-    /// ADUs of up to some megabytes; fuel for ten million instructions, which an interpreter executes in some 100 ms.
+    /// ADUs of up to some megabytes; fuel for ten million instructions, which an interpreter executes in some 100 ms, and for half
+    /// of a processor.
     fn default() -> Self {
         Self {
             adus: 1_024,
             bytes: 64 << 20,
             fuel: 10_000_000,
+            fuel_per_s: 50_000_000,
             memory: 32 << 20,
         }
     }
@@ -61,15 +66,18 @@ pub struct Output {
     adus: Vec<Adu>,
     bytes: usize,
     work: u64,
+    fuel: u64,
 }
 
 impl Output {
-    pub(crate) fn new(limits: Limits) -> Self {
+    /// For operators that may take so much fuel.
+    pub(crate) fn new(limits: Limits, fuel: u64) -> Self {
         Self {
             limits,
             adus: Vec::new(),
             bytes: 0,
             work: 0,
+            fuel,
         }
     }
 
@@ -93,6 +101,18 @@ impl Output {
     /// Adds to the work done, in units of about one byte read or written, or one instruction of a WebAssembly module.
     pub fn add_work(&mut self, units: u64) {
         self.work = self.work.saturating_add(units);
+    }
+
+    /// Fuel that is left.
+    pub(crate) fn fuel(&self) -> u64 {
+        self.fuel
+    }
+
+    /// Takes fuel, which is work.
+    #[cfg(feature = "wasm")]
+    pub(crate) fn burn(&mut self, units: u64) {
+        self.fuel = self.fuel.saturating_sub(units);
+        self.add_work(units);
     }
 
     pub(crate) fn work(&self) -> u64 {

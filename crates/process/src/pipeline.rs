@@ -51,6 +51,12 @@ impl Pipeline {
         Ok(Self { steps })
     }
 
+    /// Place, from 1, of the first WebAssembly module; `None`: there is none.
+    pub(crate) fn first_module(&self) -> Option<usize> {
+        let is_module = |step: &Step| matches!(step, Step::Wasm { .. });
+        Some(self.steps().iter().position(is_module)? + 1)
+    }
+
     /// Its steps, in order.
     pub fn steps(&self) -> &[Step] {
         &self.steps

@@ -91,6 +91,8 @@ pub struct Running {
     pipeline: Pipeline,
     stages: Vec<Stage>,
     limits: Limits,
+    /// Fuel that modules have taken since it began.
+    burnt: u64,
 }
 
 impl Running {
@@ -103,6 +105,7 @@ impl Running {
             pipeline: Pipeline::default(),
             stages: Vec::new(),
             limits,
+            burnt: 0,
         };
         running.replace(pipeline, modules)?;
         Ok(running)
@@ -116,6 +119,16 @@ impl Running {
     /// Costs of the operators, in the order of the steps.
     pub fn costs(&self) -> impl Iterator<Item = Cost> + '_ {
         self.stages.iter().map(|stage| stage.cost)
+    }
+
+    /// Fuel that modules have taken since it began.
+    pub(crate) fn burnt(&self) -> u64 {
+        self.burnt
+    }
+
+    /// Units of work of the operators that are at work now.
+    pub(crate) fn work(&self) -> u64 {
+        self.costs().map(|cost| cost.work).sum()
     }
 
     /// Phase of each operator, in the order of the steps ([`Operator::phase`]).
@@ -153,6 +166,8 @@ impl Running {
     /// An operator cannot begin; the pipeline then stays as it was.
     pub fn replace(&mut self, pipeline: Pipeline, modules: &Modules) -> Result<(), StartError> {
         let mut begun = Vec::new();
+        let mut fuel = self.limits.fuel;
+        let mut before = fuel;
         for (index, step) in pipeline.steps().iter().enumerate() {
             let is_same = self
                 .stages
@@ -160,7 +175,11 @@ impl Running {
                 .is_some_and(|stage| stage.step == *step);
             begun.push(match is_same {
                 true => None,
-                false => Some(begin(index, step, modules, self.limits)?),
+                false => {
+                    let operator = begin(index, step, modules, (self.limits, &mut fuel));
+                    self.burnt += std::mem::replace(&mut before, fuel) - fuel;
+                    Some(operator?)
+                }
             });
         }
         let mut former = std::mem::take(&mut self.stages).into_iter();
@@ -206,28 +225,44 @@ impl Running {
         let sequence = adu.sequence;
         let mut adus = vec![adu];
         let mut work = 0;
+        let mut fuel = self.limits.fuel;
         for index in 0..self.stages.len() {
+            let before = fuel;
             let stage = &mut self.stages[index];
-            match stage.process(index, adus, modules, self.limits) {
+            let processed = stage.process(index, adus, modules, (self.limits, &mut fuel));
+            self.burnt += before - fuel;
+            match processed {
                 Ok((derived, done)) => {
                     work += done;
                     adus = derived;
                 }
-                Err(reason) => {
-                    let operator = stage.step.name();
-                    stage.operator = None;
-                    stage.cost.failures += 1;
-                    self.resync();
-                    return Err(Failure {
-                        position: index + 1,
-                        operator,
-                        sequence,
-                        reason,
-                    });
-                }
+                Err(reason) => return Err(self.fail(index, sequence, reason)),
             }
         }
         Ok(Processed { adus, work })
+    }
+
+    /// Leaves out an ADU that the operator at this place, from 1, would process.
+    pub(crate) fn leave_out(&mut self, position: usize, sequence: u64, reason: String) -> Failure {
+        self.failure(position - 1, sequence, reason)
+    }
+
+    fn fail(&mut self, index: usize, sequence: u64, reason: String) -> Failure {
+        self.stages[index].operator = None;
+        self.failure(index, sequence, reason)
+    }
+
+    fn failure(&mut self, index: usize, sequence: u64, reason: String) -> Failure {
+        let stage = &mut self.stages[index];
+        let operator = stage.step.name();
+        stage.cost.failures += 1;
+        self.resync();
+        Failure {
+            position: index + 1,
+            operator,
+            sequence,
+            reason,
+        }
     }
 }
 
@@ -235,9 +270,9 @@ fn begin(
     index: usize,
     step: &Step,
     modules: &Modules,
-    limits: Limits,
+    (limits, fuel): (Limits, &mut u64),
 ) -> Result<Box<dyn Operator>, StartError> {
-    let begun = contain(|| operators::build(step, modules, limits));
+    let begun = contain(|| operators::build(step, modules, limits, fuel));
     let begun = begun.unwrap_or_else(|panic| Err(format!("it panicked: {panic}")));
     begun.map_err(|reason| StartError {
         position: index + 1,
@@ -252,18 +287,24 @@ impl Stage {
         index: usize,
         adus: Vec<Adu>,
         modules: &Modules,
-        limits: Limits,
+        (limits, fuel): (Limits, &mut u64),
     ) -> Result<(Vec<Adu>, u64), String> {
         let mut operator = match self.operator.take() {
             Some(operator) => operator,
-            None => begin(index, &self.step, modules, limits).map_err(|error| error.reason)?,
+            None => {
+                let before = *fuel;
+                let begun = begin(index, &self.step, modules, (limits, fuel));
+                self.cost.work = self.cost.work.saturating_add(before - *fuel);
+                begun.map_err(|error| error.reason)?
+            }
         };
-        let mut output = Output::new(limits);
+        let mut output = Output::new(limits, *fuel);
         let received = adus.len() as u64;
         let result = contain(|| {
             let mut adus = adus.into_iter();
             adus.try_for_each(|adu| operator.process(adu, &mut output))
         });
+        *fuel = output.fuel();
         self.cost.adus_in += received;
         self.cost.work = self.cost.work.saturating_add(output.work());
         match result {

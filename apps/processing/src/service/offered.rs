@@ -48,6 +48,7 @@ const BOUNDS: Bounds = Bounds {
         adus: 1_024,
         bytes: 16 << 20,
         fuel: 10_000_000,
+        fuel_per_s: 50_000_000,
         memory: 32 << 20,
     },
 };

@@ -2,11 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    queue::Added,
-    table::{Derivation, Subscriber},
-    terms::SubscriberId,
-};
+use super::{derivation::Derivation, queue::Added, table::Subscriber, terms::SubscriberId};
 use crate::{
     Running,
     adu::Adu,

@@ -6,12 +6,16 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `derivation` | one pipeline at work, and for whom |
 //! | `distribution` | derived ADUs in the queues, within the memory of the subscribers |
+//! | `paying` | fuel of WebAssembly modules, by the peers that they run for |
 //! | `queue` | [`Delivery`], and the queue of one subscriber |
 //! | `table` | [`Table`]: derivations and subscribers |
 //! | `terms` | names, bounds, errors and results of the table |
 
+mod derivation;
 mod distribution;
+mod paying;
 mod queue;
 mod table;
 mod terms;

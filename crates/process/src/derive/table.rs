@@ -1,34 +1,21 @@
 //! Table of derived streams.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+
+use anabranch_base::Instant;
 
 use super::{
-    distribution::{charge_state, distribute},
+    derivation::Derivation,
+    distribution::distribute,
+    paying::Means,
     queue::{Delivery, Derived, Queue},
     terms::{Bounds, DeriveError, Pushed, SourceId, Status, SubscriberId},
 };
 use crate::{
-    Failure, Limits, Modules, Pipeline, Running, StartError,
+    Failure, Limits, Modules, Pipeline, Running,
     adu::Adu,
     memory::{Account, Charge},
 };
-
-/// ADUs of a source between two requests, on account of losses, for one that needs none before. Each makes the stream
-/// larger for all subscribers, so that one who loses often is not to cause many.
-const RESYNC_GAP: u32 = 8;
-
-#[derive(Debug)]
-pub(super) struct Derivation {
-    source: SourceId,
-    running: Running,
-    /// For the state of its operators, to the account of its first subscriber.
-    charge: Option<Charge>,
-    pub(super) subscribers: BTreeSet<SubscriberId>,
-    /// ADUs of the source since the last one that needed none before was asked for.
-    since_resync: u32,
-    /// A subscriber has lost ADUs and waits.
-    pub(super) is_resync_wanted: bool,
-}
 
 #[derive(Debug)]
 pub(super) struct Subscriber {
@@ -49,6 +36,8 @@ pub struct Table {
     derivations: BTreeMap<u64, Derivation>,
     subscribers: BTreeMap<SubscriberId, Subscriber>,
     next: u64,
+    /// Time up to which modules have been given fuel.
+    now: Instant,
 }
 
 impl Table {
@@ -64,6 +53,12 @@ impl Table {
     /// Bounds on operators.
     pub fn limits(&self) -> Limits {
         self.bounds.operators
+    }
+
+    /// Time at which what follows happens. The modules of a peer have fuel for the time that has passed, so that without it they have
+    /// what a second gives.
+    pub fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
     }
 
     /// Number of derivations that are computed.
@@ -85,7 +80,7 @@ impl Table {
         account: &Account,
     ) -> Result<SubscriberId, DeriveError> {
         self.check(delivery)?;
-        let derivation = self.derivation(source, pipeline)?;
+        let derivation = self.derivation(source, pipeline, account)?;
         Ok(self.enter(derivation, delivery, account))
     }
 
@@ -168,10 +163,9 @@ impl Table {
     /// # Errors
     /// The subscription has ended, a bound is reached, or an operator cannot begin; nothing is then changed.
     pub fn change(&mut self, id: SubscriberId, pipeline: &Pipeline) -> Result<(), DeriveError> {
-        let subscriber = self.subscribers.get(&id);
-        let former = subscriber
-            .and_then(|subscriber| subscriber.derivation)
-            .ok_or(DeriveError::Ended)?;
+        let subscriber = self.subscribers.get(&id).ok_or(DeriveError::Ended)?;
+        let account = subscriber.queue.account().clone();
+        let former = subscriber.derivation.ok_or(DeriveError::Ended)?;
         let derivation = self.derivations.get(&former).ok_or(DeriveError::Ended)?;
         if derivation.running.pipeline() == pipeline {
             return Ok(());
@@ -181,10 +175,10 @@ impl Table {
         let number = match find(&self.derivations, source, pipeline) {
             Some(number) => number,
             None if is_alone => {
-                self.replace(former, pipeline)?;
+                self.replace(former, pipeline, &account)?;
                 former
             }
-            None => self.derivation(source, pipeline)?,
+            None => self.derivation(source, pipeline, &account)?,
         };
         if number != former {
             self.leave(Some(former), id);
@@ -204,17 +198,20 @@ impl Table {
     /// Derives from the next ADU of a source, once for each different pipeline.
     pub fn push(&mut self, source: SourceId, adu: &Adu) -> Pushed {
         let mut pushed = Pushed::default();
+        let means = self.means();
         let of_source = self
             .derivations
             .values_mut()
             .filter(|derivation| derivation.source == source);
         for derivation in of_source {
+            let before = derivation.running.work();
             derivation.resync_if_due();
-            let processed = derivation.running.process(adu.clone(), &self.modules);
+            let payer = means.payer(derivation, &self.subscribers);
+            let processed = means.derive(derivation, adu, &payer);
             derivation.charge(&self.subscribers);
+            pushed.work += derivation.running.work() - before;
             match processed {
                 Ok(processed) => {
-                    pushed.work += processed.work;
                     distribute(
                         derivation,
                         &mut self.subscribers,
@@ -293,11 +290,16 @@ impl Table {
     }
 
     /// The derivation of a source by a pipeline: the one that is computed already, or a new one.
-    fn derivation(&mut self, source: SourceId, pipeline: &Pipeline) -> Result<u64, DeriveError> {
+    fn derivation(
+        &mut self,
+        source: SourceId,
+        pipeline: &Pipeline,
+        account: &Account,
+    ) -> Result<u64, DeriveError> {
         if let Some(number) = find(&self.derivations, source, pipeline) {
             return Ok(number);
         }
-        let running = pipeline.start(&self.modules, self.bounds.operators)?;
+        let running = self.means().start(pipeline, account)?;
         self.add(source, running)
     }
 
@@ -306,25 +308,33 @@ impl Table {
             return Err(DeriveError::Derivations(self.derivations.len()));
         }
         let number = self.fresh();
-        let derivation = Derivation {
-            source,
-            running,
-            charge: None,
-            subscribers: BTreeSet::new(),
-            since_resync: 0,
-            is_resync_wanted: false,
-        };
+        let derivation = Derivation::new(source, running);
         self.derivations.insert(number, derivation);
         Ok(number)
     }
 
     /// Changes the pipeline of a derivation that one subscriber has for itself.
-    fn replace(&mut self, number: u64, pipeline: &Pipeline) -> Result<(), StartError> {
+    fn replace(
+        &mut self,
+        number: u64,
+        pipeline: &Pipeline,
+        account: &Account,
+    ) -> Result<(), DeriveError> {
+        let means = self.means();
         let derivation = self
             .derivations
             .get_mut(&number)
             .expect("it was found just now");
-        derivation.running.replace(pipeline.clone(), &self.modules)
+        means.replace(&mut derivation.running, pipeline, account)
+    }
+
+    /// What pipelines are computed with.
+    pub(crate) fn means(&self) -> Means {
+        Means {
+            modules: self.modules.clone(),
+            limits: self.bounds.operators,
+            now: self.now,
+        }
     }
 
     /// Adds a subscriber, which can use only ADUs that need none before.
@@ -361,28 +371,4 @@ fn find(
         .iter()
         .find(|(_, derivation)| is_equal(derivation));
     found.map(|(&number, _)| number)
-}
-
-impl Derivation {
-    /// Charges the first subscriber for the operators' state. If that may not be, what they keep between ADUs is forgotten.
-    fn charge(&mut self, subscribers: &BTreeMap<SubscriberId, Subscriber>) {
-        let first = self.subscribers.first().and_then(|id| subscribers.get(id));
-        let Some(account) = first.map(|subscriber| subscriber.queue.account()) else {
-            return;
-        };
-        charge_state(&mut self.running, &mut self.charge, account);
-    }
-
-    fn resync(&mut self) {
-        self.running.resync();
-        self.since_resync = 0;
-        self.is_resync_wanted = false;
-    }
-
-    fn resync_if_due(&mut self) {
-        self.since_resync = self.since_resync.saturating_add(1);
-        if self.is_resync_wanted && self.since_resync > RESYNC_GAP {
-            self.resync();
-        }
-    }
 }

@@ -53,6 +53,11 @@ pub enum DeriveError {
     /// An operator cannot begin.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// Modules of a peer have taken what they may, in units of fuel a second.
+    #[error(
+        "WebAssembly modules have taken their share of the processor, {0} units of fuel a second; give them fewer ADUs, as by \"every 2\" before them, or make them cheaper"
+    )]
+    Fuel(u64),
     /// There is no such subscriber, or it has ended.
     #[error("the subscription has ended; subscribe again")]
     Ended,

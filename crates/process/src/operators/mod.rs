@@ -15,7 +15,7 @@ use crate::{
     step::Step,
 };
 
-/// The operator of a step, at its beginning.
+/// The operator of a step, at its beginning, for which a module may take so much `fuel`: what it leaves of that is left in it.
 ///
 /// # Errors
 /// A module is not known or cannot begin, as a sentence without a full stop.
@@ -23,6 +23,7 @@ pub(crate) fn build(
     step: &Step,
     modules: &Modules,
     limits: Limits,
+    fuel: &mut u64,
 ) -> Result<Box<dyn Operator>, String> {
     Ok(match step {
         Step::Where(predicate) => Box::new(filter::Where::new(predicate)),
@@ -43,7 +44,7 @@ pub(crate) fn build(
             element: *element,
         }),
         Step::Delta { element, whole } => Box::new(delta::Encoder::new(*element, *whole)),
-        Step::Wasm { hash, parameters } => modules.begin(hash, parameters, limits)?,
+        Step::Wasm { hash, parameters } => modules.begin(hash, parameters, limits, fuel)?,
         #[cfg(feature = "faults")]
         Step::Panic(count) => Box::new(faults::Panic(*count)),
     })

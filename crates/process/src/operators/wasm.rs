@@ -148,12 +148,13 @@ impl Modules {
         hash: &ModuleHash,
         parameters: &str,
         limits: Limits,
+        fuel: &mut u64,
     ) -> Result<Box<dyn Operator>, String> {
         let module = self.known().get(hash).cloned();
         let module =
             module.ok_or("the module is not known here; add it, or have it fetched by its hash")?;
-        let instance = Instance::begin(&module, parameters, limits).map_err(|fault| fault.0)?;
-        Ok(Box::new(instance))
+        let instance = Instance::begin(&module, parameters, limits, fuel);
+        Ok(Box::new(instance.map_err(|fault| fault.0)?))
     }
 }
 

@@ -222,6 +222,7 @@ impl Offered {
         self.next = adu.sequence + 1;
         self.adus += 1;
         self.bytes += adu.body.len() as u64;
+        self.table.advance(now);
         let pushed = self.table.push(SOURCE, &adu);
         self.work += pushed.work;
         if self.terms.is_reliable {
@@ -236,6 +237,7 @@ impl Offered {
 
     /// Forgets ADUs that nobody needs any more, and readers that have been away for too long.
     pub fn trim(&mut self, now: Instant) {
+        self.table.advance(now);
         let is_over = |since: Instant| now.since(since) >= self.grace;
         let (is_full, next) = (self.is_full(), self.next);
         let is_stalled = |reader: &Reader| {

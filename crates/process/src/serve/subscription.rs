@@ -118,6 +118,7 @@ impl Subscription {
             .as_ref()
             .map_or(offered.next(), |position| position.next);
         let (first, _) = offered.acknowledged();
+        offered.table.advance(now);
         let (place, phases) = match position {
             Some(position) => {
                 if position.next < first {
@@ -127,8 +128,7 @@ impl Subscription {
                         first - 1
                     ));
                 }
-                let limits = offered.table.limits();
-                let running = pipeline.start(&offered.table.modules, limits);
+                let running = offered.table.means().start(pipeline, &account);
                 let mut running = running.map_err(|error| error.to_string())?;
                 let after = running.phases_after();
                 running.set_phases(position.phases.as_deref().unwrap_or(&after));
@@ -196,7 +196,8 @@ impl Subscription {
     ) -> Result<(), String> {
         match &mut self.place {
             Place::Behind { running, .. } => {
-                let replaced = running.replace(pipeline.clone(), &offered.table.modules);
+                let means = offered.table.means();
+                let replaced = means.replace(running, pipeline, &self.account);
                 replaced.map_err(|error| error.to_string())?;
                 self.numbers.insert(0, number);
             }
@@ -247,7 +248,16 @@ impl Subscription {
                     next,
                 } => {
                     if let Some(adu) = offered.kept(next) {
-                        let processed = running.process(adu.clone(), &offered.table.modules);
+                        let means = offered.table.means();
+                        let Some(processed) = means.catch_up(&mut running, adu, &self.account)
+                        else {
+                            self.place = Place::Behind {
+                                running,
+                                charge,
+                                next,
+                            };
+                            return Next::Idle(None);
+                        };
                         charge_state(&mut running, &mut charge, &self.account);
                         let change = self.numbers.get(&0).copied().unwrap_or_default();
                         let next = next + 1;

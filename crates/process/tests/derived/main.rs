@@ -1,6 +1,8 @@
 //! Derived streams: subscribers that join, change, stall and leave in any order get what their pipelines derive, within their
 //! bounds, and nobody else is affected.
 
+#[cfg(feature = "wasm")]
+mod fuel;
 mod memory;
 
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use anabranch_base::text::printable;
-use wasmi::{Memory, Module, Store, StoreLimits, StoreLimitsBuilder, TrapCode, TypedFunc};
+use wasmi::{Linker, Memory, Module, Store, StoreLimits, StoreLimitsBuilder, TrapCode, TypedFunc};
 
 use super::{REASON_CHARS, interface};
 use crate::{
@@ -40,8 +40,13 @@ impl fmt::Debug for Instance {
 }
 
 impl Instance {
-    /// Begins: makes the instance and calls its function `begin`, if it has one.
-    pub(super) fn begin(module: &Module, parameters: &str, limits: Limits) -> Result<Self, Fault> {
+    /// Begins: makes the instance and calls its function `begin`, if it has one, with so much `fuel`; what is left of it stays there.
+    pub(super) fn begin(
+        module: &Module,
+        parameters: &str,
+        limits: Limits,
+        fuel: &mut u64,
+    ) -> Result<Self, Fault> {
         let engine = module.engine();
         let store_limits = StoreLimitsBuilder::new()
             .memory_size(limits.memory)
@@ -53,24 +58,18 @@ impl Instance {
         let world = World {
             store_limits,
             parameters: parameters.to_owned(),
-            output: Output::new(limits),
+            output: Output::new(limits, 0),
             adu: Adu::default(),
             fields: Fields::default(),
         };
         let mut store = Store::new(engine, world);
         store.limiter(|world| &mut world.store_limits);
         let explain = |error: wasmi::Error| explain(&error, limits);
-        store.set_fuel(limits.fuel).map_err(explain)?;
+        store.set_fuel(*fuel).map_err(explain)?;
         let linker = interface::linker(engine).map_err(explain)?;
-        let instance = linker
-            .instantiate_and_start(&mut store, module)
-            .map_err(explain)?;
-        let process = instance
-            .get_typed_func(&store, "process")
-            .map_err(explain)?;
-        if let Ok(begin) = instance.get_typed_func::<(), ()>(&store, "begin") {
-            begin.call(&mut store, ()).map_err(explain)?;
-        }
+        let begun = begun(&mut store, module, &linker);
+        *fuel = store.get_fuel().unwrap_or(0);
+        let (instance, process) = begun.map_err(explain)?;
         store.data_mut().output.take();
         let memory = instance.get_memory(&store, "memory");
         Ok(Self {
@@ -82,17 +81,33 @@ impl Instance {
     }
 }
 
+/// The instance, after its function `begin`, and its function `process`.
+fn begun(
+    store: &mut Store<World>,
+    module: &Module,
+    linker: &Linker<World>,
+) -> Result<(wasmi::Instance, TypedFunc<(), i32>), wasmi::Error> {
+    let instance = linker.instantiate_and_start(&mut *store, module)?;
+    let process = instance.get_typed_func(&*store, "process")?;
+    if let Ok(begin) = instance.get_typed_func::<(), ()>(&*store, "begin") {
+        begin.call(store, ())?;
+    }
+    Ok((instance, process))
+}
+
 impl Operator for Instance {
     fn process(&mut self, adu: Adu, output: &mut Output) -> Result<(), Fault> {
         let explain = |error: wasmi::Error| explain(&error, self.limits);
-        self.store.set_fuel(self.limits.fuel).map_err(explain)?;
+        let fuel = output.fuel();
+        self.store.set_fuel(fuel).map_err(explain)?;
         let world = self.store.data_mut();
         world.fields = adu.fields.clone();
         world.adu = adu;
-        world.output = Output::new(self.limits);
+        world.output = Output::new(self.limits, 0);
         let result = self.process.call(&mut self.store, ());
         let left = self.store.get_fuel().unwrap_or(0);
-        output.add_work(WORK_OF_ADU + self.limits.fuel.saturating_sub(left));
+        output.add_work(WORK_OF_ADU);
+        output.burn(fuel.saturating_sub(left));
         let world = self.store.data_mut();
         world.adu = Adu::default();
         match result.map_err(explain)? {
@@ -117,7 +132,7 @@ impl Operator for Instance {
 fn explain(error: &wasmi::Error, limits: Limits) -> Fault {
     match error.as_trap_code() {
         Some(TrapCode::OutOfFuel) => Fault(format!(
-            "the module took more than {} units of fuel; it may be in an endless loop, or the limit is too low",
+            "the modules of the pipeline took more than {} units of fuel for an ADU of the source; one may be in an endless loop, or the limit is too low",
             limits.fuel
         )),
         Some(TrapCode::StackOverflow) => Fault(

@@ -32,6 +32,7 @@ fn limits() -> Limits {
         adus: 8,
         bytes: 4_096,
         fuel: 200_000,
+        fuel_per_s: 20_000_000,
         memory: 1 << 20,
     }
 }
