@@ -34,5 +34,9 @@ pub mod subscribe;
 mod tests;
 pub mod wire;
 
+/// Bytes that wait in the stream to an unreliable subscriber before the next ADU is derived for it: what waits longer is out of date when its pipeline changes,
+/// and can be discarded only before it is handed over.
+pub const UNSENT_BYTES: u32 = 16 << 10;
+
 pub use anabranch_process as process;
 pub use error::ProcessingError;

@@ -1,6 +1,7 @@
 //! Streams of a subscriber.
 
 use std::{
+    num::NonZeroU32,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -8,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use anabranch::{base::NodeId, local::client::Stream};
+use anabranch::{StreamParameters, base::NodeId, local::client::Stream};
 use anabranch_process::{
     Pipeline,
     serve::{End, Next, TOO_SLOW},
@@ -26,9 +27,12 @@ use super::{
     subscription::Subscription,
     unexpected,
 };
-use crate::wire::{
-    Carried, Item, Notice, Purpose, Request, encode,
-    message::{Subscribe, SubscriberState},
+use crate::{
+    UNSENT_BYTES,
+    wire::{
+        Carried, Item, Notice, Purpose, Request, encode,
+        message::{Subscribe, SubscriberState},
+    },
 };
 
 /// Time without ADUs after which a mark is sent.
@@ -114,6 +118,13 @@ impl Service {
         };
         control.send(encode(&notice)).await?;
         let adus = self.opened(stream, opened).await?;
+        if !asked.is_reliable {
+            let short = StreamParameters {
+                unsent_max: Some(NonZeroU32::new(UNSENT_BYTES)),
+                ..StreamParameters::default()
+            };
+            adus.adjust(short).await?;
+        }
         let (name, pipeline) = (name.to_owned(), asked.pipeline.clone());
         self.report(Report::Subscribed {
             peer,

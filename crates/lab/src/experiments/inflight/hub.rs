@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    num::NonZeroU32,
     time::Duration,
 };
 
@@ -12,11 +13,14 @@ use anabranch_process::{
     memory::Account,
     serve::{self, Offered, Rules, Subscription, Terms},
 };
-use anabranch_processing::wire::{
-    Item, Label, Notice, Purpose, Request, decode, encode,
-    message::{Demand, Offer, Pace, Subscribe, WAIT_MS_MAX},
+use anabranch_processing::{
+    UNSENT_BYTES,
+    wire::{
+        Item, Label, Notice, Purpose, Request, decode, encode,
+        message::{Demand, Offer, Pace, Subscribe, WAIT_MS_MAX},
+    },
 };
-use anabranch_session::{Event, Guarantee};
+use anabranch_session::{Event, Guarantee, StreamParameters};
 use anabranch_sim::{App, Context};
 
 use super::served::Subscriber;
@@ -176,6 +180,15 @@ impl Hub {
                     return;
                 };
                 subscriber.adus = Some(at);
+                if !subscriber.is_reliable {
+                    let short = StreamParameters {
+                        unsent_max: Some(NonZeroU32::new(UNSENT_BYTES)),
+                        ..StreamParameters::default()
+                    };
+                    // An error means that the session is over.
+                    let session = context.engine().session(at.0);
+                    let _ = session.map(|session| session.stream(at.1).adjust(short));
+                }
                 if let Some(Demand {
                     rate_bps,
                     share_ppm,
@@ -242,8 +255,33 @@ impl Hub {
                     subscriber.subscription.held(&mut entry.offered, next, now);
                 }
             }
+            (Some(&Role::SubscriberControl(of)), Request::Change { number, pipeline }) => {
+                if let Err(why) = self.change(of, number, &pipeline) {
+                    let number = Some(number);
+                    let may_retry = false;
+                    let refused = Notice::Refused {
+                        number,
+                        may_retry,
+                        why,
+                    };
+                    say(context, at, &refused);
+                } else {
+                    say(context, at, &Notice::Changed { number });
+                }
+            }
             _ => {}
         }
+    }
+
+    /// Changes the pipeline of a subscriber.
+    fn change(&mut self, of: u64, number: u32, pipeline: &str) -> Result<(), String> {
+        let subscriber = self.subscribers.get_mut(&of).ok_or("there is none")?;
+        let entry = self.entries.get_mut(&subscriber.name);
+        let offered = &mut entry.ok_or("the stream is over")?.offered;
+        let pipeline: anabranch_process::Pipeline = pipeline
+            .parse()
+            .map_err(|error: anabranch_process::ParseError| error.to_string())?;
+        subscriber.subscription.change(offered, number, &pipeline)
     }
 
     /// Grants or refuses a subscription.
@@ -341,6 +379,7 @@ impl Hub {
             adus: None,
             subscription,
             demand: asked.demand,
+            is_reliable: asked.is_reliable,
             waiting: VecDeque::new(),
             marked: 0,
         };

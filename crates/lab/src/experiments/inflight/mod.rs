@@ -8,9 +8,12 @@
 //! | `source`, `hub`, `viewer` | the three kinds of nodes |
 //! | `served` | a subscriber at the hub |
 //! | `peer`, `watch` | peers that a node calls; death of one |
-//! | `steady`, `failover`, `place` | the runs |
+//! | `changing` | changes of a pipeline |
+//! | `steady`, `change`, `failover`, `place` | the runs |
 //! | `show` | rows, comparison, plots |
 
+mod change;
+mod changing;
 mod failover;
 mod hub;
 mod legs;
@@ -57,11 +60,12 @@ const TIMING: Timing = Timing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Steady { is_processed: bool },
+    Change,
     Failover(Fallback),
     Place,
 }
 
-const PARTS: [(&str, Part); 5] = [
+const PARTS: [(&str, Part); 6] = [
     (
         "unprocessed",
         Part::Steady {
@@ -69,6 +73,7 @@ const PARTS: [(&str, Part); 5] = [
         },
     ),
     ("processed", Part::Steady { is_processed: true }),
+    ("change", Part::Change),
     ("failover-source", Part::Failover(Fallback::Source)),
     ("failover-node", Part::Failover(Fallback::Node)),
     ("place", Part::Place),
@@ -95,6 +100,9 @@ fn rows(options: &Options<'_>, timing: Timing, times: Times) -> Vec<Row> {
         let rows = match *part {
             Part::Steady { is_processed } => steady::run(options.seed, &legs, timing, is_processed)
                 .map(|run| show::steady_rows(name, &run)),
+            Part::Change => {
+                change::run(options.seed, &legs, timing).map(|rows| show::change_rows(name, &rows))
+            }
             Part::Failover(fallback) => failover::run(options.seed, &legs, fallback, times)
                 .map(|rows| show::failover_rows(name, &rows)),
             Part::Place => {

@@ -20,6 +20,7 @@ pub(super) struct Subscriber {
     pub(super) adus: Option<At>,
     pub(super) subscription: Subscription,
     pub(super) demand: Option<Demand>,
+    pub(super) is_reliable: bool,
     /// Messages and ADUs that the session had no space for.
     pub(super) waiting: VecDeque<Bytes>,
     pub(super) marked: u64,

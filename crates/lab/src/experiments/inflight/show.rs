@@ -6,7 +6,7 @@ use anabranch_session::{Explanation, Term};
 use serde_json::{Value, json};
 
 use super::{
-    failover, place,
+    change, changing, failover, place,
     steady::{self, Operators, Steady},
     viewers::{VIEWERS, is_critical, name},
 };
@@ -14,7 +14,10 @@ use crate::{
     Row,
     kit::{
         output::{Axis, Curve, Mark, Plot, Published},
-        streams::show::{find, mbps, number, rounded},
+        streams::{
+            figures::exceeded,
+            show::{find, mbps, number, rounded},
+        },
     },
 };
 
@@ -108,6 +111,38 @@ fn operator_rows(part: &str, operators: &Operators) -> Vec<Row> {
         row
     };
     operators.steps.iter().map(row).collect()
+}
+
+/// Rows of a run in which viewers change their pipelines.
+pub(super) fn change_rows(part: &str, rows: &[change::Row]) -> Vec<Row> {
+    let one = |figures: &change::Row| {
+        let latencies = figures.changes.iter().filter_map(changing::Change::latency);
+        let mut ms: Vec<f64> = latencies.map(|time| time.as_secs_f64() * 1e3).collect();
+        ms.sort_by(f64::total_cmp);
+        let mut row = labelled("change", part);
+        let mut put = |field: &str, value: Value| row.insert(field.to_owned(), value);
+        put("viewer", json!(figures.viewer));
+        put("stream", json!(name(figures.stream)));
+        put("is_reliable", json!(is_critical(figures.stream)));
+        put("changes", json!(figures.changes.len()));
+        put("unseen_changes", json!(figures.changes.len() - ms.len()));
+        put("within_adus_fraction", rounded(figures.within_adus()));
+        put("within_time_fraction", rounded(figures.within_time()));
+        let stale = figures.changes.iter().map(changing::Change::stale);
+        put("stale_max_adus", json!(stale.max()));
+        put(
+            "round_trip_ms",
+            rounded(figures.round_trip.as_secs_f64() * 1e3),
+        );
+        put("change_p50_ms", rounded(exceeded(&ms, 0.5)));
+        put("change_p95_ms", rounded(exceeded(&ms, 0.05)));
+        put(
+            "change_max_ms",
+            rounded(ms.last().copied().unwrap_or(f64::NAN)),
+        );
+        row
+    };
+    rows.iter().map(one).collect()
 }
 
 /// Rows of a run in which the processing node dies.
@@ -262,6 +297,27 @@ pub(super) fn compare(rows: &[Row]) -> Vec<Published> {
                 sum("repeated_adus")
             ),
         ));
+    }
+    for viewer in VIEWERS {
+        let shares = [1, 2].map(|stream| {
+            let wanted = [
+                ("kind", "change"),
+                ("viewer", viewer.name),
+                ("stream", name(stream)),
+            ];
+            find(rows, &wanted, "within_adus_fraction")
+        });
+        if let [Some(reliable), Some(unreliable)] = shares {
+            lines.push(Published::new(
+                format!(
+                    "{}: changes in effect within a round trip and two ADUs, Bond1 (reliable) and Bond2",
+                    viewer.name
+                ),
+                "target",
+                "1, 1".to_owned(),
+                format!("{reliable:.3}, {unreliable:.3}"),
+            ));
+        }
     }
     lines.extend(compare_places(rows));
     lines

@@ -57,6 +57,19 @@ fn processing_spares_the_last_legs_and_what_arrives_is_right() {
     }
 }
 
+/// Every change is seen, and soon where the leg has room; of an unreliable stream, what waits of the view before is discarded.
+#[test]
+fn a_viewer_that_turns_its_view_sees_the_new_one() {
+    let rows = short("change");
+    assert_eq!(numbers(&rows, "change", "changes"), [5.0; 6]);
+    assert_eq!(numbers(&rows, "change", "unseen_changes"), [0.0; 6]);
+    let within = numbers(&rows, "change", "within_adus_fraction");
+    // The first two are those of the widest leg.
+    assert_eq!(within[..2], [1.0; 2], "{rows:?}");
+    let median = numbers(&rows, "change", "change_p50_ms");
+    assert!(median[0] <= 120.0, "{rows:?}");
+}
+
 #[test]
 fn an_operator_is_placed_where_its_frames_are_in_time() {
     let rows = short("place");

@@ -15,7 +15,13 @@ use anabranch_processing::wire::{
 use anabranch_session::{Event, Link, Priority, StreamSpec};
 use anabranch_sim::{App, Context};
 
-use super::{molecule::checksum, peer::Peer, source::LIFETIME, viewers::name};
+use super::{
+    changing::{Change, Changing},
+    molecule::checksum,
+    peer::Peer,
+    source::LIFETIME,
+    viewers::name,
+};
 
 /// Time between two messages of what is held.
 const HELD_TIME: Duration = Duration::from_millis(50);
@@ -46,6 +52,7 @@ pub(super) struct Wanted {
     decoder: Option<Decoder>,
     told: Option<u64>,
     retry_at: Option<Instant>,
+    changing: Option<Changing>,
     /// ADUs that arrived for the first time.
     pub(super) arrived: Vec<Arrived>,
     /// ADUs that came again, and were left out.
@@ -84,10 +91,24 @@ impl Wanted {
             decoder: None,
             told: None,
             retry_at: None,
+            changing: None,
             arrived: Vec::new(),
             again: 0,
             refused: String::new(),
         }
+    }
+
+    /// Its pipeline changes.
+    pub(super) fn changing(self, changing: Changing) -> Self {
+        Self {
+            changing: Some(changing),
+            ..self
+        }
+    }
+
+    /// Changes of its pipeline.
+    pub(super) fn changes(&self) -> &[Change] {
+        self.changing.as_ref().map_or(&[], |own| &own.changes)
     }
 
     fn label(&self, number: u64) -> String {
@@ -180,7 +201,14 @@ impl Wanted {
     }
 
     fn adu(&mut self, carried: Carried, at: Instant) {
-        let Carried { adu, is_last, .. } = carried;
+        let Carried {
+            adu,
+            change,
+            is_last,
+        } = carried;
+        if let Some(changing) = &mut self.changing {
+            changing.came(change, at);
+        }
         let body = match &mut self.decoder {
             Some(decoder) => decoder.decode(adu.body).ok(),
             None => Some(adu.body),
@@ -277,6 +305,14 @@ impl Viewer {
                 wanted.subscribe(context, session);
             }
         }
+        for wanted in &mut self.wanted {
+            if let (Some(control), Some(_)) = (wanted.control, wanted.adus)
+                && let Some(changing) = &mut wanted.changing
+                && let Some(request) = changing.request(now)
+            {
+                let _ = context.send(session, control, encode(&request));
+            }
+        }
         if now < self.held_at + HELD_TIME {
             return;
         }
@@ -330,6 +366,10 @@ impl App for Viewer {
         let watched = watched.filter(|_| self.current + 1 < self.peers.len());
         let dead = watched.and_then(|peer| peer.watch.dead_at());
         let held = Some(self.held_at + HELD_TIME).filter(|_| self.session().is_some());
-        retry.chain(dead).chain(held).min()
+        let changes = self.wanted.iter().filter_map(|wanted| {
+            let changing = wanted.changing.as_ref().filter(|_| wanted.adus.is_some());
+            Some(changing?.due())
+        });
+        retry.chain(dead).chain(held).chain(changes).min()
     }
 }
