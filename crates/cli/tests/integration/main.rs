@@ -12,13 +12,18 @@ mod codes;
 mod command;
 mod configuration;
 mod connecting;
+#[cfg(all(feature = "demo", feature = "clinic"))]
+mod demo_clinic;
 #[cfg(all(feature = "demo", feature = "console"))]
 mod demo_console;
 #[cfg(all(feature = "demo", feature = "process"))]
 mod demo_process;
 #[cfg(all(feature = "demo", feature = "records"))]
 mod demo_records;
-#[cfg(all(feature = "demo", any(feature = "process", feature = "records")))]
+#[cfg(all(
+    feature = "demo",
+    any(feature = "clinic", feature = "process", feature = "records")
+))]
 mod demos;
 mod drone;
 mod everyday;
