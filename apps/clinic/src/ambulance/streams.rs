@@ -12,10 +12,12 @@ use crate::{
     wire::{Notice, Purpose, Request, decode, encode},
 };
 
-/// Share of windows of a second that are to have the rate of the record.
+/// Share of windows of a second that are to have the rate of the record, or that of the numbers.
 const SHARE: f64 = 0.95;
 /// Part of the record's rate that is asked for, which leaves space for headers and for what has to be sent again.
 const MARGIN: f64 = 1.25;
+/// Rate of the numbers: one message a second of about 100 bytes with its headers, and space for sending it again.
+const VITALS: Rate = Rate::from_bps(4_000);
 
 /// Opens a stream with what its content needs.
 pub(super) async fn open<S: AduSession>(
@@ -58,6 +60,11 @@ pub fn record(leads: usize, frequency: f64, is_newest_first: bool) -> StreamSpec
         },
         ..spec(Purpose::Ekg).with_guarantee(guarantee)
     }
+}
+
+/// Demands of the numbers of each second: their rate as a promise, as soon as that is possible.
+pub fn vitals() -> StreamSpec {
+    spec(Purpose::Vitals).with_guarantee(Guarantee::rate(VITALS, SHARE).waiting())
 }
 
 /// Demands of a stream, promises aside.
@@ -107,5 +114,57 @@ pub(super) async fn receive<S: AduSession>(
     match received.map_err(|error| ClinicError::of(&error))? {
         Some(adu) => Ok(Some(decode(&adu.data)?)),
         None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch::Demand;
+
+    use super::*;
+
+    /// The rate that is promised, after the checks that the session makes.
+    fn promised(spec: &StreamSpec) -> Rate {
+        assert_eq!(spec.validate(), Ok(()));
+        let guarantee = spec.guarantee.as_deref().unwrap();
+        assert!(guarantee.waits, "the stream opens before its promise");
+        let Demand::Rate { rate, probability } = guarantee.demand else {
+            panic!("{guarantee:?}");
+        };
+        assert_eq!(
+            (probability, guarantee.window),
+            (SHARE, Duration::from_secs(1))
+        );
+        rate
+    }
+
+    #[test]
+    fn the_record_and_the_numbers_ask_for_their_rates() {
+        // Twelve leads at 1 kHz are 192 kbit/s; a single slow one has the least.
+        assert_eq!(
+            promised(&record(12, 1_000.0, true)),
+            Rate::from_bps(240_000)
+        );
+        assert_eq!(promised(&record(1, 10.0, false)), Rate::from_bps(16_000));
+        assert_eq!(promised(&vitals()), VITALS);
+    }
+
+    /// A second of the numbers, with their longest digits, fits twice into what is promised.
+    #[test]
+    fn what_is_promised_carries_the_numbers_of_a_second_twice() {
+        let vital = Request::Vital {
+            number: 86_400 * 365,
+            at_us: 86_400 * 365 * 1_000_000,
+            heart_rate: Some(250.0 / 3.0),
+        };
+        let bytes = 2 * encode(&vital).len() as u64;
+        assert!(bytes < VITALS.bytes_in(Duration::from_secs(1)), "{bytes}");
+    }
+
+    #[test]
+    fn nothing_else_asks_for_a_promise() {
+        for spec in [video(true), video(false), speech(), spec(Purpose::Stills)] {
+            assert_eq!((spec.validate(), spec.guarantee), (Ok(()), None));
+        }
     }
 }

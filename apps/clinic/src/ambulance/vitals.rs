@@ -7,14 +7,9 @@ use tokio::sync::watch;
 
 use super::{
     Desk,
-    streams::{open, send},
+    streams::{self, send},
 };
-use crate::{
-    error::ClinicError,
-    vitals::HeartRate,
-    wfdb::Header,
-    wire::{Purpose, Request},
-};
+use crate::{error::ClinicError, vitals::HeartRate, wfdb::Header, wire::Request};
 
 /// Names of the lead from which the heart rate is derived, the first that is there; without any, the first lead.
 const LEADS: [&str; 3] = ["ii", "mlii", "i"];
@@ -94,7 +89,8 @@ impl Vitals {
     /// Sends the numbers of each second in a session; those of seconds before it, and those that a later one has overtaken, are left out.
     pub(super) async fn send<S: AduSession>(&self, session: &S) -> Result<(), ClinicError> {
         let mut newest = self.newest.subscribe();
-        let stream = open::<S>(session, Purpose::Vitals).await?;
+        let opened = session.open_stream(streams::vitals()).await;
+        let stream = opened.map_err(|error| ClinicError::of(&error))?;
         let origin = self.origin.clone();
         send::<S>(&stream, &Request::Vitals { origin }).await?;
         let mut sent = None;
