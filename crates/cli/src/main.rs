@@ -49,6 +49,7 @@ mod pair;
 mod panics;
 mod path;
 mod ping;
+mod planning;
 #[cfg(feature = "process")]
 mod process;
 mod prompt;

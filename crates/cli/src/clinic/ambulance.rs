@@ -1,15 +1,11 @@
 //! `anabranch clinic ambulance`.
 
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anabranch::{
-    AllowList, Host, HostConfig, Policy, Ticket,
+    AllowList, Host, HostConfig, Ticket,
     base::{Rate, duration},
-    keys, objectives,
+    keys,
 };
 use anabranch_clinic::ambulance::{Ambulance, Report, Settings};
 use serde_json::json;
@@ -23,7 +19,9 @@ use crate::{
     attach,
     exit::{Failure, Outcome, note, stopped},
     keygen::key_path,
-    locals, recv,
+    locals,
+    planning::Planning,
+    recv,
     ticket::{self, Source},
 };
 
@@ -83,13 +81,8 @@ pub(super) struct Arguments {
     /// '7 days' [default: asked at the terminal].
     #[arg(long, value_name = "yes|no|TIME", value_parser = consent::parse_consent)]
     consent: Option<Duration>,
-    /// Scheduling policy: which path takes what [default: default; with --objectives: assign].
-    #[arg(long, value_name = "POLICY")]
-    policy: Option<Policy>,
-    /// File of objectives that the policies assign and random_walk follow, or names of the library, such as
-    /// 'keep_whole("clinic/1/video", "group")'.
-    #[arg(long, value_name = "FILE")]
-    objectives: Option<PathBuf>,
+    #[command(flatten)]
+    planning: Planning,
     /// Time for which a hospital that cannot be reached is called again.
     #[arg(long, value_name = "DURATION", default_value = "1 h", value_parser = parse_duration)]
     retry: Duration,
@@ -203,24 +196,6 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
     Err(Failure::left_out(format!("not all was sent: {words}")))
 }
 
-/// Sets policy and objectives of all sessions.
-///
-/// # Errors
-/// The objectives cannot be read, or have errors.
-pub(crate) fn plan(
-    config: &mut HostConfig,
-    policy: Option<Policy>,
-    file: Option<&Path>,
-) -> Outcome {
-    config.engine.objectives = file.map(objectives::read_text).transpose()?;
-    config.engine.policy = match (policy, file) {
-        (Some(policy), _) => policy,
-        (None, Some(_)) => Policy::Assign,
-        (None, None) => Policy::default(),
-    };
-    Ok(())
-}
-
 /// The part of the case that does not arrive, or not to its end.
 fn left_out(report: &Report) -> Option<String> {
     match report {
@@ -257,11 +232,7 @@ impl<'a> Line<'a> {
         let bind = locals::binds(&arguments.bind, &ticket.remotes()).await;
         let key = keys::load_or_create(&key_path(arguments.key.as_ref()))?;
         let mut config = HostConfig::new(key, AllowList::default());
-        plan(
-            &mut config,
-            arguments.policy,
-            arguments.objectives.as_deref(),
-        )?;
+        arguments.planning.apply(&mut config)?;
         let host = Box::new(recv::host(&bind, 0, config)?);
         ticket.prepare(&host);
         Ok(Self::Own { host, ticket })

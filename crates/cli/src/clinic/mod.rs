@@ -7,7 +7,7 @@
 //! | `inputs` | its inputs and outputs, from its options |
 //! | `consent` | times for which cases are kept |
 
-pub(crate) mod ambulance;
+mod ambulance;
 mod consent;
 mod hospital;
 mod inputs;

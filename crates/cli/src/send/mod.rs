@@ -39,6 +39,7 @@ use crate::{
     locals,
     meter::{self, Direction},
     overlay::follow::User,
+    planning::Planning,
     recv,
     ticket::Target,
 };
@@ -91,7 +92,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     overlay: Option<Option<PathBuf>>,
     /// Send from a node of this command's own, even if a running node knows the receiver. --bind, --key, --control, --overlay,
-    /// --cost, --currency and --ledger imply it.
+    /// --cost, --currency, --ledger, --policy and --objectives imply it.
     #[arg(long)]
     direct: bool,
     #[command(flatten)]
@@ -113,6 +114,8 @@ pub(crate) struct Arguments {
     paths: Vec<String>,
     #[command(flatten)]
     guarantee: guarantee::Flags,
+    #[command(flatten)]
+    planning: Planning,
 }
 
 fn parse_limit(text: &str) -> Result<Rate, String> {
@@ -289,6 +292,8 @@ impl Arguments {
             ("--control", self.control.is_some()),
             ("--overlay", self.overlay.is_some()),
             ("--cost", self.costs.is_given()),
+            ("--policy", self.planning.policy.is_some()),
+            ("--objectives", self.planning.objectives.is_some()),
         ];
         let given = flags.into_iter().find(|(_, is_given)| *is_given);
         given.map(|(flag, _)| flag)
@@ -347,6 +352,7 @@ async fn host(arguments: &Arguments, target: &Target) -> Result<(Host, Option<Le
         _ => AllowList::default(),
     };
     let mut config = HostConfig::new(key, allowed);
+    arguments.planning.apply(&mut config)?;
     let ledger = arguments.costs.clone().resolve()?.apply(&mut config)?;
     Ok((recv::host(&bind, 0, config)?, ledger))
 }

@@ -207,6 +207,34 @@ fn a_part_that_fails_leaves_the_others_alone() {
     assert_eq!(fs::read(kept).unwrap(), [7; 1_000]);
 }
 
+#[test]
+fn an_ambulance_takes_objectives_by_name() {
+    let folder = private_folder();
+    let at = folder.path();
+    let samples = record(at);
+    let (_running, ticket) = hospital(at);
+    let send = |objectives: &str| {
+        let output = command(at)
+            .args(["clinic", "ambulance", &ticket, "--key", "ambulance.key"])
+            .args(["--consent", "2 days", "--ekg", "r.hea"])
+            .args(["--objectives", objectives])
+            .output()
+            .unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        (output.status.code().unwrap(), errors)
+    };
+    let (code, errors) = send("keep_hole(\"clinic/1/video\", \"group\")");
+    assert_eq!(code, 2, "{errors}");
+    let help = "did you mean 'keep_whole(label, field, [type])'?";
+    assert!(errors.contains(help), "{errors}");
+    let named =
+        "keep_whole(\"clinic/1/video\", \"group\"); low_latency(\"clinic/1/speech_up\", 400)";
+    let (code, errors) = send(named);
+    assert_eq!(code, 0, "{errors}");
+    let kept = second_folder(at).join("ekg.dat");
+    assert_eq!(fs::read(kept).unwrap(), samples);
+}
+
 /// The ambulance's node carries the case beside whatever else it carries, and without one there is a word about it.
 #[test]
 fn an_ambulance_sends_over_the_paths_of_a_running_node() {

@@ -38,6 +38,7 @@ mod hose;
 mod imd;
 mod json;
 mod moves;
+mod named;
 mod named_updates;
 mod numbered;
 mod pair;

@@ -13,9 +13,7 @@ use std::{
     time::Duration,
 };
 
-use anabranch::{
-    AllowList, Host, HostConfig, Policy, SecretKey, base::Seed, net::emulate::Emulator,
-};
+use anabranch::{AllowList, Host, HostConfig, SecretKey, base::Seed, net::emulate::Emulator};
 use anabranch_clinic::{
     ambulance::{self, Ambulance, Film, Output, Source},
     hospital::{self, Hospital, Packets, Pictures, page::serve_page},
@@ -35,9 +33,9 @@ use super::{
     stage::{Narrator, until_ctrl_c},
 };
 use crate::{
-    clinic::ambulance::plan,
     exit::{Failure, Outcome, print_line},
     page,
+    planning::Planning,
 };
 
 #[derive(Debug, clap::Args)]
@@ -50,12 +48,8 @@ pub(crate) struct Arguments {
     /// Length of the demonstration, in seconds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(6..=3_600))]
     seconds: u64,
-    /// Scheduling policy of the ambulance [default: default; with --objectives: assign].
-    #[arg(long, value_name = "POLICY")]
-    policy: Option<Policy>,
-    /// File of objectives, or names of the library, such as 'keep_whole("clinic/1/video", "group")'.
-    #[arg(long, value_name = "FILE")]
-    objectives: Option<PathBuf>,
+    #[command(flatten)]
+    planning: Planning,
     /// Do not send parts of pictures again that were lost.
     #[arg(long)]
     no_repair: bool,
@@ -207,7 +201,7 @@ async fn show(arguments: &Arguments, folder: &Path) -> Outcome {
     let (sender, told) = mpsc::channel(REPORTS_MAX);
     let ambulance = Ambulance::begin(settings, sender).map_err(Failure::other)?;
     let car = host(2, AllowList::default(), |config| {
-        plan(config, arguments.policy, arguments.objectives.as_deref())
+        arguments.planning.apply(config)
     })?;
     let session = car.connect(ticket.node, emulator.addresses()).await?;
     let mut viewer = hospital
@@ -235,8 +229,8 @@ async fn show(arguments: &Arguments, folder: &Path) -> Outcome {
         "seed": arguments.seed,
         "seconds": arguments.seconds,
         "ekg": account::compare(&record, &case)?,
-        "policy": arguments.policy.map(|policy| policy.to_string()),
-        "objectives": arguments.objectives,
+        "policy": arguments.planning.policy.map(|policy| policy.to_string()),
+        "objectives": arguments.planning.objectives,
         "is_repaired": !arguments.no_repair,
         "video": has_video.then(|| watched.report(counts, skipped, &cuts)),
         "encoders_bps": rates,
