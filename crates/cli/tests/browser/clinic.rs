@@ -171,6 +171,16 @@ fn a_person_sees_the_case_and_that_it_is_silent() {
         text_of("heart-rate")
     ));
     browser.wait("/(active)/.test(document.querySelector('#paths').innerText)");
+    // Round trip, rate and bytes of a path are numbers, the last two of which are not 0 while video comes.
+    for (cell, form) in [
+        (2, "[0-9]+ ms"),
+        (3, "[1-9][0-9]* kbit\\/s|[1-9][0-9]*\\.[0-9]{2} Mbit\\/s"),
+        (4, "[1-9][0-9]* kB|[1-9][0-9]*\\.[0-9] MB"),
+    ] {
+        browser.wait(&format!(
+            "[...document.getElementById('paths').rows].some((row) => /^({form})$/.test(row.cells[{cell}].innerText))"
+        ));
+    }
     browser.wait("document.querySelector('#stills img')?.naturalWidth === 320");
     browser.wait("document.querySelector('#stills').innerText.includes('no picture')");
     // A limit that the rate is beyond is an alarm, at once.
