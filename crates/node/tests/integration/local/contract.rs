@@ -168,6 +168,19 @@ async fn objectives<S: AduSession>(near: &S) {
     );
     assert!(near.remove_objective(ids[0]).await.unwrap());
     assert!(!near.remove_objective(ids[0]).await.unwrap());
+    let named = near
+        .inject_objectives("low_latency(voice, 150); avoid_metered")
+        .await
+        .unwrap();
+    let listed = near.objectives().await.unwrap();
+    let names = listed.iter().filter_map(|one| one.name.as_deref());
+    assert!(names.eq(["low_latency", "avoid_metered"]), "{listed:?}");
+    for id in named {
+        assert!(near.remove_objective(id).await.unwrap());
+    }
+    let unknown = near.inject_objectives("low_latncy(voice, 150)").await;
+    let unknown = unknown.unwrap_err().to_string();
+    assert!(unknown.contains("low_latency(label, ms)"), "{unknown}");
     let wrong = near.inject_objectives("objective {").await.unwrap_err();
     assert!(wrong.to_string().contains("1:"), "{wrong}");
 }
