@@ -84,6 +84,16 @@ fn a_person_sees_the_molecule_and_turns_it() {
     );
     browser.wait("/^[0-9.]+ ± [0-9.]+ ms$/.test(document.querySelector('tr[data-part=atoms]').cells[2].innerText)");
     browser.wait(&format!("{} === 3341", cell("atoms", 4)));
+    // Granted or not, it is asked for.
+    for part in ["atoms", "bond1"] {
+        let cell = format!("document.querySelector('tr[data-part={part}]').cells[6].innerText");
+        browser.wait(&format!(
+            "/^[0-9.]+ [kM]bit.s promised$|^none: .{{10}}/.test({cell})"
+        ));
+    }
+    browser.wait(
+        "document.querySelector('tr[data-part=bond2]').cells[6].innerText === 'none: it takes what is left'",
+    );
     let is_drawn = browser.value("document.getElementById('scene').getContext('webgl') !== null");
     if is_drawn == true {
         browser.wait(&format!("{DRAWN} > 2000"));

@@ -5,7 +5,7 @@ use crate::demos;
 /// The demonstration compares every frame itself.
 #[test]
 fn every_frame_is_what_its_pipeline_derives() {
-    let report = demos::result("demo-process", 6);
+    let report = demos::result("demo-process", &["--seconds", "6"]);
     let pipelines = report["pipelines"].as_array().unwrap();
     assert_eq!(pipelines.len(), 3);
     for row in pipelines {

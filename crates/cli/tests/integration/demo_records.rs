@@ -10,7 +10,7 @@ use crate::{
 /// The demonstration compares every part itself.
 #[test]
 fn every_record_arrives_over_a_path_that_is_cut() {
-    let report = demos::result("demo-records", 5);
+    let report = demos::result("demo-records", &["--seconds", "5"]);
     assert_eq!(report["is_complete"], true, "{report}");
     let verified = &report["verified"];
     assert_eq!(verified["parts"], 3 * 125, "{report}");

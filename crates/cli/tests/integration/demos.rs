@@ -6,11 +6,12 @@ use serde_json::Value;
 
 use crate::harness::{Running, command, limited, private_folder};
 
-/// Result of a demonstration that takes so many seconds, and succeeds.
-pub(crate) fn result(name: &str, seconds: u32) -> Value {
+/// Result of a demonstration with these arguments, which succeeds.
+pub(crate) fn result(name: &str, arguments: &[&str]) -> Value {
     let folder = private_folder();
     let output = limited(folder.path(), 400)
-        .args([name, "--json", "--seconds", &seconds.to_string()])
+        .args([name, "--json"])
+        .args(arguments)
         .output()
         .unwrap();
     let seen = String::from_utf8_lossy(&output.stderr).into_owned();

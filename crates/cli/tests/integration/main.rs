@@ -20,9 +20,16 @@ mod demo_console;
 mod demo_process;
 #[cfg(all(feature = "demo", feature = "records"))]
 mod demo_records;
+#[cfg(all(feature = "demo", feature = "visualise"))]
+mod demo_visualise;
 #[cfg(all(
     feature = "demo",
-    any(feature = "clinic", feature = "process", feature = "records")
+    any(
+        feature = "clinic",
+        feature = "process",
+        feature = "records",
+        feature = "visualise"
+    )
 ))]
 mod demos;
 mod drone;
