@@ -1,11 +1,12 @@
 //! Simulations that misbehave, as the source sees them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::mpsc,
+    time::{pause, resume, sleep},
 };
 
 use super::{
@@ -112,6 +113,40 @@ async fn a_frame_that_breaks_off_is_left_out() {
     assert!(sent(&bytes).await.unwrap().contains("within a frame"));
     let bytes = [&info().to_bytes()[..], &whole].concat();
     assert!(!sent(&bytes).await.unwrap().contains("within a frame"));
+}
+
+/// Longer than every limit.
+const DAY: Duration = Duration::from_secs(86_400);
+
+#[tokio::test]
+async fn a_simulation_that_stops_within_a_frame_goes_on() {
+    let (listener, source, mut reported) = source(false).await;
+    let watching = async {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        socket.write_all(&info().to_bytes()).await.unwrap();
+        go(&mut socket).await;
+        let (watcher, ..) = join(&source, POSITIONS);
+        for number in 0..2 {
+            let whole = frame(1_000, number as f32);
+            let bytes = packets(&whole);
+            let (half, rest) = bytes.split_at(bytes.len() / 2);
+            socket.write_all(half).await.unwrap();
+            pause();
+            sleep(DAY).await;
+            resume();
+            socket.write_all(rest).await.unwrap();
+            assert_eq!(watcher.queue.take().await, Some((number, whole)));
+        }
+        socket.shutdown().await.unwrap();
+    };
+    tokio::join!(source.simulate(), watching).0.unwrap();
+    let mut ended = Vec::new();
+    while let Ok(report) = reported.try_recv() {
+        if let Report::Ended { frames, .. } = report {
+            ended.push(frames);
+        }
+    }
+    assert_eq!(ended, [2]);
 }
 
 /// Joins the session that there is.

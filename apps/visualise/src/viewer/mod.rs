@@ -15,6 +15,8 @@ mod client;
 mod room;
 mod section;
 mod steer;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};

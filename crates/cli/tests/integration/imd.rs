@@ -1,5 +1,7 @@
 //! `anabranch imd`: a stand-in for a simulation, a source beside it, a viewer, and clients that read IMDv3.
 
+mod changes;
+
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
@@ -17,12 +19,13 @@ use crate::numbered::pair_with;
 
 const ATOMS: usize = 3_341;
 
-/// Two nodes, a place for a simulation, a source beside it, and a viewer with two endpoints: all sections, and those that are promised.
+/// Two nodes, a place for a simulation, a source beside it, and a viewer with two endpoints: all sections, and those that are promised. Others
+/// follow, if the viewer is asked for them.
 struct Setting {
     simulation: TcpListener,
     source: Running,
     viewer: Running,
-    endpoints: [SocketAddr; 2],
+    endpoints: Vec<SocketAddr>,
     _nodes: [Running; 2],
     _folder: tempfile::TempDir,
 }
@@ -60,16 +63,13 @@ impl Setting {
         ];
         let mut viewer = Running::start(command(at).args(words).args(viewer));
         let listening = viewer.event("listening");
-        let endpoint = |number: usize| {
-            let address = listening["endpoints"][number]["address"].as_str();
-            address.unwrap().parse().unwrap()
-        };
-        let endpoints = [endpoint(0), endpoint(1)];
+        let endpoints = listening["endpoints"].as_array().unwrap().iter();
+        let endpoints = endpoints.map(|one| one["address"].as_str().unwrap().parse().unwrap());
         Self {
             simulation,
             source,
             viewer,
-            endpoints,
+            endpoints: endpoints.collect(),
             _nodes: nodes,
             _folder: folder,
         }
