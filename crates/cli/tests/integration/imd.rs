@@ -1,6 +1,7 @@
 //! `anabranch imd`: a stand-in for a simulation, a source beside it, a viewer, and clients that read IMDv3.
 
 mod changes;
+mod urgent;
 
 use std::{
     io::{Read, Write},
