@@ -78,6 +78,36 @@ impl Setting {
         rows.collect()
     }
 
+    /// Rows that a node answers a question with.
+    fn ask(&self, own: u8, words: &[&str]) -> Vec<Value> {
+        let output = command(self.folder.path())
+            .args(words)
+            .args(["--json", "--control", &format!("{own}.sock")])
+            .output()
+            .unwrap();
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        answer["rows"].as_array().unwrap().clone()
+    }
+
+    /// What `explain` says at a node of the place where the stream of messages with this purpose is processed. On a busy machine, the processing
+    /// node may not answer in time.
+    fn explained(&self, own: u8, purpose: &str) -> Value {
+        let streams = self.ask(own, &["streams"]);
+        let label = format!("process/1/{purpose}/frames/0");
+        let stream = streams.iter().find(|row| row["label"] == label);
+        let stream = stream.unwrap_or_else(|| panic!("{label} in {streams:?}"));
+        let [number, session] = ["stream", "session"].map(|key| stream[key].as_str().unwrap());
+        let local = format!("{own}.local");
+        let words = ["explain", number, "--session", session, "--local", &local];
+        loop {
+            let mut rows = self.ask(own, &words).into_iter();
+            let row = rows.find(|row| row["kind"] == "processed").unwrap();
+            if row["role"] == "processing" || row["subscribers"].is_array() {
+                return row;
+            }
+        }
+    }
+
     /// Runs a command that fails, and returns its exit code and its message.
     fn fails(&self, words: &[&str]) -> (i32, String) {
         let output = self.command(words).stdin(Stdio::null()).output().unwrap();
@@ -225,6 +255,39 @@ fn each_subscriber_gets_what_its_pipeline_derives_and_changes_it_meanwhile() {
     assert_eq!(sequences(&mut base, 6), [24, 27, 30, 33, 36, 39]);
     [fifth, base].into_iter().for_each(ends);
     drop(offer);
+}
+
+#[test]
+fn a_stream_explains_where_it_is_processed_and_how() {
+    let mut setting = Setting::start(RIGHTS);
+    let (_offer, mut input) = setting.offer("frames", &[]);
+    setting.service.event("offered");
+    let (mut subscriber, _open) = setting.subscribe("frames", "every 5", &[]);
+    write(&mut input, 0..10);
+    assert_eq!(sequences(&mut subscriber, 2), [0, 5]);
+    for (own, purpose, role) in [
+        (1, "offer", "source"),
+        (1, "subscribe", "subscriber"),
+        (2, "offer", "processing"),
+        (2, "subscribe", "processing"),
+    ] {
+        let row = setting.explained(own, purpose);
+        assert_eq!(
+            (&row["name"], &row["role"]),
+            (&"frames".into(), &role.into()),
+            "{row}"
+        );
+        if own == 2 {
+            continue;
+        }
+        assert_eq!(row["source"], id(1), "{row}");
+        let subscribers = row["subscribers"].as_array().unwrap();
+        assert_eq!(subscribers.len(), 1, "{row}");
+        assert_eq!(
+            (&subscribers[0]["node"], &subscribers[0]["pipeline"]),
+            (&id(1).into(), &"every 5".into())
+        );
+    }
 }
 
 #[test]
