@@ -1,4 +1,5 @@
-//! An operator that panics at a running node: it costs what its derivation makes of that ADU, and nothing else.
+//! An operator that panics at a running node, which costs what its derivation makes of that ADU, and nothing else; and one that there is not, from
+//! a peer that does not check its pipelines itself.
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 #![allow(
     clippy::disallowed_methods,
@@ -9,13 +10,19 @@ mod nodes;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use anabranch::{Client, StreamSpec, local::client::Session};
+use anabranch::{
+    Client, StreamSpec,
+    local::client::{Session, Stream},
+};
 use anabranch_processing::{
     offer,
     process::{Fields, Pipeline},
     service::{self, Service},
     subscribe::{self, Received, Subscriber},
-    wire::message::Pace,
+    wire::{
+        Item, Label, Notice, Purpose, Request, decode, encode,
+        message::{self, Pace, Position},
+    },
 };
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -42,8 +49,8 @@ fn subscribe(run: u64, pipeline: &str, session: Arc<Session>) -> mpsc::Receiver<
     received
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_panic_costs_its_derivation_only() {
+/// Offers `x` in a session with a node that has a service, and runs `work` with both. The service goes on until then.
+async fn with_source(work: impl AsyncFnOnce(&Arc<offer::Source>, &Arc<Session>)) {
     let folder = tempfile::tempdir().unwrap();
     let may = "may = [\"call\", { right = \"use-service\", services = [\"process/1/*\"] }]";
     let hub = node(folder.path(), 2, &[(1, may.to_owned())]).await;
@@ -68,6 +75,23 @@ async fn a_panic_costs_its_derivation_only() {
         let (offering, at) = (source.clone(), session.clone());
         let offered = tokio::spawn(async move { offering.run(&*at).await });
         source.taken().wait_for(|taken| *taken > 0).await.unwrap();
+        work(&source, &session).await;
+        source.finish();
+        offered.await.unwrap().unwrap();
+        assert!(!serving.is_finished(), "the service goes on");
+        serving.abort();
+    };
+    let limited = tokio::time::timeout(LIMIT, work);
+    tokio::select! {
+        () = hub.daemon.run() => unreachable!("it runs until dropped"),
+        () = near.daemon.run() => unreachable!("it runs until dropped"),
+        done = limited => done.expect("the test ends in time"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_costs_its_derivation_only() {
+    with_source(async |source, session| {
         let mut panicking = subscribe(2, "every 1 then panic 4", session.clone());
         let mut whole = subscribe(3, "", session.clone());
         source
@@ -109,14 +133,106 @@ async fn a_panic_costs_its_derivation_only() {
             assert!(why_last.starts_with(named), "{why_last}");
             assert!(why_last.contains("it panicked (ADU "), "{why_last}");
         }
-        offered.await.unwrap().unwrap();
-        assert!(!serving.is_finished(), "the service goes on");
-        serving.abort();
+    })
+    .await;
+}
+
+/// A stream to the service, with or without a number.
+async fn open(session: &Session, number: u64, first: Bytes) -> Stream {
+    let label = Label {
+        purpose: Purpose::Subscribe,
+        name: "x".to_owned(),
+        number,
     };
-    let limited = tokio::time::timeout(LIMIT, work);
-    tokio::select! {
-        () = hub.daemon.run() => unreachable!("it runs until dropped"),
-        () = near.daemon.run() => unreachable!("it runs until dropped"),
-        done = limited => done.expect("the test ends in time"),
+    let spec = StreamSpec {
+        duplex: true,
+        label: label.to_string(),
+        ..StreamSpec::default()
+    };
+    let stream = session.open_stream(spec).await.unwrap();
+    stream.send(first).await.unwrap();
+    stream
+}
+
+async fn answer(control: &Stream) -> Notice {
+    let answer = control.recv().await.unwrap().unwrap();
+    decode(&answer.data).unwrap()
+}
+
+/// The words of a refusal that is not to be tried again, of the change with this number.
+async fn refusal(control: &Stream, change: Option<u32>) -> String {
+    loop {
+        match answer(control).await {
+            Notice::Refused {
+                number,
+                may_retry,
+                why,
+            } => {
+                assert_eq!((number, may_retry), (change, false), "{why}");
+                return why;
+            }
+            Notice::Dropped { .. } | Notice::Away { .. } => {}
+            other => panic!("{other:?}"),
+        }
     }
+}
+
+/// Bytes of a subscription with any text as its pipeline, as a subscriber that does not read it would send them.
+fn subscription(run: u64, pipeline: &str) -> Bytes {
+    encode(&Request::Subscribe(message::Subscribe {
+        run,
+        source: None,
+        pipeline: pipeline.to_owned(),
+        is_reliable: false,
+        change: 0,
+        of: None,
+        position: None,
+        demand: None,
+        wait_ms: 0,
+    }))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_refuses_what_is_no_pipeline_itself() {
+    with_source(async |source, session| {
+        let wrong = ["evry 2", "every 5 then", "every 5 then evry 2"];
+        for (run, text) in (2..).zip(wrong) {
+            assert!(text.parse::<Pipeline>().is_err());
+            let control = open(session, 0, subscription(run, text)).await;
+            let why = refusal(&control, None).await;
+            assert!(why.starts_with("the pipeline: column "), "{why}");
+        }
+        // Nor as a change, after which the pipeline before goes on.
+        let control = open(session, 0, subscription(9, "every 2")).await;
+        let Notice::Subscribed { stream, .. } = answer(&control).await else {
+            panic!("it is not subscribed")
+        };
+        let begin = Item::Mark(Position {
+            next: 0,
+            phases: None,
+        });
+        let adus = open(session, stream, begin.to_bytes()).await;
+        let change = Request::Change {
+            number: 1,
+            pipeline: "evry 2".to_owned(),
+        };
+        control.send(encode(&change)).await.unwrap();
+        let why = refusal(&control, Some(1)).await;
+        assert!(why.starts_with("the pipeline: column 1"), "{why}");
+        for _ in 0..3 {
+            source
+                .put(Fields::default(), Bytes::from_static(b"m"))
+                .await;
+        }
+        let mut derived = Vec::new();
+        while derived.len() < 2 {
+            let adu = adus.recv().await.unwrap().unwrap();
+            if let Item::Adu(carried) = Item::read(adu.data).unwrap() {
+                derived.push((carried.adu.sequence, carried.change));
+            }
+        }
+        assert_eq!(derived, [(0, 0), (2, 0)]);
+        control.reset(0).unwrap();
+    })
+    .await;
 }
