@@ -37,8 +37,9 @@ setup: ## add what the stock toolchain may lack (clippy, rustfmt), and what make
 	@tools/players ffmpeg
 
 .PHONY: setup-all
-setup-all: ## add what `make test-all` needs: a browser, an ssh server, rsync, PostgreSQL, nft, Prometheus, npm, jsonschema, tools for Debian packages
+setup-all: ## add what `make test-all` needs: a browser, an ssh server, rsync, PostgreSQL, nft, Prometheus, npm, jsonschema, tools for Debian packages, the library for WebAssembly
 	@tools/players chromium sshd rsync postgresql nft debootstrap lintian prometheus npm jsonschema
+	@rustup target add wasm32-unknown-unknown >/dev/null 2>&1 || echo 'setup-all: no library for wasm32-unknown-unknown; the example of a module is not compiled'
 
 .PHONY: format
 format: ## check the format (`cargo fmt --all` repairs it)
