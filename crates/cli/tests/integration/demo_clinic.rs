@@ -5,7 +5,7 @@ use crate::demos;
 /// The demonstration compares every sample itself. Without ffmpeg it has neither video nor speech nor files.
 #[test]
 fn what_is_kept_is_what_was_played() {
-    let report = demos::result("demo-clinic", 10);
+    let report = demos::result("demo-clinic", &["--seconds", "10"]);
     let ekg = &report["ekg"];
     assert_eq!(ekg["samples"], 10 * 500 * 12, "{report}");
     assert!(ekg["identical"].as_u64() > Some(0), "{report}");
