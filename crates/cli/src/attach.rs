@@ -1,17 +1,16 @@
 //! Attaching to a running node: the flags that name its local interface, and failures of what is done through it.
 
-use std::{
-    ops::AsyncFn,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
 
 use anabranch::{Client, ClientError, LocalAddress, config::SERVICE_LOCAL};
 
-use crate::exit::{Failure, note};
+use crate::exit::Failure;
 
-/// Pause before the node is attached to again.
-const PAUSE: Duration = Duration::from_secs(2);
+#[cfg(any(feature = "process", feature = "records", feature = "visualise"))]
+mod again;
+
+#[cfg(any(feature = "process", feature = "records", feature = "visualise"))]
+pub(crate) use again::keep;
 
 /// Place of the node's local interface.
 #[derive(Clone, Debug, clap::Args)]
@@ -45,27 +44,6 @@ impl Place {
                 attached => attached,
             },
         }
-    }
-}
-
-/// Serves attached to the node, again whenever the connection is over, which `serve` returns the reason of; it is given whether this is the
-/// first time. Returns when the first attempt fails.
-pub(crate) async fn keep(serve: impl AsyncFn(bool) -> Result<Failure, Failure>) -> Failure {
-    let mut is_first = true;
-    let mut before = String::new();
-    loop {
-        let (ended, was_there) = match serve(is_first).await {
-            Err(failure) if is_first => return failure,
-            Ok(ended) => (ended, true),
-            Err(ended) => (ended, false),
-        };
-        // While a node is away, the same once.
-        if was_there || ended.message() != before {
-            note(&format!("{}; attaching again", ended.message()));
-            ended.message().clone_into(&mut before);
-        }
-        is_first = false;
-        tokio::time::sleep(PAUSE).await;
     }
 }
 
