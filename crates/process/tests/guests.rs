@@ -1,6 +1,10 @@
 //! Guests: the modules of `guests/` as a compiler makes them, on numbers that are known.
 #![cfg(feature = "wasm")]
-#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a failure here is a failed test; what the compiler wrote is read from a file"
+)]
 
 use std::{fs, path::Path, process::Command};
 
