@@ -127,10 +127,10 @@ mod tests {
     fn is_refused(loopback: &str) {
         let socket = UdpSocket::bind((loopback, 0)).unwrap();
         keep(&socket, loopback.contains('.')).unwrap();
-        let closed = UdpSocket::bind((loopback, 0))
-            .unwrap()
-            .local_addr()
-            .unwrap();
+        // Connected to itself, this one takes from nobody else, and no other test gets its port meanwhile.
+        let holder = UdpSocket::bind((loopback, 0)).unwrap();
+        let closed = holder.local_addr().unwrap();
+        holder.connect(closed).unwrap();
         socket.send_to(b"anyone?", closed).unwrap();
         let mut reports = Vec::new();
         let begun = Instant::now();
