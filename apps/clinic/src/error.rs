@@ -31,6 +31,9 @@ pub enum ClinicError {
     /// The video cannot be sent.
     #[error(transparent)]
     Video(#[from] AnnexBError),
+    /// An encoder of the video failed.
+    #[error("the encoder: {0}")]
+    Encoder(String),
     /// The speech cannot be sent.
     #[error(transparent)]
     Speech(#[from] SpeechError),

@@ -11,7 +11,10 @@ use tokio::{
 };
 
 use crate::{
-    ambulance::{encoder::Source, keys::Keys},
+    ambulance::{
+        encoder::{self, Source},
+        keys::Keys,
+    },
     annexb::{AccessUnit, Reader},
     error::ClinicError,
 };
@@ -65,15 +68,15 @@ impl Film {
         }
     }
 
-    /// Plays it to its end: gives each picture at its time. An encoder follows `wishes`, and calls `changed` with each rate that it takes.
+    /// Plays it to its end: gives each picture at its time. An encoder follows `wishes`, and reports what becomes of it.
     pub(super) async fn play(
         &self,
         wishes: Wishes<'_>,
-        changed: impl Fn(u64),
+        report: impl Fn(encoder::Event),
         mut give: impl FnMut(AccessUnit),
     ) -> Result<(), ClinicError> {
         match self {
-            Self::Encoded(source) => source.play(wishes, changed, give).await,
+            Self::Encoded(source) => source.play(wishes, report, give).await,
             Self::File {
                 path,
                 rate: per_second,

@@ -138,6 +138,11 @@ pub enum Report {
         /// The rate, in bit/s.
         rate_bps: u64,
     },
+    /// An encoder of the video failed, and another one takes its place; pictures until then are left out.
+    EncoderFailed {
+        /// Reason.
+        why: String,
+    },
     /// The video has ended.
     Film {
         /// Pictures that were made.

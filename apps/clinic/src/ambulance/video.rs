@@ -17,7 +17,7 @@ use tokio::{
     task::AbortHandle,
 };
 
-use super::{Desk, Film, Report, film::Wishes, keys::Keys, streams, thin::Thinner};
+use super::{Desk, Film, Report, encoder::Event, film::Wishes, keys::Keys, streams, thin::Thinner};
 use crate::{
     error::ClinicError,
     wire::{Data, Picture, Purpose},
@@ -105,12 +105,17 @@ impl Video {
                 self.skip(1);
             }
         };
-        let changed = |rate_bps| desk.report(Report::Rate { rate_bps });
+        let report = |event| {
+            desk.report(match event {
+                Event::Rate(rate_bps) => Report::Rate { rate_bps },
+                Event::Failed(why) => Report::EncoderFailed { why },
+            });
+        };
         let wishes = Wishes {
             rate: self.rate.subscribe(),
             keys: &self.keys,
         };
-        let played = film.play(wishes, changed, give).await;
+        let played = film.play(wishes, report, give).await;
         if let Err(error) = played {
             desk.report(Report::Failed {
                 purpose: Purpose::Video,

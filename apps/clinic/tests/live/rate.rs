@@ -1,12 +1,14 @@
-//! An encoder that follows the rate of the paths.
+//! Cameras: an encoder that follows the rate of the paths, and what is left when one is unplugged.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use anabranch::base::Rate;
 use anabranch_clinic::ambulance::{self, Film, Report, Source};
 use tokio::time::timeout;
 
-use crate::setting::{Car, Running, begin, film_of, loopback, nothing};
+use crate::setting::{
+    Car, FREQUENCY, Running, begin, carry, film_of, kept, loopback, nothing, record,
+};
 
 /// Longest time of a test, for a busy machine.
 const LONG: Duration = Duration::from_secs(120);
@@ -62,6 +64,56 @@ async fn the_video_is_encoded_at_what_the_paths_have_for_it() {
         followed = timeout(LONG, following) => followed.unwrap(),
     }
     assert_eq!(rates[0], RATES_BPS.1 / 2, "{rates:?}");
+    hospital.stop().await;
+}
+
+/// The record is longer than the pictures of the camera.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_camera_that_is_unplugged_harms_no_other_stream() {
+    if std::process::Command::new("ffmpeg")
+        .arg("-version")
+        .output()
+        .is_err()
+    {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let program = folder.path().join("camera");
+    let text = "#!/bin/sh\ncase \"$*\" in\n*yuv4mpegpipe\\ -) ffmpeg \"$@\"; echo No such device >&2; exit 1;;\n*) exec ffmpeg \"$@\";;\nesac\n";
+    fs::write(&program, text).unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    fs::set_permissions(&program, executable).unwrap();
+    let video = "testsrc2=size=320x180:rate=25:duration=2";
+    let camera = Source {
+        program: program.to_str().unwrap().to_owned(),
+        input: ["-f", "lavfi", "-i", video].map(str::to_owned).to_vec(),
+        rates_bps: RATES_BPS.0..=RATES_BPS.1,
+    };
+    let hospital = Running::start(&store, loopback());
+    let (ekg, samples) = record(folder.path(), 6 * FREQUENCY);
+    let (ambulance, mut reports) = begin(ambulance::Settings {
+        ekg: Some(ekg),
+        film: Some(Film::Encoded(camera)),
+        ..nothing(&hospital.ticket)
+    });
+    timeout(LONG, carry(&Car::new(2), &ambulance, &hospital.ticket))
+        .await
+        .unwrap();
+    let (mut failed, mut made) = (Vec::new(), 0);
+    while let Ok(report) = reports.try_recv() {
+        match report {
+            Report::Failed { purpose, why } => failed.push((purpose.to_string(), why)),
+            Report::Film { pictures, .. } => made = pictures,
+            _ => {}
+        }
+    }
+    let [(purpose, why)] = &failed[..] else {
+        panic!("{failed:?}");
+    };
+    assert_eq!((&**purpose, made), ("video", 50));
+    assert!(why.ends_with("No such device"), "{why}");
+    assert_eq!(kept(&store), (samples, vec![]));
     hospital.stop().await;
 }
 

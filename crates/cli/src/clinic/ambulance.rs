@@ -329,6 +329,16 @@ fn show(arguments: &Arguments, report: &Report) -> Outcome {
             json!({"kind": "rate", "rate_bps": rate_bps}),
             format!("The video is encoded at {}.", Rate::from_bps(*rate_bps)),
         ),
+        Report::EncoderFailed { why } => {
+            if !arguments.json {
+                note(&format!("video: {why}; another one takes its place"));
+                return Ok(());
+            }
+            (
+                json!({"kind": "encoder_failed", "why": why}),
+                String::new(),
+            )
+        }
         Report::Film {
             pictures,
             skipped,
