@@ -11,3 +11,4 @@ mod page;
 mod rate;
 mod setting;
 mod speech;
+mod stills;

@@ -108,7 +108,7 @@ pub(crate) async fn carry(car: &Car, ambulance: &Ambulance, ticket: &Ticket) {
 /// A stream as an ambulance opens it, but reliable.
 pub(crate) fn open(session: &Session, purpose: Purpose) -> Stream {
     let spec = StreamSpec {
-        duplex: purpose == Purpose::Case,
+        duplex: matches!(purpose, Purpose::Case | Purpose::Stills),
         label: purpose.label().to_owned(),
         ..StreamSpec::default()
     };
