@@ -8,6 +8,7 @@ import struct
 import subprocess
 import tempfile
 import threading
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -97,7 +98,12 @@ class Program:
     def __init__(self, folder: pathlib.Path, *words: str) -> None:
         environment = {"PATH": os.environ["PATH"], "HOME": str(folder)}
         self.process = subprocess.Popen(
-            [PROGRAM, *words], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
+            [PROGRAM, *words],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def event(self, kind: str) -> dict:
@@ -111,18 +117,22 @@ class Program:
         self.process.kill()
         self.process.wait()
         self.process.stdout.close()
+        self.process.stdin.close()
 
 
 class Setting:
     """Two nodes, a source beside the simulation at a port, and a viewer with two endpoints: all sections, and those that are promised.
-    Nothing is skipped. Without a port, source and viewer are started by `watch`."""
+    Nothing is skipped. Without a port, source and viewer are started by `watch`. Between the nodes is loopback, or there are the emulated
+    paths, each described as for `anabranch emulate --path`; they go down and come up by `command`."""
 
-    def __init__(self, port: int | None) -> None:
+    def __init__(self, port: int | None, paths: Sequence[str] = ()) -> None:
         self.folder = tempfile.TemporaryDirectory()
         at = pathlib.Path(self.folder.name)
         self.programs: list[Program] = []
         ids = [self.keygen(at, name) for name in ("near", "far")]
         listen = free_port()
+        target = f"127.0.0.1:{listen}"
+        ends = self.emulate(at, paths, target) if paths else [target]
         (at / "far.toml").write_text(
             f'key = "far.key"\nlisten = ["127.0.0.1:{listen}"]\ncontrol = "far.sock"\nlocal = "far.local"\n'
             f'[[peer]]\nname = "near"\nnode = "{ids[0]}"\n'
@@ -130,7 +140,7 @@ class Setting:
         )
         (at / "near.toml").write_text(
             f'key = "near.key"\nlisten = ["127.0.0.1:{free_port()}"]\ncontrol = "near.sock"\nlocal = "near.local"\n'
-            f'[[peer]]\nname = "far"\nnode = "{ids[1]}"\nmay = []\naddresses = ["127.0.0.1:{listen}"]\n'
+            f'[[peer]]\nname = "far"\nnode = "{ids[1]}"\nmay = []\naddresses = {json.dumps(ends)}\n'
         )
         for name in ("far", "near"):
             node = self.start(at, "node", "--config", f"{name}.toml")
@@ -149,6 +159,17 @@ class Setting:
         self.viewer = self.start(at, "imd", "viewer", "far", "--local", "near.local", *serve, *common)
         endpoints = self.viewer.event("listening")["endpoints"]
         self.all, self.promised = (int(one["address"].rsplit(":")[-1]) for one in endpoints)
+
+    def emulate(self, at: pathlib.Path, paths: Sequence[str], target: str) -> list[str]:
+        """Starts emulated paths to the target; returns the addresses at which they begin."""
+        words = [word for path in paths for word in ("--path", path)]
+        self.emulator = self.start(at, "emulate", "--target", target, "--json", *words)
+        return [self.emulator.event("listening")["at"] for _ in paths]
+
+    def command(self, line: str) -> None:
+        """A command for the emulator, such as `down NAME`."""
+        self.emulator.process.stdin.write(f"{line}\n")
+        self.emulator.process.stdin.flush()
 
     def keygen(self, at: pathlib.Path, name: str) -> str:
         words = [PROGRAM, "keygen", "--key", f"{name}.key"]

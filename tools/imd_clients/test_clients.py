@@ -2,6 +2,7 @@
 
 import unittest
 import unittest.mock
+from collections.abc import Callable, Sequence
 
 import MDAnalysis
 import numpy as np
@@ -13,6 +14,10 @@ from imdclient.utils import sock_contains_data
 from setting import Molecule, Setting, Simulation
 
 MOLECULE = Molecule.load()
+BAD_PATHS = (
+    "fast: rate=60 Mbit/s, delay=20 ms, loss=4 %, jitter=5 ms",
+    "slow: rate=20 Mbit/s, delay=90 ms, loss=1 %",
+)
 
 
 def same(one: np.ndarray, other: np.ndarray) -> None:
@@ -22,9 +27,9 @@ def same(one: np.ndarray, other: np.ndarray) -> None:
 
 
 class Clients(unittest.TestCase):
-    def begin(self, simulation: Simulation) -> Setting:
+    def begin(self, simulation: Simulation, paths: Sequence[str] = ()) -> Setting:
         simulation.start()
-        setting = Setting(simulation.port)
+        setting = Setting(simulation.port, paths)
         self.addCleanup(setting.close)
         return setting
 
@@ -38,9 +43,16 @@ class Clients(unittest.TestCase):
         self.addCleanup(universe.trajectory.close)
         return universe
 
-    def check_universe(self, universe: MDAnalysis.Universe, has_all: bool) -> None:
+    def check_universe(
+        self,
+        universe: MDAnalysis.Universe,
+        has_all: bool,
+        before: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Compares all frames; `before` is called before each is compared."""
         count = 0
         for frame, step in enumerate(universe.trajectory):
+            before(frame)
             same(step.positions, MOLECULE.positions[frame])
             self.assertEqual((step.time, step.data["step"]), (frame * 0.5, frame * 250))
             edge = MOLECULE.box[frame, 0, 0]
@@ -60,6 +72,24 @@ class Clients(unittest.TestCase):
     def test_mdanalysis_reads_the_promised_sections(self) -> None:
         setting = self.begin(Simulation(MOLECULE))
         self.check_universe(self.universe(setting.promised), False)
+
+    def check_over_bad_paths(self, has_all: bool) -> None:
+        """The better path is away while a quarter of the frames are read, and then the other one for good."""
+        setting = self.begin(Simulation(MOLECULE), BAD_PATHS)
+        commands = {
+            MOLECULE.frames // 4: "down fast",
+            MOLECULE.frames // 2: "up fast",
+            MOLECULE.frames * 3 // 4: "down slow",
+        }
+        change = lambda frame: setting.command(commands[frame]) if frame in commands else None
+        port = setting.all if has_all else setting.promised
+        self.check_universe(self.universe(port), has_all, change)
+
+    def test_mdanalysis_reads_all_sections_over_bad_paths(self) -> None:
+        self.check_over_bad_paths(True)
+
+    def test_mdanalysis_reads_the_promised_sections_over_bad_paths(self) -> None:
+        self.check_over_bad_paths(False)
 
     def test_imdclient_reads_the_other_byte_order(self) -> None:
         setting = self.begin(Simulation(MOLECULE, ">"))
