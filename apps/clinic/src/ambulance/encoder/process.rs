@@ -20,9 +20,8 @@ use crate::{annexb::AccessUnit, error::ClinicError};
 const GROUP: u32 = 50;
 /// Time for a process to begin.
 pub(super) const BEGIN_TIME: Duration = Duration::from_millis(300);
-/// Shortest time from a change to one to a lower rate, and to one to a higher rate: what the paths have for a stream comes and goes, and
-/// each change costs a key picture.
-const CHANGE_TIME: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+/// Shortest time between two changes of the rate: what the paths have for a stream comes and goes, and each change costs a key picture.
+const CHANGE_TIME: Duration = Duration::from_secs(1);
 /// Shortest time between two key pictures on request.
 pub(super) const KEY_TIME: Duration = Duration::from_secs(1);
 /// Smallest change that is worth another process: one in so many.
@@ -150,11 +149,8 @@ impl Encoder {
 
     /// True if the rate is so far from that of this encoder that another one is worth it.
     pub(super) fn is_other(&self, rate_bps: u64) -> bool {
-        let time = match rate_bps < self.rate_bps {
-            true => CHANGE_TIME.0,
-            false => CHANGE_TIME.1,
-        };
-        self.begun.elapsed() >= time && rate_bps.abs_diff(self.rate_bps) > self.rate_bps / CHANGE
+        self.begun.elapsed() >= CHANGE_TIME
+            && rate_bps.abs_diff(self.rate_bps) > self.rate_bps / CHANGE
     }
 }
 
