@@ -61,6 +61,14 @@ struct Held {
     holes: Vec<Hole>,
 }
 
+impl Held {
+    /// Frames that it has, as far as it states what it lacks.
+    fn frames(&self) -> u64 {
+        let missing: u64 = self.holes.iter().map(|hole| hole.frames).sum();
+        self.next.saturating_sub(missing)
+    }
+}
+
 impl Ekg {
     /// Opens a record and begins to play it, with the numbers that are derived of it.
     pub(super) fn play(
@@ -210,7 +218,7 @@ impl Ekg {
             ended = self.listen::<S>(&stream) => ended.map(Some),
             failed = self.promises::<S>(&stream) => Err(failed),
         };
-        let held = ended?.unwrap_or_else(|| self.held.borrow().next);
+        let held = ended?.unwrap_or_else(|| self.held.borrow().frames());
         let frames = self.lock().next();
         self.desk.report(Report::Ended { frames, held });
         // An error means that the session is over, and the hospital holds everything.
@@ -300,14 +308,17 @@ impl Ekg {
         Ok(next)
     }
 
-    /// Takes the notices of the hospital until the record is on its disk; returns its frames.
+    /// Takes the notices of the hospital until the record is on its disk; returns the frames that are in it.
     async fn listen<S: AduSession>(&self, stream: &S::Stream) -> Result<u64, ClinicError> {
         loop {
             match receive::<S>(stream).await? {
                 Some(Notice::Held { next, holes }) => {
                     self.held.send_replace(Held { next, holes });
                 }
-                Some(Notice::Ended { frames }) => return Ok(frames),
+                Some(Notice::Ended { frames, missing }) => {
+                    let missing = missing.unwrap_or_default();
+                    return Ok(frames.saturating_sub(missing));
+                }
                 Some(Notice::Refused { why }) => return Err(super::refused(&why)),
                 other => return Err(unexpected(other.as_ref())),
             }

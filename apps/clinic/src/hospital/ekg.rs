@@ -88,11 +88,13 @@ pub(super) async fn receive<T: AduStream>(stream: &T, case: &Case) -> Result<(),
         synced?;
         let frames = record.writer.frames();
         case.live().ended(case.number);
-        notify(stream, &Notice::Ended { frames }).await?;
-        case.report(Report::Ended {
+        let missing = record.writer.holes().frames();
+        let ended = Notice::Ended {
             frames,
-            missing: record.writer.holes().frames(),
-        });
+            missing: Some(missing),
+        };
+        notify(stream, &ended).await?;
+        case.report(Report::Ended { frames, missing });
         return leave(stream).await;
     }
     received

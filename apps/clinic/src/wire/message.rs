@@ -158,6 +158,9 @@ pub enum Notice {
     Ended {
         /// Frames of it, those in holes included.
         frames: u64,
+        /// Frames in holes; `None`: the hospital does not state them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        missing: Option<u64>,
     },
     /// A file is whole, and its hash is right; or it could not be kept.
     Kept {

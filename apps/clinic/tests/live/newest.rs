@@ -62,7 +62,7 @@ async fn end(stream: &Stream, frames: u64) {
     loop {
         match decode(&stream.recv().await.unwrap().unwrap().data).unwrap() {
             Notice::Held { .. } => {}
-            Notice::Ended { frames: kept } => return assert_eq!(kept, frames),
+            Notice::Ended { frames: kept, .. } => return assert_eq!(kept, frames),
             other => panic!("{other:?}"),
         }
     }

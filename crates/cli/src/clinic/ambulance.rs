@@ -203,6 +203,9 @@ fn left_out(report: &Report) -> Option<String> {
         Report::Kept {
             name, why: Some(_), ..
         } => Some(name.clone()),
+        Report::Ended { frames, held } if held < frames => {
+            Some(format!("{} frames of the record", frames - held))
+        }
         _ => None,
     }
 }

@@ -151,6 +151,12 @@ impl Running {
         self.end_by("INT")
     }
 
+    /// Waits until it has ended, and returns its exit code.
+    pub(crate) fn ended(mut self) -> Option<i32> {
+        while !self.line().is_empty() {}
+        self.0.0.wait().unwrap().code()
+    }
+
     /// Ends it by a signal, and returns its exit code.
     pub(crate) fn end_by(mut self, name: &str) -> Option<i32> {
         signal(self.id(), name);

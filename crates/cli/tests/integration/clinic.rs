@@ -4,6 +4,8 @@ use std::{fs, path::Path};
 
 use crate::harness::{Running, command, private_folder, signal};
 
+mod outage;
+
 /// Frames per second, and seconds of the record.
 const FREQUENCY: usize = 250;
 const SECONDS: usize = 6;
