@@ -1,4 +1,4 @@
-//! One session with an ambulance: greeting, clock, and a task for each stream.
+//! One session with an ambulance: clock, and a task for each stream.
 
 use std::{
     path::PathBuf,
@@ -10,7 +10,6 @@ use anabranch::{
     AduStream, Session, Stream,
     base::{
         NodeId,
-        ids::decode_base32,
         text::{REASON_CHARS, printable},
     },
     net::limited,
@@ -23,13 +22,14 @@ use tokio::{
 
 use super::{
     Report, Shared, ekg,
+    greeting::{Hello, admit, greeting},
     keys::Keys,
     live::{self, Dated, Live},
     speech, stills, video, vitals,
 };
 use crate::{
     error::ClinicError,
-    wire::{CODE_MALFORMED, Contents, Notice, Purpose, Request, decode, encode},
+    wire::{CODE_MALFORMED, Notice, Purpose, Request, decode, encode},
 };
 
 /// Time for the greeting.
@@ -118,68 +118,6 @@ pub(super) async fn serve(session: Session, shared: Arc<Shared>) {
     };
     session.close(0, &why);
     shared.report(Report::Left { node, why });
-}
-
-/// Contents of the greeting.
-#[derive(Clone, Copy, Debug)]
-struct Hello {
-    run: u64,
-    contents: Contents,
-    takes_key: bool,
-    consent_s: u64,
-}
-
-/// Waits for the greeting on its stream.
-async fn greeting(session: &Session, shared: &Arc<Shared>) -> Result<(Stream, Hello), String> {
-    let is_case = |spec: &anabranch::StreamSpec| spec.label == Purpose::Case.label();
-    let control = session.accept_stream_where(is_case).await;
-    let control = control.map_err(|error| error.to_string())?;
-    let hello = control.recv().await.map_err(|error| error.to_string())?;
-    let hello = hello.ok_or("it greeted with nothing")?;
-    let Request::Hello {
-        secret,
-        run,
-        contents,
-        takes_key,
-        consent_s,
-    } = decode(&hello.data).map_err(|error| error.to_string())?
-    else {
-        return Err("it did not greet".to_owned());
-    };
-    let secret = decode_base32(&secret).unwrap_or_default();
-    // Hashes are compared in constant time.
-    if blake3::hash(&secret) != shared.secret {
-        let why = "the ticket is not of this hospital, or not of this --store; copy the line that it prints";
-        return Err(turn_away(&control, why).await);
-    }
-    session.end_probation().map_err(|error| error.to_string())?;
-    let hello = Hello {
-        run,
-        contents,
-        takes_key,
-        consent_s,
-    };
-    Ok((control, hello))
-}
-
-/// Binds the ticket to the node that has shown it; the stream is that of its greeting.
-async fn admit(control: &Stream, node: NodeId, shared: &Arc<Shared>) -> Result<(), String> {
-    let binding = shared.clone();
-    let bound = tokio::task::spawn_blocking(move || binding.door.bind(node)).await;
-    match bound.map_err(|error| error.to_string())? {
-        Ok(()) => Ok(()),
-        Err(why) => Err(turn_away(control, &why).await),
-    }
-}
-
-/// Answers a greeting with a refusal; returns its reason.
-async fn turn_away(control: &Stream, why: &str) -> String {
-    let why = why.to_owned();
-    let notice = Notice::Refused { why: why.clone() };
-    // An error means that the session is over.
-    let _ = control.send(encode(&notice)).await;
-    let _ = control.finish();
-    why
 }
 
 async fn converse(

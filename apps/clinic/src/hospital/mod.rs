@@ -13,7 +13,8 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod` | [`Hospital`]: its ticket, and the sessions that it takes |
-//! | `case` | one session: greeting, clock, streams |
+//! | `case` | one session: clock, streams |
+//! | `greeting` | the ticket that a session shows |
 //! | `door` | the node to which the ticket is bound, and the case that is open |
 //! | `ekg`, `vitals`, `video`, `speech`, `stills` | what comes on each stream |
 //! | `keys` | requests for key pictures of the video |
@@ -24,6 +25,7 @@
 mod case;
 mod door;
 mod ekg;
+mod greeting;
 mod keeping;
 mod keys;
 pub mod live;
