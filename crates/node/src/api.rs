@@ -34,7 +34,8 @@ use anabranch_base::{NodeId, StreamId};
 use anabranch_net::{Outgoing, PromiseEvent, SessionEvent, StreamEvent};
 use anabranch_session::{
     Adu, Explanation, FieldValue, Grant, Guarantee, ObjectiveId, Refusal, SendError,
-    SessionCloseReason, StreamParameters, StreamSpec, objective::Entry,
+    SessionCloseReason, StreamParameters, StreamSpec,
+    objective::{Entry, Tally},
 };
 
 pub use self::engine::{EngineFailure, Listener};
@@ -168,6 +169,11 @@ pub trait AduSession: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<bool, Self::Error>> + Send;
     /// The objectives in force.
     fn objectives(&self) -> impl Future<Output = Result<Vec<Entry>, Self::Error>> + Send;
+    /// Contexts, utility and faulty contexts of each objective within the last minute; `rate` items have none. Attached to a node, the
+    /// kinds of faults are not known, and one of an older release has no tallies.
+    fn tallies(
+        &self,
+    ) -> impl Future<Output = Result<Vec<(ObjectiveId, Tally)>, Self::Error>> + Send;
 }
 
 /// Streams that peers open with a label.

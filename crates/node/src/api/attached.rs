@@ -6,7 +6,8 @@ use anabranch_base::{NodeId, StreamId};
 use anabranch_net::{Outgoing, PromiseEvent, SessionEvent, StreamEvent};
 use anabranch_session::{
     Adu, Explanation, FieldValue, Grant, Guarantee, ObjectiveId, SessionCloseReason,
-    StreamParameters, StreamSpec, objective::Entry,
+    StreamParameters, StreamSpec,
+    objective::{Entry, Tally},
 };
 
 use super::{AduListener, AduSession, AduStream};
@@ -134,6 +135,10 @@ impl AduSession for client::Session {
 
     async fn objectives(&self) -> Result<Vec<Entry>, Self::Error> {
         self.objectives().await
+    }
+
+    async fn tallies(&self) -> Result<Vec<(ObjectiveId, Tally)>, Self::Error> {
+        self.tallies().await
     }
 }
 

@@ -8,7 +8,8 @@ use anabranch_net::{
 };
 use anabranch_session::{
     Adu, Explanation, FieldValue, Grant, Guarantee, ObjectiveError, ObjectiveId, Refusal,
-    SendError, SessionCloseReason, StreamError, StreamParameters, StreamSpec, objective::Entry,
+    SendError, SessionCloseReason, StreamError, StreamParameters, StreamSpec,
+    objective::{Entry, Tally},
 };
 
 use super::{AduListener, AduSession, AduStream, Failure};
@@ -202,6 +203,10 @@ impl AduSession for Session {
 
     async fn objectives(&self) -> Result<Vec<Entry>, EngineFailure> {
         Ok(self.objectives())
+    }
+
+    async fn tallies(&self) -> Result<Vec<(ObjectiveId, Tally)>, EngineFailure> {
+        Ok(self.tallies())
     }
 }
 

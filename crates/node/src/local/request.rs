@@ -181,14 +181,18 @@ impl Connection {
                 Ok(json!({ "removed": removed }))
             }
             Request::Objectives { session } => {
-                let entries = self.session(session)?.objectives();
+                let session = self.session(session)?;
+                let (entries, tallies) = (session.objectives(), session.tallies());
                 let rows: Vec<Value> = (entries.iter())
                     .map(|entry| {
+                        let mut all = tallies.iter();
+                        let tally = all.find(|(objective, _)| *objective == entry.id);
                         json!({
                             "id": entry.id.0,
                             "name": entry.name,
                             "kind": entry.kind.name(),
                             "text": entry.text,
+                            "tally": tally.map(|(_, tally)| tally),
                         })
                     })
                     .collect();

@@ -6,7 +6,7 @@ use anabranch_base::NodeId;
 use anabranch_net::SessionEvent;
 use anabranch_session::{
     Grant, ObjectiveId, SessionCloseReason, StreamSpec,
-    objective::{Entry, Kind},
+    objective::{Entry, Kind, Tally},
 };
 use serde::Deserialize;
 
@@ -49,6 +49,29 @@ struct Listed {
     name: Option<String>,
     kind: String,
     text: String,
+    #[serde(default)]
+    tally: Option<TallyBody>,
+}
+
+/// A tally in an answer.
+#[derive(Deserialize)]
+struct TallyBody {
+    contexts: u64,
+    contexts_met: u64,
+    utility: f64,
+    contexts_faulty: u64,
+}
+
+impl From<TallyBody> for Tally {
+    fn from(body: TallyBody) -> Self {
+        Self {
+            contexts: body.contexts,
+            contexts_met: body.contexts_met,
+            utility: body.utility,
+            contexts_faulty: body.contexts_faulty,
+            ..Self::default()
+        }
+    }
 }
 
 impl Session {
@@ -182,12 +205,26 @@ impl Session {
     /// # Errors
     /// The connection is over.
     pub async fn objectives(&self) -> Result<Vec<Entry>, ClientError> {
+        self.listed().await?.into_iter().map(entry).collect()
+    }
+
+    /// Contexts, utility and faulty contexts of each objective within the last minute; rates have none, nor has a node of an older release.
+    /// Kinds of faults are not among them.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub async fn tallies(&self) -> Result<Vec<(ObjectiveId, Tally)>, ClientError> {
+        let listed = self.listed().await?.into_iter();
+        let tallies = listed.filter_map(|one| Some((ObjectiveId(one.id), one.tally?.into())));
+        Ok(tallies.collect())
+    }
+
+    async fn listed(&self) -> Result<Vec<Listed>, ClientError> {
         let request = Request::Objectives {
             session: self.inner.state.handle,
         };
         let reply = self.inner.tasks.core.ask(request, Expected::Value).await?;
-        let listed: Vec<Listed> = reply.field("objectives")?;
-        listed.into_iter().map(entry).collect()
+        reply.field("objectives")
     }
 }
 

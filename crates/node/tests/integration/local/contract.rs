@@ -6,7 +6,7 @@ use anabranch::{
     AduListener, AduSession, AduStream, Failure, Outgoing, PromiseEvent, SessionCloseReason,
     SessionEvent, StreamEvent, StreamSpec, api::Listener, base::Rate,
 };
-use anabranch::{Guarantee, StreamParameters};
+use anabranch::{AllowList, Guarantee, Host, HostConfig, Policy, SecretKey, StreamParameters};
 
 use super::{Pair, duplex, id};
 
@@ -185,6 +185,38 @@ async fn objectives<S: AduSession>(near: &S) {
     assert!(wrong.to_string().contains("1:"), "{wrong}");
 }
 
+/// Contract of every driver whose node plans by objectives: what was sent counts in their tallies.
+async fn tallies<S: AduSession, L: AduListener>(near: &S, far: &L) {
+    assert_eq!(near.tallies().await.unwrap(), []);
+    let text = "hose 2
+        objective here { context { adu:a { label == \"contract\" } } goal { a::channel::id >= 0 } utility { a { 2 } } }
+        objective blue { context { adu:a { label == \"contract\" } } goal { a::channel::colour == 3 } utility { a { 1 } } }
+        rate least { context { stream:s { label == \"contract\" } } at_least { 8000 } probability { 50 } }";
+    let ids = near.inject_objectives(text).await.unwrap();
+    let (stream, incoming) = opened(near, far, StreamSpec::messages("contract")).await;
+    let (here, blue) = loop {
+        let counted = near.tallies().await.unwrap();
+        // The rate has none.
+        let [(first, here), (second, blue)] = counted[..] else {
+            panic!("{counted:?}");
+        };
+        assert_eq!([first, second], ids[..2]);
+        if here.contexts >= 3 {
+            break (here, blue);
+        }
+        stream.send("more").await.unwrap();
+        incoming.recv().await.unwrap().expect("a message");
+    };
+    assert_eq!(
+        (here.contexts_met, here.utility, here.contexts_faulty),
+        (here.contexts, 2.0 * here.contexts as f64, 0)
+    );
+    assert_eq!(
+        (blue.contexts, blue.contexts_met, blue.contexts_faulty),
+        (here.contexts, 0, here.contexts)
+    );
+}
+
 /// Contract of every driver when the other node closes the session.
 async fn closing<S: AduSession>(near: &S, close: impl Future<Output = ()>) {
     let stream = near.open_stream(duplex("contract")).await.unwrap();
@@ -204,15 +236,21 @@ async fn closing<S: AduSession>(near: &S, close: impl Future<Output = ()>) {
     assert!(over.to_string().contains("the peer disconnected"), "{over}");
 }
 
-#[tokio::test]
-async fn streams_in_this_process_keep_the_contract() {
-    use anabranch::{AllowList, Host, HostConfig, SecretKey};
+/// Two nodes in this process that know each other.
+fn hosts(policy: Policy) -> (Host, Host) {
     let host = |own: u8, other: u8| {
-        let config = HostConfig::new(SecretKey::from_seed([own; 32]), AllowList::of([id(other)]));
+        let key = SecretKey::from_seed([own; 32]);
+        let mut config = HostConfig::new(key, AllowList::of([id(other)]));
+        config.engine.policy = policy;
         let bind: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
         Host::start(config.bind([bind])).unwrap()
     };
-    let (one, other) = (host(1, 2), host(2, 1));
+    (host(1, 2), host(2, 1))
+}
+
+#[tokio::test]
+async fn streams_in_this_process_keep_the_contract() {
+    let (one, other) = hosts(Policy::default());
     super::within(async {
         let addresses = other.addresses();
         let (near, far) = tokio::join!(one.connect(id(2), &addresses), other.accept());
@@ -220,6 +258,29 @@ async fn streams_in_this_process_keep_the_contract() {
         let far = Listener::new(session, "contract");
         contract(&near, &far).await;
         closing(&near, other.shutdown()).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_was_sent_counts_in_tallies_in_this_process() {
+    let (one, other) = hosts(Policy::Assign);
+    super::within(async {
+        let addresses = other.addresses();
+        let (near, far) = tokio::join!(one.connect(id(2), &addresses), other.accept());
+        let far = Listener::new(far.unwrap(), "contract");
+        tallies(&near.unwrap(), &far).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_was_sent_counts_in_tallies_of_a_running_node() {
+    let pair = Pair::with_near(|config| config.engine.policy = Policy::Assign).await;
+    pair.run(async {
+        let (near, far) = (pair.near.attach().await, pair.far.attach().await);
+        let service = far.register("contract").await.unwrap();
+        tallies(&pair.session(&near).await, &service).await;
     })
     .await;
 }
