@@ -1,17 +1,17 @@
-// The page: leads, heart rate, video, speech, files and paths of the newest case, each with its age.
+// The page: leads, heart rate, video, speech, files, paths and objectives of the newest case, each with its age.
 
 import { Clock } from "./clock.js";
 import { enter, follow, post } from "./feed.js";
 import { Leads } from "./leads.js";
 import { Speech } from "./speech.js";
-import { put, showPaths, showStills } from "./tables.js";
+import { put, showObjectives, showPaths, showStills } from "./tables.js";
 import { Talk } from "./talk.js";
 import { Video } from "./video.js";
 import { Limits } from "./vitals.js";
 
 const root = document.documentElement, at = (name) => document.getElementById(name);
 /** Ages from which on something is stale, in ms: its period, and a second. */
-const STALE_MS = { ekg: 1000, vital: 2000, video: 1000, speech: 1000 };
+const STALE_MS = { ekg: 1000, vital: 2000, video: 1000, speech: 1000, objectives: 2000 };
 /** Time between two pictures of the page, two questions about the clock, and two attempts to reach the hospital, in ms. */
 const DRAW_MS = 80, CLOCK_MS = 1000, AGAIN_MS = 1000;
 /** Time without a state after which the hospital counts as lost. */
@@ -114,6 +114,8 @@ function show() {
   const ages = { ekg: mark("ekg", state?.ekg?.dated, isOver), vital: mark("vital", state?.vital?.dated, isOver) };
   mark("video", video.dated, false);
   mark("speech", speech.dated, false);
+  if (state?.objectives?.tallies.length > 0) mark("objectives", state.objectives.dated, false);
+  else put(at("objectives-age"), "");
   const rate = state?.vital?.heart_rate;
   put(at("heart-rate"), typeof rate === "number" ? rate.toFixed(0) : "–");
   if (state !== null && state.case > 0) {
@@ -139,6 +141,7 @@ function received(next) {
   [state, stateAt, failure] = [next, performance.now(), null];
   if (state.ekg) leads.set(state.case, state.ekg);
   showPaths(at("paths"), state);
+  showObjectives(at("objectives"), at("objectives-note"), state.objectives);
   showStills(at("stills"), at("stills-note"), state, (still) => words((state.now_us - still.at_us) / 1000));
 }
 

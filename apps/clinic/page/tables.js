@@ -1,4 +1,4 @@
-// Paths with their rates, and files.
+// Paths with their rates, objectives with their utility, and files.
 
 /** Time over which rates are counted, in us. */
 const RATE_US = 2_000_000;
@@ -21,17 +21,30 @@ function rateOf(path, now) {
   return span > 0 ? (path.received_bytes - seen[0].bytes) * 8e6 / span : 0;
 }
 
+/** As many rows as there are texts; `classes` are those of the cells of a row. */
+function fill(body, rows, classes) {
+  while (body.rows.length > rows.length) body.deleteRow(-1);
+  rows.forEach((texts, index) => {
+    if (!body.rows[index]) for (const name of classes) (body.rows[index] ?? body.insertRow()).insertCell().className = name;
+    texts.forEach((text, cell) => put(body.rows[index].cells[cell], text));
+  });
+}
+
 export function showPaths(body, state) {
   const names = new Set(state.paths.map((path) => path.channel));
   for (const name of before.keys()) if (!names.has(name)) before.delete(name);
-  while (body.rows.length > state.paths.length) body.deleteRow(-1);
-  state.paths.forEach((path, index) => {
-    if (!body.rows[index]) for (const name of ["", "", "number", "number", "number"]) (body.rows[index] ?? body.insertRow()).insertCell().className = name;
-    const cells = body.rows[index].cells;
-    const texts = [path.remote, path.is_active ? "active" : "not responding", `${(path.rtt_us / 1000).toFixed(0)} ms`, rate(rateOf(path, state.now_us)), size(path.received_bytes)];
-    texts.forEach((text, cell) => put(cells[cell], text));
-    cells[1].className = `state ${path.is_active ? "good" : "bad"}`;
-  });
+  const rows = state.paths.map((path) => [path.remote, path.is_active ? "active" : "not responding", `${(path.rtt_us / 1000).toFixed(0)} ms`, rate(rateOf(path, state.now_us)), size(path.received_bytes)]);
+  fill(body, rows, ["", "", "number", "number", "number"]);
+  state.paths.forEach((path, index) => { body.rows[index].cells[1].className = `state ${path.is_active ? "good" : "bad"}`; });
+}
+
+/** What the objectives of the ambulance did within the last minute. */
+export function showObjectives(body, note, objectives) {
+  const tallies = objectives?.tallies ?? [], number = (value) => value.toLocaleString("en", { maximumSignificantDigits: 4 });
+  const rows = tallies.map((one) => [one.name ?? `objective ${one.objective}`, ...[one.contexts, one.contexts_met, one.contexts_faulty, one.utility].map(number)]);
+  fill(body, rows, ["", "number", "number", "number", "number"]);
+  body.parentElement.hidden = rows.length === 0;
+  put(note, !objectives ? "The ambulance does not state them." : rows.length === 0 ? "None is in force: it sends by its policy alone." : "What it sent within the last minute.");
 }
 
 /** Files, the newest first; those that are no pictures by name only. */

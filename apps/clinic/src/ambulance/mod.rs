@@ -16,6 +16,7 @@
 //! | `sound` | packets of speech from a file or an encoder |
 //! | `speech` | the stream of the ambulance's speech |
 //! | `loudspeaker`, `listen` | the output of the hospital's speech, and its stream |
+//! | `objectives` | tallies of the objectives by which it sends |
 //! | `stills` | the watched folder, and its stream |
 
 mod buffer;
@@ -25,6 +26,7 @@ mod film;
 mod keys;
 mod listen;
 mod loudspeaker;
+mod objectives;
 mod report;
 mod sound;
 mod speech;
@@ -192,13 +194,17 @@ impl Ambulance {
         };
         send::<S>(&case, &hello).await?;
         let welcome = timeout(WELCOME_TIME, receive::<S>(&case)).await;
-        let fills = match welcome
+        let (fills, takes_objectives) = match welcome
             .map_err(|_| ClinicError::Over("the hospital does not answer".to_owned()))??
         {
-            Some(Notice::Welcome { kept_s, fills }) => {
+            Some(Notice::Welcome {
+                kept_s,
+                fills,
+                takes_objectives,
+            }) => {
                 let kept = kept_s.map(Duration::from_secs);
                 self.desk.report(Report::Keeps(kept));
-                fills
+                (fills, takes_objectives)
             }
             Some(Notice::Refused { why }) => return Err(refused(&why)),
             other => return Err(unexpected(other.as_ref())),
@@ -245,6 +251,7 @@ impl Ambulance {
             ended = streams => ended,
             ended = self.answer::<S>(&case) => ended,
             ended = self.hear(session) => ended,
+            ended = objectives::send(session, &case, &self.desk), if takes_objectives => ended,
         };
         if let Some(listener) = &self.listener {
             listener.report(&self.desk);

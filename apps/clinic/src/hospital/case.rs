@@ -147,6 +147,7 @@ async fn converse(
         .send(encode(&Notice::Welcome {
             kept_s,
             fills: true,
+            takes_objectives: true,
         }))
         .await;
     sent.map_err(|error| ClinicError::Over(error.to_string()))?;
@@ -164,7 +165,7 @@ async fn converse(
     // Tasks end with the set: nothing writes when the turn is given on.
     let mut streams = JoinSet::new();
     let ended = tokio::select! {
-        ended = clock(control, &case) => ended,
+        ended = attend(control, &case) => ended,
         ended = accept(session, &case, &mut streams) => ended,
         never = look(session, &case) => match never {},
         failed = request_keys(control, &case), if hello.takes_key => Err(failed),
@@ -311,8 +312,8 @@ async fn receive(purpose: Purpose, stream: Stream, case: Arc<Case>) {
     }
 }
 
-/// Asks for the clock of the ambulance; returns when it has sent everything.
-async fn clock(control: &Stream, case: &Case) -> Result<(), ClinicError> {
+/// Asks for the clock of the ambulance, and takes the tallies of its objectives; returns when it has sent everything.
+async fn attend(control: &Stream, case: &Case) -> Result<(), ClinicError> {
     let mut ticks = interval(CLOCK_TIME);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -331,6 +332,10 @@ async fn clock(control: &Stream, case: &Case) -> Result<(), ClinicError> {
                 Request::Clock { at_us, own_us } => {
                     let now_us = case.shared.now_us();
                     case.clock().answered(at_us, own_us, now_us);
+                }
+                Request::Objectives { at_us, objectives } => {
+                    let dated = case.dated(at_us);
+                    case.live().objectives(case.number, objectives, dated);
                 }
                 _ => {
                     return Err(ClinicError::Protocol(

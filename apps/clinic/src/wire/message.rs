@@ -32,6 +32,24 @@ pub struct Contents {
     pub speech: Origin,
 }
 
+/// Tally of an objective by which the ambulance's node sends: contexts within the last minute.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Objective {
+    /// Its number in the session.
+    pub objective: u64,
+    /// Its name; `None`: it has none.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Contexts that were tried: bindings of its variables to ADUs that were sent.
+    pub contexts: u64,
+    /// Those in which its goal was met.
+    pub contexts_met: u64,
+    /// Sum of the utility in these.
+    pub utility: f64,
+    /// Contexts whose evaluation had a fault.
+    pub contexts_faulty: u64,
+}
+
 /// Message of an ambulance. Times are microseconds of its own clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
@@ -59,6 +77,14 @@ pub enum Request {
         at_us: u64,
         /// Time of the ambulance.
         own_us: u64,
+    },
+    /// What the objectives did within the last minute, once a second, on the stream `case`; only to a hospital that
+    /// [takes](Notice::Welcome) it.
+    Objectives {
+        /// Time of the tallies.
+        at_us: u64,
+        /// Objectives in force, the first [`OBJECTIVES_MAX`](super::OBJECTIVES_MAX); rates are none.
+        objectives: Vec<Objective>,
     },
     /// The first message of the stream `ekg`.
     Leads {
@@ -122,6 +148,9 @@ pub enum Notice {
         /// Frames of the record may come in any order: the hospital fills holes.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         fills: bool,
+        /// The hospital takes [`Request::Objectives`].
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        takes_objectives: bool,
     },
     /// The ticket is wrong, or the stream is not taken; nothing follows.
     Refused {

@@ -20,12 +20,14 @@ use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use data::{Data, PIECE_BYTES_MAX, Picture, Piece, SAMPLES_BYTES_MAX, Samples, Speech};
-pub use message::{Contents, Notice, Origin, Request};
+pub use message::{Contents, Notice, Objective, Origin, Request};
 
 /// Longest message in JSON.
 pub const MESSAGE_BYTES_MAX: usize = 512 << 10;
 /// Longest name of a still, in bytes.
 pub const NAME_BYTES_MAX: usize = 120;
+/// Objectives in a message; others are left out.
+pub const OBJECTIVES_MAX: usize = 32;
 /// Largest file, in bytes.
 pub const STILL_BYTES_MAX: u64 = 256 << 20;
 

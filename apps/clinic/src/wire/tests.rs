@@ -63,9 +63,27 @@ fn messages_have_the_form_of_the_document() {
         decode(b"\0{\"is\":\"welcome\",\"more\":1}"),
         Ok(Notice::Welcome {
             kept_s: None,
-            fills: false
+            fills: false,
+            takes_objectives: false,
         })
     );
+    let objectives = Request::Objectives {
+        at_us: 5,
+        objectives: vec![Objective {
+            objective: 2,
+            name: None,
+            contexts: 4,
+            contexts_met: 3,
+            utility: -1.5,
+            contexts_faulty: 1,
+        }],
+    };
+    let adu = encode(&objectives);
+    assert_eq!(
+        &adu[1..],
+        br#"{"do":"objectives","at_us":5,"objectives":[{"objective":2,"name":null,"contexts":4,"contexts_met":3,"utility":-1.5,"contexts_faulty":1}]}"#
+    );
+    assert_eq!(decode(&adu), Ok(objectives));
     assert!(decode::<Notice>(b"\0{\"is\":\"other\"}").is_err());
     assert!(decode::<Notice>(b"\x01{\"is\":\"welcome\"}").is_err());
     assert!(decode::<Notice>(b"").is_err());

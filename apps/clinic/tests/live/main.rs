@@ -6,6 +6,7 @@ mod case;
 mod full;
 mod keys;
 mod newest;
+mod objectives;
 #[cfg(feature = "page")]
 mod page;
 mod rate;

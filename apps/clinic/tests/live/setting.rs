@@ -8,7 +8,7 @@ use std::{
 };
 
 use anabranch::{
-    AllowList, Host, HostConfig, SecretKey, Session, Stream, StreamSpec, Ticket,
+    AllowList, Host, HostConfig, Policy, SecretKey, Session, Stream, StreamSpec, Ticket,
     base::ids::encode_base32,
 };
 use anabranch_clinic::{
@@ -86,6 +86,15 @@ impl Car {
         Self(Host::start(config).unwrap())
     }
 
+    /// One that sends by objectives.
+    pub(crate) fn by(seed: u8, objectives: &str) -> Self {
+        let key = SecretKey::from_seed([seed; 32]);
+        let mut config = HostConfig::new(key, AllowList::default()).bind([loopback()]);
+        config.engine.policy = Policy::Assign;
+        config.engine.objectives = Some(objectives.into());
+        Self(Host::start(config).unwrap())
+    }
+
     pub(crate) async fn call(&self, ticket: &Ticket) -> Session {
         self.0
             .connect(ticket.node, &ticket.addresses)
@@ -131,6 +140,7 @@ pub(crate) async fn greet(session: &Session, ticket: &Ticket, takes_key: bool) -
     let expected = Notice::Welcome {
         kept_s,
         fills: true,
+        takes_objectives: true,
     };
     assert_eq!(decode(&welcome.data), Ok(expected));
     case

@@ -84,7 +84,10 @@ fn ambulance(folder: &Path) -> Running {
         "--rate",
         "500 kbit/s",
     ];
-    Running::start(command(folder).args(words).args(more).args(video))
+    let objectives = ["--objectives", "low_latency(\"clinic/1/ekg\", 400)"];
+    let mut command = command(folder);
+    let command = command.args(words).args(more).args(video).args(objectives);
+    Running::start(command)
 }
 
 fn has_ffmpeg() -> bool {
@@ -181,6 +184,16 @@ fn a_person_sees_the_case_and_that_it_is_silent() {
             "[...document.getElementById('paths').rows].some((row) => /^({form})$/.test(row.cells[{cell}].innerText))"
         ));
     }
+    // Of its objective, the ambulance states what was sent, and what that was worth.
+    browser.wait(
+        "(() => { const row = document.getElementById('objectives').rows[0]; if (!row) return false; \
+         const [name, ...counts] = [...row.cells].map((cell) => cell.innerText), [all, met, faulty, utility] = counts.map((text) => Number(text.replaceAll(',', ''))); \
+         return name === 'low_latency' && all > 0 && met > 0 && met <= all && faulty <= all && utility > 0; })()",
+    );
+    browser.wait(&format!(
+        "/^[0-9]+ ms . [0-9]+ ms old$/.test({})",
+        text_of("objectives-age")
+    ));
     browser.wait("document.querySelector('#stills img')?.naturalWidth === 320");
     browser.wait("document.querySelector('#stills').innerText.includes('no picture')");
     // A limit that the rate is beyond is an alarm, at once.
@@ -209,7 +222,7 @@ fn a_person_sees_the_case_and_that_it_is_silent() {
 
     // The ambulance is gone, without a word: what is on the page is old, and silence is an alarm.
     drop(first);
-    for id in ["ekg-age", "video-age"] {
+    for id in ["ekg-age", "video-age", "objectives-age"] {
         browser.wait(&format!("{}.startsWith('STALE, ')", text_of(id)));
     }
     browser.wait(&format!(

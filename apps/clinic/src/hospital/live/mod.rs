@@ -42,7 +42,7 @@ use tokio::{
 
 pub use self::{
     item::Item,
-    state::{Dated, Ekg, Failed, Lead, PathState, Speaker, State, Still, Vital},
+    state::{Dated, Ekg, Failed, Lead, Objectives, PathState, Speaker, State, Still, Vital},
     talk::{Refusal, Utterance},
     viewer::Viewer,
 };
@@ -50,7 +50,7 @@ use self::{seats::Seats, talk::Talk};
 use super::{Packets, Pictures};
 use crate::{
     wfdb::Header,
-    wire::{Contents, Picture, Purpose, Samples, Speech},
+    wire::{Contents, Objective, Picture, Purpose, Samples, Speech},
 };
 
 /// Viewers at a time.
@@ -221,6 +221,12 @@ impl Live {
     pub(super) fn paths(&self, case: u32, channels: &[ChannelReport]) {
         let paths = channels.iter().map(PathState::of).collect();
         self.change(case, |inner| inner.state.paths = paths);
+    }
+
+    /// Tallies of the ambulance's objectives.
+    pub(super) fn objectives(&self, case: u32, tallies: Vec<Objective>, dated: Dated) {
+        let objectives = Objectives::of(tallies, dated);
+        self.change(case, |inner| inner.state.objectives = Some(objectives));
     }
 
     /// Leads of the record, and the first frame that is lacking.

@@ -2,17 +2,22 @@
 
 use std::collections::VecDeque;
 
-use anabranch::{base::NodeId, net::session::ChannelReport};
+use anabranch::{
+    base::{NodeId, text::printable},
+    net::session::ChannelReport,
+};
 use serde::Serialize;
 
 use crate::{
     hospital::{Packets, Pictures},
     wfdb::Header,
-    wire::Contents,
+    wire::{Contents, OBJECTIVES_MAX, Objective},
 };
 
 /// Files that are listed: the last ones.
 pub(super) const STILLS_MAX: usize = 32;
+/// Characters of the name of an objective that are shown: as many as it can have.
+const NAME_CHARS: usize = 64;
 
 /// State of the newest case.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -49,6 +54,8 @@ pub struct State {
     pub stills_kept: u64,
     /// Paths of the session.
     pub paths: Vec<PathState>,
+    /// Objectives by which the ambulance sends; `None`: it does not state them.
+    pub objectives: Option<Objectives>,
     /// The last failure of a stream.
     pub failed: Option<Failed>,
     /// Viewers of the page.
@@ -238,6 +245,27 @@ impl PathState {
             rtt_us: report.stats.rtt_smoothed.as_micros() as u64,
             received_bytes: report.payload_received_bytes,
         }
+    }
+}
+
+/// What the ambulance's objectives did within the last minute.
+#[derive(Clone, Debug, Serialize)]
+pub struct Objectives {
+    /// Their tallies, the first [`OBJECTIVES_MAX`]; empty: none is in force.
+    pub tallies: Vec<Objective>,
+    /// Time of the tallies.
+    pub dated: Dated,
+}
+
+impl Objectives {
+    pub(super) fn of(mut tallies: Vec<Objective>, dated: Dated) -> Self {
+        tallies.truncate(OBJECTIVES_MAX);
+        tallies.shrink_to_fit();
+        for tally in &mut tallies {
+            let name = tally.name.take();
+            tally.name = name.map(|name| printable(&name, NAME_CHARS));
+        }
+        Self { tallies, dated }
     }
 }
 
