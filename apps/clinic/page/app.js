@@ -1,5 +1,6 @@
 // The page: leads, heart rate, video, speech, files, paths and objectives of the newest case, each with its age.
 
+import { LOST_MS, label, words } from "./ages.js";
 import { Clock } from "./clock.js";
 import { enter, follow, post } from "./feed.js";
 import { Leads } from "./leads.js";
@@ -10,12 +11,8 @@ import { Video } from "./video.js";
 import { Limits } from "./vitals.js";
 
 const root = document.documentElement, at = (name) => document.getElementById(name);
-/** Ages from which on something is stale, in ms: its period, and a second. */
-const STALE_MS = { ekg: 1000, vital: 2000, video: 1000, speech: 1000, objectives: 2000 };
 /** Time between two pictures of the page, two questions about the clock, and two attempts to reach the hospital, in ms. */
 const DRAW_MS = 80, CLOCK_MS = 1000, AGAIN_MS = 1000;
-/** Time without a state after which the hospital counts as lost. */
-const LOST_MS = 1000;
 /** Asks for a key picture; an answer that does not come is asked for again later. */
 function wantKey(wish) { post("/api/key", wish).catch(() => {}); }
 
@@ -43,19 +40,15 @@ at("talk").addEventListener("click", () => talk.toggle(state?.case ?? 0, at("nam
 try { at("name").value = localStorage.getItem("name") ?? ""; } catch { /* a private window */ }
 at("name").addEventListener("change", () => { try { localStorage.setItem("name", at("name").value); } catch { /* a private window */ } });
 
-/** A time in words. */
-function words(ms) { return ms < 10_000 ? `${ms.toFixed(0)} ms` : ms < 120_000 ? `${(ms / 1000).toFixed(0)} s` : `${(ms / 60_000).toFixed(0)} min`; }
 function ageOf(dated) { return dated ? clock.age(dated) : null; }
 
 /** The age of a part beside its name; returns it in ms, or null. */
 function mark(name, dated, isOver) {
-  const age = ageOf(dated), isLost = performance.now() - stateAt > LOST_MS, label = at(`${name}-age`);
-  const isStale = age === null || isLost || age.age > STALE_MS[name];
-  const error = age && (age.error === null ? ", clock not known yet" : ` ± ${Math.ceil(age.error)} ms`);
-  const text = age === null ? "nothing yet" : `${words(age.age)}${error} old`;
-  put(label, age === null ? text : isOver ? `ended, ${text}` : isStale ? `STALE, ${text}` : text);
-  label.className = `state ${age === null || isOver ? "warn" : isStale ? "bad" : "good"}`;
-  label.closest("section").classList.toggle("is-stale", isStale && age !== null);
+  const age = ageOf(dated), place = at(`${name}-age`);
+  const { text, mark, isStale } = label(name, age, performance.now() - stateAt, isOver);
+  put(place, text);
+  place.className = `state ${mark}`;
+  place.closest("section").classList.toggle("is-stale", isStale);
   return age?.age ?? null;
 }
 

@@ -35,7 +35,7 @@ fn record(folder: &Path, seconds: usize) {
 }
 
 /// A hospital with its page; returns the link of the page, and writes the ticket to a file.
-fn hospital(folder: &Path) -> (Running, String) {
+pub(crate) fn hospital(folder: &Path) -> (Running, String) {
     let words = [
         "clinic",
         "hospital",
@@ -118,6 +118,16 @@ fn drawn(id: &str) -> String {
     )
 }
 
+/// Keeps every label of an age that the page shows, by its element.
+const KEEP_LABELS: &str = "window.labels = {}; addEventListener('DOMContentLoaded', () => { \
+    for (const place of document.querySelectorAll('[id$=-age]')) { const all = window.labels[place.id] = new Set(); \
+    new MutationObserver(() => all.add(place.textContent)).observe(place, { childList: true, characterData: true, subtree: true }); } })";
+
+/// The labels that call nothing stale, and with it the age that they are to call so: none, whatever the machine's load.
+const UNMARKED: &str = "Object.entries(window.labels).flatMap(([id, all]) => [...all].filter((text) => { \
+    const age = /^([0-9]+) (ms|s|min)/.exec(text), most = ['vital-age', 'objectives-age'].includes(id) ? 2000 : 1000; \
+    return age && (age[2] !== 'ms' || Number(age[1]) > most); }).map((text) => `${id}: ${text}`)).join('; ')";
+
 #[test]
 fn a_person_sees_the_case_and_that_it_is_silent() {
     let Some(mut browser) = Browser::start().filter(|_| has_ffmpeg()) else {
@@ -143,6 +153,7 @@ fn a_person_sees_the_case_and_that_it_is_silent() {
     assert!(made.unwrap().success());
     fs::write(at.join("stills/note.txt"), "no picture").unwrap();
     let (hospital, link) = hospital(at);
+    browser.before_pages(KEEP_LABELS);
     browser.size(1280, 900);
     browser.open(&link);
     browser.wait_for("No ambulance has been here yet.");
@@ -224,6 +235,16 @@ fn a_person_sees_the_case_and_that_it_is_silent() {
     drop(first);
     for id in ["ekg-age", "video-age", "objectives-age"] {
         browser.wait(&format!("{}.startsWith('STALE, ')", text_of(id)));
+        let section = format!("document.getElementById('{id}').closest('section')");
+        assert_eq!(
+            browser.value(&format!("{section}.classList.contains('is-stale')")),
+            true
+        );
+    }
+    assert_eq!(browser.value(UNMARKED), "");
+    for id in ["ekg-age", "video-age"] {
+        let kept = format!("[...window.labels['{id}']]");
+        assert_eq!(browser.value(&format!("{kept}.length > 3")), true);
     }
     browser.wait(&format!(
         "/Silence: no ECG for [0-9]+ s/.test({})",

@@ -10,6 +10,8 @@ mod bad_input;
 mod chromium;
 #[cfg(feature = "clinic")]
 mod clinic;
+#[cfg(feature = "clinic")]
+mod clinic_scale;
 #[path = "../harness/mod.rs"]
 mod harness;
 #[cfg(feature = "visualise")]

@@ -14,6 +14,7 @@ macro_rules! files {
 const FILES: &[(&str, &str, &str)] = files![
     "/" HTML "index.html",
     "/style.css" STYLE "style.css",
+    "/ages.js" SCRIPT "ages.js",
     "/app.js" SCRIPT "app.js",
     "/clock.js" SCRIPT "clock.js",
     "/feed.js" SCRIPT "feed.js",
