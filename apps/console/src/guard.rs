@@ -1,24 +1,34 @@
-//! Requests that may be answered: those of this machine's own pages.
+//! Requests that may be answered: those of this machine's own pages, and of the same under the name of a web server in front of it.
 //!
 //! A page of another site can have a browser send requests here, under a name that has just been made to resolve to this
 //! address (DNS rebinding), or across origins. Such a request carries the other site's name, and is refused.
 
 use axum::http::{HeaderMap, Method, Request, header, uri::Authority};
 
+use crate::name::PublicName;
+
 /// Longest name of a host in a request.
 const HOST_BYTES_MAX: usize = 255;
 
-/// The reason for refusing a request; `None`: it may be answered.
-pub(crate) fn refusal<T>(request: &Request<T>) -> Option<&'static str> {
+/// The reason for refusing a request; `None`: it may be answered. `name`: that of a web server which passes requests on over TLS.
+pub(crate) fn refusal<T>(request: &Request<T>, name: Option<&PublicName>) -> Option<&'static str> {
     let headers = request.headers();
-    let Some(host) = own_host(headers) else {
-        return Some("requests must name this machine by an address or as localhost");
-    };
-    if let Some(origin) = headers.get(header::ORIGIN) {
-        let own = format!("http://{host}");
-        if origin.as_bytes() != own.as_bytes() {
-            return Some("pages of other sites may not use this one");
+    let public = name.filter(|name| is_under(headers, name));
+    let own = match (public, own_host(headers)) {
+        (Some(name), _) => name.origin(),
+        (None, Some(host)) => format!("http://{host}"),
+        (None, None) if name.is_some() => {
+            return Some(
+                "requests must name this machine by an address, as localhost, or by the name that was given for it",
+            );
         }
+        (None, None) => {
+            return Some("requests must name this machine by an address or as localhost");
+        }
+    };
+    let origin = headers.get(header::ORIGIN);
+    if origin.is_some_and(|origin| origin.as_bytes() != own.as_bytes()) {
+        return Some("pages of other sites may not use this one");
     }
     // Browsers say where a request comes from. From elsewhere, only a step to the page itself may lead here.
     let site = headers.get("sec-fetch-site").map(|value| value.as_bytes());
@@ -37,11 +47,22 @@ pub(crate) fn refusal<T>(request: &Request<T>) -> Option<&'static str> {
     None
 }
 
-/// The value of the header Host, if it names this machine: an address, which nobody can make lead elsewhere, or `localhost`.
-fn own_host(headers: &HeaderMap) -> Option<&str> {
+/// True if a request came under the name of the web server, which has then added TLS.
+pub(crate) fn is_under(headers: &HeaderMap, name: &PublicName) -> bool {
+    host(headers).is_some_and(|host| name.is(host))
+}
+
+/// The value of the only header Host.
+fn host(headers: &HeaderMap) -> Option<&str> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = hosts.next()?.to_str().ok()?;
-    if hosts.next().is_some() || host.len() > HOST_BYTES_MAX || host.contains('@') {
+    hosts.next().is_none().then_some(host)
+}
+
+/// The value of the header Host, if it names this machine: an address, which nobody can make lead elsewhere, or `localhost`.
+fn own_host(headers: &HeaderMap) -> Option<&str> {
+    let host = host(headers)?;
+    if host.len() > HOST_BYTES_MAX || host.contains('@') {
         return None;
     }
     let authority: Authority = host.parse().ok()?;
@@ -57,6 +78,11 @@ fn own_host(headers: &HeaderMap) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Without a web server in front.
+    fn refusal<T>(request: &Request<T>) -> Option<&'static str> {
+        super::refusal(request, None)
+    }
 
     fn with(headers: &[(&str, &str)]) -> Request<()> {
         let mut request = Request::post("/api/ask");
@@ -116,6 +142,35 @@ mod tests {
         for site in ["cross-site", "same-site"] {
             assert!(refusal(&with(&[host, ("sec-fetch-site", site), JSON])).is_some());
         }
+    }
+
+    #[test]
+    fn under_the_name_of_a_web_server_only_pages_over_tls_are_answered() {
+        let name = "ward.example".parse().unwrap();
+        let refusal = |headers: &[(&str, &str)]| super::refusal(&with(headers), Some(&name));
+        let (host, own) = (("host", "ward.example"), ("origin", "https://ward.example"));
+        assert_eq!(refusal(&[host, own, JSON]), None);
+        assert_eq!(refusal(&[("host", "Ward.Example:443"), own, JSON]), None);
+        let local = ("host", "127.0.0.1:8472");
+        let origin = ("origin", "http://127.0.0.1:8472");
+        assert_eq!(refusal(&[local, origin, JSON]), None, "as without a name");
+        for (host, origin) in [
+            (host, "http://ward.example"),
+            (host, "https://evil.example"),
+            (host, "https://ward.example:8443"),
+            (local, "https://ward.example"),
+            (("host", "evil.example"), "https://evil.example"),
+            (("host", "ward.example:80"), "http://ward.example:80"),
+        ] {
+            assert!(
+                refusal(&[host, ("origin", origin), JSON]).is_some(),
+                "{host:?}, {origin}"
+            );
+        }
+        assert!(refusal(&[host, host, own, JSON]).is_some(), "two hosts");
+        assert!(refusal(&[host, own, JSON, ("sec-fetch-site", "cross-site")]).is_some());
+        // Without a name, the same is another site's.
+        assert!(super::refusal(&with(&[host, own, JSON]), None).is_some());
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod feed;
 mod guard;
 mod listen;
 mod metrics;
+mod name;
 mod page;
 pub mod requests;
 mod routes;

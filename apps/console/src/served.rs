@@ -9,9 +9,25 @@ use axum::{
 use tokio::task::JoinHandle;
 
 use crate::{
+    name::PublicName,
     serve::StartError,
     site::{Site, Visitors, listen_at, run},
 };
+
+/// Address of a page: one of this machine, and the name of a web server in front of it, if there is one.
+#[derive(Clone, Debug)]
+pub struct Address {
+    /// Address to listen on: one of loopback. With port 0, the system chooses one.
+    pub listen: SocketAddr,
+    /// Name under which a web server on this machine serves the page to others, over TLS.
+    pub name: Option<PublicName>,
+}
+
+impl From<SocketAddr> for Address {
+    fn from(listen: SocketAddr) -> Self {
+        Self { listen, name: None }
+    }
+}
 
 /// A site, served until this is dropped. Everything below `/api/` is for browsers that opened a link; what else it answers holds no data.
 #[derive(Debug)]
@@ -36,12 +52,14 @@ impl Served {
     /// # Panics
     /// Outside a Tokio runtime.
     pub fn start<S: Site>(
-        listen: SocketAddr,
+        address: impl Into<Address>,
         (word, remedy): (&str, &'static str),
         site: S,
     ) -> Result<Self, StartError> {
+        let Address { listen, name } = address.into();
         let (listener, address) = listen_at(listen)?;
-        let visitors = Arc::new(Visitors::new(address, word, remedy));
+        let visitors = Visitors::new(address, word, remedy).behind(name);
+        let visitors = Arc::new(visitors);
         let gated = Gated {
             visitors: visitors.clone(),
             site: Arc::new(site),
@@ -85,5 +103,9 @@ impl<S: Site> Site for Gated<S> {
             return refusal;
         }
         self.site.clone().answer(request).await
+    }
+
+    fn name(&self) -> Option<&PublicName> {
+        self.visitors.name()
     }
 }

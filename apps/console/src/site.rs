@@ -28,7 +28,11 @@ use crate::{
     guard, listen,
     serve::StartError,
 };
-pub use crate::{page::answer, served::Served};
+pub use crate::{
+    name::{NameError, PublicName},
+    page::answer,
+    served::{Address, Served},
+};
 
 /// Longest body of a request, in bytes.
 pub const REQUEST_BYTES_MAX: usize = 64 << 10;
@@ -41,11 +45,16 @@ pub trait Site: Send + Sync + 'static {
         self: Arc<Self>,
         request: Request<Body>,
     ) -> impl Future<Output = Response<Body>> + Send;
+
+    /// Name of a web server in front of it, under which its pages are answered, too; `None`: those of this machine only.
+    fn name(&self) -> Option<&PublicName> {
+        None
+    }
 }
 
 /// The answer of a site, or a refusal if the request is of another site's page.
 pub(crate) async fn guarded<S: Site>(site: Arc<S>, request: Request<Body>) -> Response<Body> {
-    match guard::refusal(&request) {
+    match guard::refusal(&request, site.name()) {
         Some(reason) => refused(StatusCode::FORBIDDEN, reason),
         None => site.answer(request).await,
     }
@@ -116,6 +125,8 @@ pub async fn body(request: Request<Body>) -> Result<Bytes, Response<Body>> {
 pub struct Visitors {
     access: Access,
     address: SocketAddr,
+    /// Web server in front of the page.
+    name: Option<PublicName>,
     /// Name of the cookie; browsers keep those of all ports of a host together.
     cookie: String,
     /// Remedy for a link that is not valid.
@@ -128,9 +139,21 @@ impl Visitors {
         Self {
             access: Access::default(),
             address,
+            name: None,
             cookie: format!("{word}-{}", address.port()),
             remedy,
         }
+    }
+
+    /// The same behind a web server with this name: links lead there.
+    #[must_use]
+    pub fn behind(self, name: Option<PublicName>) -> Self {
+        Self { name, ..self }
+    }
+
+    /// Name of the web server in front of the page.
+    pub const fn name(&self) -> Option<&PublicName> {
+        self.name.as_ref()
     }
 
     /// A link that opens the page once, within ten minutes.
@@ -140,7 +163,11 @@ impl Visitors {
     pub fn link(&self) -> io::Result<String> {
         let token = self.access.token(Instant::now());
         let token = token.map_err(|error| io::Error::other(error.to_string()))?;
-        Ok(format!("http://{}/#token={token}", self.address))
+        let origin = match &self.name {
+            Some(name) => name.origin(),
+            None => format!("http://{}", self.address),
+        };
+        Ok(format!("{origin}/#token={token}"))
     }
 
     /// The refusal of a request without a valid cookie; `None`: it has one.
@@ -158,6 +185,12 @@ impl Visitors {
 
     /// Answers the request of a page to exchange the token of its link for a cookie.
     pub async fn enter(&self, request: Request<Body>) -> Response<Body> {
+        // A browser keeps it from connections without TLS.
+        let is_under = |name| guard::is_under(request.headers(), name);
+        let secure = match self.name.as_ref().is_some_and(is_under) {
+            true => "; Secure",
+            false => "",
+        };
         let body = match body(request).await {
             Ok(body) => body,
             Err(response) => return response,
@@ -171,7 +204,7 @@ impl Visitors {
             Ok(Some(secret)) => {
                 tracing::info!("a page is open");
                 let cookie = format!(
-                    "{}={secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age={}",
+                    "{}={secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age={}{secure}",
                     self.cookie,
                     COOKIE_AGE_MAX.as_secs()
                 );

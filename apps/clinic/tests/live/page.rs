@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use anabranch_clinic::{
     ambulance::{self, Output},
-    hospital::page::{Page, serve_page},
+    hospital::page::{Address, Page, serve_page},
     wire::{Contents, Origin},
 };
 use serde_json::Value;
@@ -26,7 +26,10 @@ async fn ask(at: SocketAddr, request: &str) -> (String, BufReader<TcpStream>) {
     // A page that does not read has little space.
     socket.set_recv_buffer_size(4_096).unwrap();
     let mut connection = BufReader::new(socket.connect(at).await.unwrap());
-    let request = request.replacen("\r\n", &format!("\r\nHost: {at}\r\n"), 1);
+    let request = match request.contains("\r\nHost: ") {
+        true => request.to_owned(),
+        false => request.replacen("\r\n", &format!("\r\nHost: {at}\r\n"), 1),
+    };
     connection.write_all(request.as_bytes()).await.unwrap();
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -180,6 +183,61 @@ async fn post(page: &Page, cookie: &str, path: &str, message: &Value) -> (String
     connection.read_exact(&mut body).await.unwrap();
     let status = head.split(' ').nth(1).unwrap().to_owned();
     (status, serde_json::from_slice(&body).unwrap_or_default())
+}
+
+/// Requests as a web server in front of the page passes them on: with the `Host` and `Origin` of the browser.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_web_server_in_front_serves_the_page_over_tls_and_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let hospital = Running::start(folder.path(), loopback());
+    let at = Address {
+        listen: loopback(),
+        name: Some("ward.example".parse().unwrap()),
+    };
+    let page = serve_page(at, hospital.live.clone()).unwrap();
+    let enter = async |host: &str, origin: &str| {
+        let link = page.link().unwrap();
+        let token = link.strip_prefix("https://ward.example/#token=").unwrap();
+        let body = format!("{{\"token\":\"{token}\"}}");
+        let request = format!(
+            "POST /api/enter HTTP/1.1\r\nHost: {host}\r\nOrigin: {origin}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        ask(page.address(), &request).await.0
+    };
+    for (host, origin) in [
+        ("ward.example", "http://ward.example"),
+        ("ward.example", "https://evil.example"),
+        ("evil.example", "https://evil.example"),
+    ] {
+        let head = enter(host, origin).await;
+        assert!(head.starts_with("HTTP/1.1 403"), "{head}");
+    }
+    let head = enter("ward.example", "https://ward.example").await;
+    assert!(head.starts_with("HTTP/1.1 204"), "{head}");
+    let cookies = |head: &str| {
+        let mut lines = head.lines();
+        lines.find_map(|line| Some(line.strip_prefix("set-cookie: ")?.to_owned()))
+    };
+    let cookie = cookies(&head).unwrap();
+    assert!(cookie.ends_with("; Secure"), "{cookie}");
+    let cookie = cookie.split(';').next().unwrap();
+    for (host, cookie, status) in [
+        ("ward.example", cookie, "200"),
+        ("ward.example", "none=1", "401"),
+        ("evil.example", cookie, "403"),
+    ] {
+        let request =
+            format!("GET /api/state HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\n\r\n");
+        let (head, _) = ask(page.address(), &request).await;
+        assert!(head.starts_with(&format!("HTTP/1.1 {status}")), "{head}");
+    }
+    // On this machine it is as without a web server: a cookie for a connection without TLS.
+    let own = page.address().to_string();
+    let head = enter(&own, &format!("http://{own}")).await;
+    let cookie = cookies(&head).unwrap();
+    assert!(!cookie.contains("Secure"), "{cookie}");
+    hospital.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,11 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anabranch::{AllowList, HostConfig, StartError, keys};
-use anabranch_clinic::hospital::{Hospital, Report, page::serve_page};
+use anabranch_clinic::hospital::{
+    Hospital, Report,
+    page::{Address, PublicName, serve_page},
+};
+use anabranch_console::StartError as PageError;
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -27,7 +31,8 @@ store do, so that the ambulance finds a hospital that was started again, and the
 
 \
 With --http, a link to the page is printed, which is good once, within ten minutes; Enter prints another one. Up to eight pages can be open. One \
-that does not read loses samples and pictures, which it counts, and holds up nobody. From another machine: ssh -L 8472:127.0.0.1:8472 HOST.
+that does not read loses samples and pictures, which it counts, and holds up nobody. From another machine: ssh -L 8472:127.0.0.1:8472 HOST, or a web server \
+on this machine that adds TLS and passes requests on with their Host: give its name with --http-name.
 
 No fitness for diagnosis is claimed.")]
 pub(super) struct Arguments {
@@ -45,6 +50,10 @@ pub(super) struct Arguments {
     /// Show the newest case in a browser, at this address of this machine; with port 0, at a free one; without an address, at 127.0.0.1:8472.
     #[arg(long, value_name = "IP:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:8472", conflicts_with = "quiet", value_parser = page::address)]
     http: Option<SocketAddr>,
+    /// Name under which a web server on this machine serves the page to others, over TLS: HOST, or HOST:PORT if the port is not 443. Links lead
+    /// there.
+    #[arg(long, value_name = "NAME", requires = "http")]
+    http_name: Option<PublicName>,
     /// Key file [default: ~/.config/anabranch/key, created if missing].
     #[arg(long, value_name = "FILE", env = "ANABRANCH_KEY")]
     key: Option<PathBuf>,
@@ -54,6 +63,16 @@ pub(super) struct Arguments {
     /// Print events as lines of JSON.
     #[arg(long, conflicts_with = "quiet")]
     json: bool,
+}
+
+/// The failure of the page.
+fn unserved(error: PageError) -> Failure {
+    match error {
+        PageError::Remote(_) => Failure::usage(format!(
+            "{error}, or a web server on this machine that adds TLS, with --http-name"
+        )),
+        other => page::failed(other),
+    }
 }
 
 pub(super) async fn run(arguments: &Arguments) -> Outcome {
@@ -68,8 +87,11 @@ pub(super) async fn run(arguments: &Arguments) -> Outcome {
         recv::host(&arguments.listen, port, config)
     };
     // The previous port, so that a ticket is still good after a restart; any other if that one is in use.
-    let served = arguments.http.map(|http| serve_page(http, hospital.live()));
-    let served = served.transpose().map_err(page::failed)?;
+    let served = arguments.http.map(|listen| {
+        let name = arguments.http_name.clone();
+        serve_page(Address { listen, name }, hospital.live())
+    });
+    let served = served.transpose().map_err(unserved)?;
     let host = match open(hospital.port()) {
         Err(StartError::Bind(error)) if arguments.listen.is_empty() => {
             tracing::info!(%error, "the previous port is not available; using another");

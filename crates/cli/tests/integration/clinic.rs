@@ -162,23 +162,43 @@ fn what_cannot_be_sent_is_one_line() {
         message.contains("cannot read objectives none.hose"),
         "{message}"
     );
-    let page = command(at)
-        .args([
-            "clinic",
-            "hospital",
-            "--store",
-            "other",
-            "--http",
-            "0.0.0.0:0",
-        ])
-        .output()
-        .unwrap();
-    let message = String::from_utf8(page.stderr).unwrap();
-    assert_eq!((page.status.code(), message.lines().count()), (Some(2), 1));
+}
+
+/// A page is for this machine; others get it from a web server here that adds TLS, by a link under its name.
+#[test]
+fn a_page_for_other_machines_needs_a_web_server_with_tls() {
+    let folder = private_folder();
+    let at = folder.path();
+    let words = ["clinic", "hospital", "--store", "store", "--key", "key"];
+    let fails = |more: &[&str]| {
+        let output = command(at).args(words).args(more).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{more:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let message = fails(&["--http", "0.0.0.0:0"]);
+    assert_eq!(message.lines().count(), 1, "{message}");
+    for words in [
+        "addresses of this machine only",
+        "ssh -L",
+        "a web server on this machine that adds TLS, with --http-name",
+    ] {
+        assert!(message.contains(words), "{message}");
+    }
+    let message = fails(&["--http-name", "ward.example"]);
+    assert!(message.contains("--http"), "{message}");
+    let message = fails(&["--http", "--http-name", "https://ward.example"]);
+    assert!(message.contains("such as ward.example"), "{message}");
+    let page = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--json"];
+    let name = ["--http-name", "ward.example:8443"];
+    let mut hospital = Running::start(command(at).args(words).args(page).args(name));
+    let listening = hospital.event("listening");
+    let link = listening["link"].as_str().unwrap();
     assert!(
-        message.contains("addresses of this machine only"),
-        "{message}"
+        link.starts_with("https://ward.example:8443/#token="),
+        "{link}"
     );
+    let own = listening["at"].as_str().unwrap();
+    assert!(own.starts_with("127.0.0.1:"), "{own}");
 }
 
 /// A video that is none fails in one line; a file beside it arrives, and the exit code tells that something is missing.

@@ -16,8 +16,9 @@ mod record;
 mod speak;
 mod stills;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
+pub use anabranch_console::site::{Address, PublicName};
 use anabranch_console::{
     StartError,
     site::{
@@ -42,13 +43,13 @@ const BYTES: &str = "application/octet-stream";
 /// A page of a hospital; it ends when this is dropped.
 pub type Page = Served;
 
-/// Serves the page at an address of this machine from now on. Within a runtime.
+/// Serves the page at an address of this machine from now on, and under the name of a web server in front of it. Within a runtime.
 ///
 /// # Errors
 /// The address is not of this machine alone, or cannot be listened on.
-pub fn serve_page(listen: SocketAddr, live: Arc<Live>) -> Result<Page, StartError> {
+pub fn serve_page(at: impl Into<Address>, live: Arc<Live>) -> Result<Page, StartError> {
     let remedy = "press Enter where `anabranch clinic hospital` runs for another one";
-    Served::start(listen, ("anabranch-clinic", remedy), Shared { live })
+    Served::start(at, ("anabranch-clinic", remedy), Shared { live })
 }
 
 #[derive(Debug)]
