@@ -225,6 +225,7 @@ fn a_person_sees_the_case_and_that_it_is_silent() {
     browser.value(&limit(120));
     browser.wait("document.getElementById('alarms').hidden");
     if let Some(pictures) = std::env::var_os("CONSOLE_PICTURES") {
+        browser.size(1280, 1140);
         browser.picture(&PathBuf::from(pictures).join("clinic-light.png"));
     }
     browser.size(360, 740);
