@@ -10,7 +10,7 @@ use anabranch_clinic::{
 };
 use tokio::time::timeout;
 
-use crate::setting::{Car, Running, begin, film_of, greet, loopback, nothing, open};
+use crate::setting::{Car, Running, begin, film_of, greet, has_ffmpeg, loopback, nothing, open};
 
 /// Longest time of a test, for a busy machine.
 const LONG: Duration = Duration::from_secs(120);
@@ -25,11 +25,7 @@ async fn picture(viewer: &mut Viewer) -> (u64, bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_camera_answers_a_viewer_with_a_key_picture() {
-    if std::process::Command::new("ffmpeg")
-        .arg("-version")
-        .output()
-        .is_err()
-    {
+    if !has_ffmpeg() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -7,7 +7,7 @@ use anabranch_clinic::ambulance::{self, Film, Report, Source};
 use tokio::time::timeout;
 
 use crate::setting::{
-    Car, FREQUENCY, Running, begin, carry, film_of, kept, loopback, nothing, record,
+    Car, FREQUENCY, Running, begin, carry, film_of, has_ffmpeg, kept, loopback, nothing, record,
 };
 
 /// Longest time of a test, for a busy machine.
@@ -18,11 +18,7 @@ const CHANNEL_BPS: [u64; 2] = [600_000, 250_000];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_video_is_encoded_at_what_the_paths_have_for_it() {
-    if std::process::Command::new("ffmpeg")
-        .arg("-version")
-        .output()
-        .is_err()
-    {
+    if !has_ffmpeg() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -70,11 +66,7 @@ async fn the_video_is_encoded_at_what_the_paths_have_for_it() {
 /// The record is longer than the pictures of the camera.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_camera_that_is_unplugged_harms_no_other_stream() {
-    if std::process::Command::new("ffmpeg")
-        .arg("-version")
-        .output()
-        .is_err()
-    {
+    if !has_ffmpeg() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

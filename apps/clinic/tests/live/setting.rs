@@ -146,6 +146,12 @@ pub(crate) async fn greet(session: &Session, ticket: &Ticket, takes_key: bool) -
     case
 }
 
+/// True if there is an ffmpeg, which encodes what a camera gives.
+pub(crate) fn has_ffmpeg() -> bool {
+    let mut look = std::process::Command::new("ffmpeg");
+    look.arg("-version").output().is_ok()
+}
+
 pub(crate) fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
