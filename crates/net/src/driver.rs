@@ -80,6 +80,8 @@ impl Driver {
             let hold_off = self.moderation.served(now, received + sent, self.delay_max);
             self.sleep(now, hold_off);
         }
+        // Whoever waits for the end may bind the same addresses next.
+        self.sockets.clear();
         let mut state = self.shared.lock();
         state.is_over = true;
         state.ending.wake();

@@ -78,7 +78,7 @@ pub enum Request {
         /// Time of the ambulance.
         own_us: u64,
     },
-    /// What the objectives did within the last minute, once a second, on the stream `case`; only to a hospital that
+    /// Tallies of the objectives over the last minute, once a second, on the stream `case`; only to a hospital that
     /// [takes](Notice::Welcome) it.
     Objectives {
         /// Time of the tallies.

@@ -56,13 +56,17 @@ async fn until_held(stream: &Stream, expected: (u64, Vec<Hole>)) {
     }
 }
 
-async fn end(stream: &Stream, frames: u64) {
+/// Ends the record; the hospital states its frames, and those that it lacks.
+async fn end(stream: &Stream, frames: u64, lacking: u64) {
     let ended = Request::Ended { frames };
     stream.send(encode(&ended)).await.unwrap();
     loop {
         match decode(&stream.recv().await.unwrap().unwrap().data).unwrap() {
             Notice::Held { .. } => {}
-            Notice::Ended { frames: kept, .. } => return assert_eq!(kept, frames),
+            Notice::Ended {
+                frames: kept,
+                missing,
+            } => return assert_eq!((kept, missing), (frames, Some(lacking))),
             other => panic!("{other:?}"),
         }
     }
@@ -113,7 +117,7 @@ async fn holes_are_filled_as_their_frames_come() {
         put(&ekg, 60..80).await;
         put(&ekg, 10..20).await;
         until_held(&ekg, (100, vec![hole(0, 10)])).await;
-        end(&ekg, 100).await;
+        end(&ekg, 100, 10).await;
         while hospital.live.state().ekg.is_none_or(|ekg| !ekg.has_ended) {
             sleep(Duration::from_millis(5)).await;
         }
@@ -151,7 +155,7 @@ async fn in_order_a_hole_is_final_at_once() {
         put(&ekg, 0..20).await;
         until_held(&ekg, (40, vec![])).await;
         assert_eq!(holes(&mut hospital.reports), [hole(0, 20)]);
-        end(&ekg, 40).await;
+        end(&ekg, 40, 20).await;
         assert_eq!(holes(&mut hospital.reports), []);
     };
     timeout(LONG, all).await.unwrap();

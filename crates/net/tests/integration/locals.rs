@@ -259,3 +259,16 @@ async fn interfaces_are_followed_and_no_longer() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn addresses_are_free_once_a_host_has_shut_down() {
+    let address = unused("127.0.0.1:0");
+    within(async {
+        for _ in 0..200 {
+            let host = Host::start(config(1, 2).bind([address])).unwrap();
+            host.shutdown().await;
+            assert!(UdpSocket::bind(address).is_ok());
+        }
+    })
+    .await;
+}

@@ -248,7 +248,7 @@ impl PathState {
     }
 }
 
-/// What the ambulance's objectives did within the last minute.
+/// Tallies of the ambulance's objectives over the last minute.
 #[derive(Clone, Debug, Serialize)]
 pub struct Objectives {
     /// Their tallies, the first [`OBJECTIVES_MAX`]; empty: none is in force.
