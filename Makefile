@@ -95,14 +95,15 @@ package-test: ## check the archive, the Debian package (in a clean root, as root
 portable: ## check that what is portable compiles for macOS and Windows
 	tools/portable
 
-# Of the command, no more than modules need. What is tested together is compiled once.
+# Of the command, no more than modules need; in a folder of its own, as the program of that name in target/debug is the one that
+# other tests run and package at the same time.
 .PHONY: test-wasm
 test-wasm: ## operators as WebAssembly modules: build with the feature `wasm`, with hostile modules
 	$(CARGO) clippy -p anabranch-process -p anabranch-processing --features wasm --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p anabranch-cli --no-default-features --features wasm --bins --test modules --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc -p anabranch-process --features wasm --no-deps --locked
 	$(CARGO) test -p anabranch-process --features wasm --locked
-	$(CARGO) test -p anabranch-processing -p anabranch-cli --no-default-features --features wasm --locked --lib --test modules
+	$(CARGO) test -p anabranch-processing -p anabranch-cli --no-default-features --features wasm --locked --lib --test modules --target-dir target/modules
 
 # The fuzz targets as plain functions: compiled, their regressions replayed, and each fed for a second. Third-party
 # crates are those that `clippy` and `tests` have built.
