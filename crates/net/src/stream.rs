@@ -11,8 +11,8 @@ use std::{
 
 use anabranch_base::{Instant, StreamId};
 use anabranch_session::{
-    Adu, Explanation, FieldValue, Guarantee, ObjectiveError, PromiseEvent, SendError, StreamEvent,
-    StreamParameters, StreamSpec, Tenant,
+    Adu, Chances, Explanation, FieldValue, Guarantee, ObjectiveError, PromiseEvent, SendError,
+    StreamEvent, StreamParameters, StreamSpec, Tenant,
 };
 use bytes::Bytes;
 
@@ -131,10 +131,17 @@ impl Stream {
     /// or only the peer sends on it. It takes some 100 µs with three paths, and some
     /// milliseconds at most, for data that takes many seconds.
     pub fn on_time(&self, bytes: usize, within: Duration) -> Option<f64> {
+        let chances = self.chances(bytes, within);
+        chances.map(|chances| chances.on_time)
+    }
+
+    /// As [`Stream::on_time`], with the probability that it holds unless a packet is lost: apart, as what a lost packet costs is no
+    /// reason to send less.
+    pub fn chances(&self, bytes: usize, within: Duration) -> Option<Chances> {
         let (shared, stream) = (&self.inner.session.host.shared, self.inner.id);
         let now = shared.clock.now();
         shared.read_session(self.inner.session.id, |session| {
-            session.stream(stream).on_time(now, bytes, within)
+            session.stream(stream).chances(now, bytes, within)
         })?
     }
 

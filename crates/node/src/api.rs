@@ -33,7 +33,7 @@ use std::{collections::VecDeque, future::Future, ops::Range, time::Duration};
 use anabranch_base::{NodeId, StreamId};
 use anabranch_net::{Outgoing, PromiseEvent, SessionEvent, StreamEvent};
 use anabranch_session::{
-    Adu, Explanation, FieldValue, Grant, Guarantee, ObjectiveId, Refusal, SendError,
+    Adu, Chances, Explanation, FieldValue, Grant, Guarantee, ObjectiveId, Refusal, SendError,
     SessionCloseReason, StreamParameters, StreamSpec,
     objective::{Entry, Tally},
 };
@@ -83,7 +83,16 @@ pub trait AduStream: Clone + Send + Sync + 'static {
         &self,
         bytes: usize,
         within: Duration,
-    ) -> impl Future<Output = Result<Option<f64>, Self::Error>> + Send;
+    ) -> impl Future<Output = Result<Option<f64>, Self::Error>> + Send {
+        let chances = self.chances(bytes, within);
+        async { Ok(chances.await?.map(|chances| chances.on_time)) }
+    }
+    /// As [`AduStream::on_time`], with the probability that it holds unless a packet is lost.
+    fn chances(
+        &self,
+        bytes: usize,
+        within: Duration,
+    ) -> impl Future<Output = Result<Option<Chances>, Self::Error>> + Send;
     /// Queues ADUs from the front of `adus`, as many as there is space for; ready when at least one was queued, or when there are
     /// none. Returns the numbers of those that were, which have left `adus`.
     fn send_many(

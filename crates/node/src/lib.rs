@@ -123,8 +123,8 @@ pub use anabranch_net::{
     Stream, StreamEvent, StreamFailure, Tariff,
 };
 pub use anabranch_session::{
-    AllowList, Callback, Controller, Ctcp, Demand, DropOrder, Explanation, FieldValue, Grade,
-    Grant, Guarantee, GuaranteeError, ObjectiveError, ObjectiveId, Offer, OnWarning, Order,
+    AllowList, Callback, Chances, Controller, Ctcp, Demand, DropOrder, Explanation, FieldValue,
+    Grade, Grant, Guarantee, GuaranteeError, ObjectiveError, ObjectiveId, Offer, OnWarning, Order,
     PathRule, Policy, Preferences, Priority, Profile, Reason, Reduction, Refusal, SecretKey,
     Selector, SessionCloseReason, Share, Shares, StreamParameters, StreamSpec, Tenant, Term,
     Treatment, Walk, objective,

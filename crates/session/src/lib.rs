@@ -82,7 +82,7 @@ pub use links::Link;
 pub use local::{ATTRIBUTES_MAX, Attribute, LocalDescription};
 pub use objective::{FieldValue, ObjectiveError, ObjectiveId};
 pub use parameters::StreamParameters;
-pub use session::{PathError, TakenOut};
+pub use session::{Chances, PathError, TakenOut};
 pub use stats::{
     ChannelReport, ChannelStatus, DroppedAdus, LatencyMode, SessionStats, StreamStats,
 };

@@ -171,8 +171,9 @@ impl Video {
         let mut chances = [None; 2];
         let questions = questions.into_iter().flatten();
         for (chance, question) in chances.iter_mut().zip(questions) {
-            let answer = stream.on_time(question.bytes, question.within).await;
-            *chance = answer.map_err(|error| ClinicError::of(&error))?;
+            let answer = stream.chances(question.bytes, question.within).await;
+            let chances = answer.map_err(|error| ClinicError::of(&error))?;
+            *chance = chances.map(|chances| chances.unless_lost);
         }
         Ok(thinner.takes(chances))
     }

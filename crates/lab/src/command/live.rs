@@ -179,8 +179,8 @@ async fn send(stream: Stream, feed: usize, clinic: Arc<Clinic>, time: Duration) 
         }
         tokio::time::sleep_until(begin + at).await;
         let (data, fields) = (clinic.adu(feed, number), clinic.fields(feed, number));
-        let on_time = |asked: Question| stream.on_time(asked.bytes, asked.within);
-        if feed == VIDEO_FEED && !clinic.fits(&mut thinner, number, on_time) {
+        let chances = |asked: Question| stream.chances(asked.bytes, asked.within);
+        if feed == VIDEO_FEED && !clinic.fits(&mut thinner, number, chances) {
             continue;
         }
         // What is left out, or finds the buffer full, is never sent, and counts as lost.

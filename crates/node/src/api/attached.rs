@@ -5,7 +5,7 @@ use std::{collections::VecDeque, ops::Range, time::Duration};
 use anabranch_base::{NodeId, StreamId};
 use anabranch_net::{Outgoing, PromiseEvent, SessionEvent, StreamEvent};
 use anabranch_session::{
-    Adu, Explanation, FieldValue, Grant, Guarantee, ObjectiveId, SessionCloseReason,
+    Adu, Chances, Explanation, FieldValue, Grant, Guarantee, ObjectiveId, SessionCloseReason,
     StreamParameters, StreamSpec,
     objective::{Entry, Tally},
 };
@@ -40,8 +40,12 @@ impl AduStream for client::Stream {
         self.try_send(adu)
     }
 
-    async fn on_time(&self, bytes: usize, within: Duration) -> Result<Option<f64>, Self::Error> {
-        self.on_time(bytes, within).await
+    async fn chances(
+        &self,
+        bytes: usize,
+        within: Duration,
+    ) -> Result<Option<Chances>, Self::Error> {
+        self.chances(bytes, within).await
     }
 
     async fn send_many(&self, adus: &mut VecDeque<Outgoing>) -> Result<Range<u64>, Self::Error> {

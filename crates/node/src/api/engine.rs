@@ -7,7 +7,7 @@ use anabranch_net::{
     Outgoing, PromiseEvent, Session, SessionEvent, Stream, StreamEvent, StreamFailure,
 };
 use anabranch_session::{
-    Adu, Explanation, FieldValue, Grant, Guarantee, ObjectiveError, ObjectiveId, Refusal,
+    Adu, Chances, Explanation, FieldValue, Grant, Guarantee, ObjectiveError, ObjectiveId, Refusal,
     SendError, SessionCloseReason, StreamError, StreamParameters, StreamSpec,
     objective::{Entry, Tally},
 };
@@ -104,8 +104,12 @@ impl AduStream for Stream {
         Ok(self.try_send_with_fields(adu.data.clone(), adu.importance, &fields)?)
     }
 
-    async fn on_time(&self, bytes: usize, within: Duration) -> Result<Option<f64>, EngineFailure> {
-        Ok(self.on_time(bytes, within))
+    async fn chances(
+        &self,
+        bytes: usize,
+        within: Duration,
+    ) -> Result<Option<Chances>, EngineFailure> {
+        Ok(self.chances(bytes, within))
     }
 
     async fn send_many(&self, adus: &mut VecDeque<Outgoing>) -> Result<Range<u64>, EngineFailure> {

@@ -3,6 +3,7 @@
 //! A field that a reader does not know is ignored and one that is missing has its default, so that programs of different versions
 //! understand each other. The specification of a stream is the exception: an unknown demand is refused.
 
+mod chances;
 mod event;
 mod load;
 mod promise;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::{
+    chances::ChancesBody,
     event::{Event, EventBody},
     load::LoadBody,
     promise::{ExplanationBody, GrantBody, RefusalBody},

@@ -12,8 +12,8 @@ use super::{
     frame::JSON_BYTES_MAX,
     inbox::Local,
     message::{
-        self, Answer, Connected, ErrorBody, ExplanationBody, Fields, GrantBody, LoadBody, Opened,
-        PathBody, RefusalBody, Request,
+        self, Answer, ChancesBody, Connected, ErrorBody, ExplanationBody, Fields, GrantBody,
+        LoadBody, Opened, PathBody, RefusalBody, Request,
     },
     tables::error,
 };
@@ -155,8 +155,8 @@ impl Connection {
                 let ahead = local.waiting_bytes();
                 let bytes = usize::try_from(bytes.saturating_add(ahead)).unwrap_or(usize::MAX);
                 let within = within.or(stream.spec().lifetime);
-                let probability = within.and_then(|within| stream.on_time(bytes, within));
-                Ok(json!({ "probability": probability }))
+                let chances = within.and_then(|within| stream.chances(bytes, within));
+                Ok(json!(ChancesBody::from(chances)))
             }
             Request::Probe { session } => {
                 self.session(session)?.probe();

@@ -21,7 +21,7 @@ use crate::{
     links::{Link, LinkState},
     objective::{self, FieldValue, Injected, ObjectiveError, ObjectiveId},
     parameters::StreamParameters,
-    session::{PathError, Session, TakenOut},
+    session::{Chances, PathError, Session, TakenOut},
     stats::{ChannelReport, LatencyMode, SessionStats, StreamStats, latency_modes},
 };
 use anabranch_admission::{Explanation, Grant};
@@ -409,7 +409,14 @@ impl StreamMut<'_> {
     /// little is known of the paths (ten seconds with traffic), or of what they carry when they are full; or without such a stream.
     /// O(windows known · paths · number of windows in which the data is carried, or has to be).
     pub fn on_time(&self, now: Instant, bytes: usize, within: Duration) -> Option<f64> {
-        self.session.on_time(now, self.id, bytes, within)
+        let chances = self.chances(now, bytes, within);
+        chances.map(|chances| chances.on_time)
+    }
+
+    /// As [`StreamMut::on_time`], with the probability that it holds unless a packet is lost: apart, as what a lost packet costs is
+    /// no reason to send less. O of the same.
+    pub fn chances(&self, now: Instant, bytes: usize, within: Duration) -> Option<Chances> {
+        self.session.chances(now, self.id, bytes, within)
     }
 
     /// As [`StreamMut::send`], but refuses an ADU that will arrive within its stream's lifetime with a probability below `least`. An

@@ -85,11 +85,14 @@ use crate::{
 use anabranch_admission::Promises;
 
 pub(crate) use self::neighbours::OnUplink;
-pub use self::taken_out::{PathError, TakenOut};
 use self::{
     channels::Channels, copies::Copies, establishment::Establishment, flow_control::FlowControl,
     latency::Latency, neighbours::Neighbours, probation::Probation, pump::Pump,
     scheduling::Scheduling, shares::Shares, streams::Streams,
+};
+pub use self::{
+    on_time::Chances,
+    taken_out::{PathError, TakenOut},
 };
 
 /// Protocol violation of the peer; the session ends.

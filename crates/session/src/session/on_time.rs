@@ -25,6 +25,24 @@ const SOON: Duration = Duration::from_millis(200);
 /// Burst that a capped stream may send at once, in time at its cap.
 const BURST: Duration = Duration::from_millis(50);
 
+/// Probabilities that an ADU, if it were handed over now, would arrive at the peer's node in time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Chances {
+    /// That it does, 0 to 1.
+    pub on_time: f64,
+    /// That it does if none of its packets is lost, 0 to 1 and at least as much: what the rates of the paths, and what goes before
+    /// the ADU, leave of it.
+    pub unless_lost: f64,
+}
+
+impl Chances {
+    /// Of an ADU that cannot be in time.
+    const NONE: Self = Self {
+        on_time: 0.0,
+        unless_lost: 0.0,
+    };
+}
+
 /// Data of other streams that goes before an ADU.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ahead {
@@ -35,20 +53,20 @@ struct Ahead {
 }
 
 impl Session {
-    /// Probability that an ADU of `bytes` on the stream, if handed over now, arrives `within` this time; `None` while too little is
+    /// Probabilities that an ADU of `bytes` on the stream, if handed over now, arrives `within` this time; `None` while too little is
     /// known of the paths, or if there is no such stream.
-    pub(crate) fn on_time(
+    pub(crate) fn chances(
         &self,
         now: Instant,
         stream: StreamId,
         bytes: usize,
         within: Duration,
-    ) -> Option<f64> {
+    ) -> Option<Chances> {
         let send = self.streams.send.get(&stream)?;
         let own = send.ahead_bytes() + bytes as u64;
         let capped = |cap: Rate| own > cap.bytes_in(within.saturating_add(BURST));
         if send.spec.cap.is_some_and(capped) {
-            return Some(0.0);
+            return Some(Chances::NONE);
         }
         let ahead = self.ahead_of(send, own as f64);
         let mut paths = [PathNow::default(); PATHS_MAX];
@@ -98,8 +116,12 @@ impl Session {
         let whole = at(within)?;
         let exposed = train.exposed(bytes, send);
         let lost = self.loses(send, exposed, paths, total);
+        let chances = |on_time: f64| Chances {
+            on_time: on_time.min(whole),
+            unless_lost: whole,
+        };
         if lost <= 0.0 {
-            return Some(whole);
+            return Some(chances(whole));
         }
         // The packets after the lost one take time as well: half of that of the repair, on average.
         let repair = || self.mean_repair(exposed, (paths, &repairs[..count]), total);
@@ -107,7 +129,7 @@ impl Session {
             true => at(within.saturating_sub(repair() / 2)).unwrap_or(0.0),
             false => 0.0,
         };
-        Some((1.0 - lost) * whole + lost * repaired)
+        Some(chances((1.0 - lost) * whole + lost * repaired))
     }
 
     /// Probability that a packet is lost among so many that are spread over these paths by their rates, of `total` bytes per second;
@@ -163,9 +185,8 @@ impl Session {
     ) -> Result<u64, SendError> {
         let send = self.streams.send.get(&stream);
         let lifetime = send.and_then(|send| send.spec.lifetime);
-        let probability =
-            lifetime.and_then(|lifetime| self.on_time(now, stream, data.len(), lifetime));
-        match probability {
+        let chances = lifetime.and_then(|lifetime| self.chances(now, stream, data.len(), lifetime));
+        match chances.map(|chances| chances.on_time) {
             Some(probability) if probability < least => {
                 Err(SendError::Unlikely { probability, least })
             }

@@ -7,7 +7,7 @@ use anabranch_clinic::{
     ambulance::{Question, Thinner, streams},
     wire::Purpose,
 };
-use anabranch_session::{FieldValue, StreamSpec};
+use anabranch_session::{Chances, FieldValue, StreamSpec};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::kit::{corpus::DATA_FOLDERS, sources::frames::FrameSizes};
@@ -211,18 +211,19 @@ impl Clinic {
         }
     }
 
-    /// True if frame `number` is sent, as the application decides; `on_time` answers what it asks. Frames are given in order.
+    /// True if frame `number` is sent, as the application decides; `chances` answers what it asks. Frames are given in order.
     pub fn fits(
         &self,
         thinner: &mut Thinner,
         number: u64,
-        on_time: impl Fn(Question) -> Option<f64>,
+        chances: impl Fn(Question) -> Option<Chances>,
     ) -> bool {
         let at = self.made_at(VIDEO_FEED, number);
         let is_key = self.picture(number).is_key;
         let lifetime = FEEDS[VIDEO_FEED].lifetime();
         let asked = thinner.asks(at, is_key, self.frame_bytes(number), lifetime);
-        thinner.takes(asked.into_iter().flatten().flatten().map(on_time))
+        let unless_lost = |question| chances(question).map(|chances| chances.unless_lost);
+        thinner.takes(asked.into_iter().flatten().flatten().map(unless_lost))
     }
 
     /// Bytes of frame `number`.

@@ -102,8 +102,8 @@ impl End {
                 // An ADU that is left out, or for which the buffer is full, is never sent, and counts as lost.
                 if let Ok(handle) = engine.session(session) {
                     let mut stream = handle.stream(stream);
-                    let on_time = |asked: Question| stream.on_time(now, asked.bytes, asked.within);
-                    if feed == VIDEO_FEED && !self.clinic.fits(&mut self.thinner, number, on_time) {
+                    let chances = |asked: Question| stream.chances(now, asked.bytes, asked.within);
+                    if feed == VIDEO_FEED && !self.clinic.fits(&mut self.thinner, number, chances) {
                         continue;
                     }
                     let _ = stream.send_with_fields(now, data, 0, &fields);

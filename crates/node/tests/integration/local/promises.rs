@@ -69,7 +69,9 @@ async fn a_promise_is_refused_with_an_offer_granted_explained_and_released() {
         }
         let on_time = async |bytes, ms| {
             let within = std::time::Duration::from_millis(ms);
-            stream.on_time(bytes, within).await.unwrap()
+            let chances = stream.chances(bytes, within).await.unwrap()?;
+            assert!(chances.on_time <= chances.unless_lost, "{chances:?}");
+            Some(chances.on_time)
         };
         // Windows in which a busy machine did not fill the path, or carried nothing, count, too.
         while on_time(100, 3_000).await.is_none_or(|share| share <= 0.5) {

@@ -7,7 +7,7 @@ use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
 use anabranch_base::StreamId;
 use anabranch_net::{CODE_DROPPED, Outgoing, PromiseEvent, StreamEvent};
 use anabranch_session::{
-    Adu, Explanation, FieldValue, Guarantee, SendError, StreamParameters, StreamSpec,
+    Adu, Chances, Explanation, FieldValue, Guarantee, SendError, StreamParameters, StreamSpec,
 };
 
 use self::state::Inner;
@@ -19,7 +19,7 @@ use super::{
 use crate::{
     local::{
         frame::{End, Frame},
-        message::{Changes, ExplanationBody, FieldBody, Request},
+        message::{ChancesBody, Changes, ExplanationBody, FieldBody, Request},
     },
     spec::GuaranteeText,
 };
@@ -349,13 +349,28 @@ impl Stream {
         bytes: usize,
         within: Duration,
     ) -> Result<Option<f64>, ClientError> {
+        let chances = self.chances(bytes, within).await?;
+        Ok(chances.map(|chances| chances.on_time))
+    }
+
+    /// As [`Stream::on_time`], with the probability that it holds unless a packet is lost. Of a node that does not know that one, both
+    /// are the same.
+    ///
+    /// # Errors
+    /// As [`Stream::on_time`].
+    pub async fn chances(
+        &self,
+        bytes: usize,
+        within: Duration,
+    ) -> Result<Option<Chances>, ClientError> {
         let request = Request::OnTime {
             stream: self.state().handle,
             bytes: bytes as u64,
             within: Some(format!("{} ns", within.as_nanos())),
         };
         let reply = self.core().ask(request, Expected::Value).await?;
-        reply.field("probability")
+        let body: ChancesBody = reply.value()?;
+        Ok(body.into())
     }
 
     /// Hands an ADU to the node unless it will arrive within the stream's lifetime with a probability below `least`
