@@ -5,12 +5,34 @@ use std::{collections::VecDeque, time::Duration};
 
 /// Answers of which the one with the shortest round trip counts.
 const SAMPLES: usize = 16;
+/// Our own time in which two clocks drift apart by one unit at most: each may be slewed by 500 in a million [RFC 5905 §11.3].
+const DRIFT: u64 = 1_000;
 
 /// Difference of a peer's clock and our own. The error is at most half of the round trip.
+///
+/// A clock may jump: those of most systems stand still while the machine sleeps. What an answer contradicts, beyond the errors of
+/// both and what clocks drift, is forgotten, so that ages are right from the first answer after a jump on.
 #[derive(Clone, Debug, Default)]
 pub struct PeerClock {
-    /// Round trip and difference of each answer, in microseconds.
-    samples: VecDeque<(u64, i64)>,
+    samples: VecDeque<Sample>,
+}
+
+/// An answer, in microseconds; they are ordered by round trip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Sample {
+    trip: u64,
+    /// By so much the peer's clock is ahead of ours.
+    ahead: i64,
+    received: u64,
+}
+
+impl Sample {
+    /// True if there is a difference of two steady clocks by which both answers are as they are.
+    fn agrees(self, other: Self) -> bool {
+        let errors = self.trip / 2 + other.trip / 2;
+        let drift = self.received.abs_diff(other.received) / DRIFT;
+        self.ahead.abs_diff(other.ahead) <= errors.saturating_add(drift).saturating_add(1)
+    }
 }
 
 /// Age of something that a peer has dated.
@@ -31,20 +53,26 @@ impl PeerClock {
         };
         let middle = sent_us + trip / 2;
         let difference = i128::from(peer_us) - i128::from(middle);
-        let Ok(difference) = i64::try_from(difference) else {
+        let Ok(ahead) = i64::try_from(difference) else {
             return;
         };
+        let sample = Sample {
+            trip,
+            ahead,
+            received: received_us,
+        };
+        self.samples.retain(|known| known.agrees(sample));
         if self.samples.len() == SAMPLES {
             self.samples.pop_front();
         }
-        self.samples.push_back((trip, difference));
+        self.samples.push_back(sample);
     }
 
     /// Age at our own time `now_us` of something that was dated by the peer's time `dated_us`; `None`: nothing was answered yet. An
     /// age is not below 0.
     pub fn age(&self, now_us: u64, dated_us: u64) -> Option<Age> {
-        let (trip, difference) = self.samples.iter().min()?;
-        let peer_now = i128::from(now_us) + i128::from(*difference);
+        let Sample { trip, ahead, .. } = self.samples.iter().min()?;
+        let peer_now = i128::from(now_us) + i128::from(*ahead);
         let age = (peer_now - i128::from(dated_us)).clamp(0, i128::from(u64::MAX));
         Some(Age {
             age: Duration::from_micros(age as u64),
@@ -68,6 +96,44 @@ mod tests {
         assert_eq!(age.age, Duration::from_micros(20_000));
         assert_eq!(age.error, Duration::from_micros(100));
         assert_eq!(clock.age(10_000, 2_000_000).unwrap().age, Duration::ZERO);
+    }
+
+    /// One of both machines slept for half a minute, in which its clock stood still: the next answer says so, whatever its round trip.
+    #[test]
+    fn a_clock_that_jumps_is_followed_at_once() {
+        for jump_us in [30_000_000, 0] {
+            let mut clock = PeerClock::default();
+            let second = |number: u64| 1_000_000 * number;
+            for number in 0..20 {
+                clock.answered(
+                    second(number),
+                    second(number) + 50_100,
+                    second(number) + 200,
+                );
+            }
+            let age = clock.age(second(20), second(20)).unwrap();
+            assert_eq!(age.age, Duration::from_micros(50_000));
+            // Ours has gone on by a minute, or by half of one; the peer's by the other.
+            let now = second(20) + 60_000_000 - jump_us;
+            let peer_us = second(20) + 30_000_000 + jump_us;
+            clock.answered(now, peer_us, now + 400_000);
+            let age = clock.age(now + 400_000, peer_us).unwrap();
+            assert_eq!(age.age, Duration::from_micros(200_000));
+            assert_eq!(age.error, Duration::from_micros(200_000));
+        }
+    }
+
+    /// Clocks that drift by 500 in a million, and answers that take longer, are no jumps.
+    #[test]
+    fn drift_and_delay_leave_the_best_answer_as_it_is() {
+        let mut clock = PeerClock::default();
+        for number in 0..SAMPLES as u64 {
+            let at = 1_000_000 * number;
+            let trip = 200 + 90_000 * (number % 4);
+            clock.answered(at, at + trip / 2 + 500 * number, at + trip);
+        }
+        assert_eq!(clock.samples.len(), SAMPLES);
+        assert_eq!(clock.age(0, 0).unwrap().error, Duration::from_micros(100));
     }
 
     #[test]
