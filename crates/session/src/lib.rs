@@ -84,5 +84,5 @@ pub use objective::{FieldValue, ObjectiveError, ObjectiveId};
 pub use parameters::StreamParameters;
 pub use session::{Chances, PathError, TakenOut};
 pub use stats::{
-    ChannelReport, ChannelStatus, DroppedAdus, LatencyMode, SessionStats, StreamStats,
+    ChannelReport, ChannelStatus, Discarded, DroppedAdus, LatencyMode, SessionStats, StreamStats,
 };

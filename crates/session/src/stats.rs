@@ -48,10 +48,19 @@ pub struct DroppedAdus {
     pub lost: u64,
     /// To send, or received, and their lifetime was over or was going to be.
     pub expired: u64,
-    /// Never sent: their streams were given more than their share.
+    /// Not sent, or not completely: their streams were given more than their share, or their applications discarded them.
     pub shed: u64,
     /// Received, and the application did not read in time (unreliable streams).
     pub unread: u64,
+}
+
+/// ADUs that an application gave up before all of each was sent, with [`StreamMut::discard`](crate::StreamMut::discard).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Discarded {
+    /// Their number.
+    pub adus: u64,
+    /// Their bytes, those included that were sent.
+    pub bytes: u64,
 }
 
 impl DroppedAdus {
@@ -146,7 +155,8 @@ pub struct StreamStats {
     /// ADUs that outlived their lifetime: those to send that were dropped here and, of unreliable streams, those that took too
     /// long on their way and were dropped on arrival.
     pub expired_adus: u64,
-    /// ADUs dropped before they were sent, because the stream was given more than its share.
+    /// ADUs dropped before they were sent, because the stream was given more than its share, or before they were sent completely, because
+    /// its application discarded them.
     pub shed_adus: u64,
     /// Bytes sent again after a loss.
     pub repaired_bytes: u64,

@@ -22,7 +22,7 @@ use crate::{
     objective::{self, FieldValue, Injected, ObjectiveError, ObjectiveId},
     parameters::StreamParameters,
     session::{Chances, PathError, Session, TakenOut},
-    stats::{ChannelReport, LatencyMode, SessionStats, StreamStats, latency_modes},
+    stats::{ChannelReport, Discarded, LatencyMode, SessionStats, StreamStats, latency_modes},
 };
 use anabranch_admission::{Explanation, Grant};
 
@@ -504,6 +504,33 @@ impl StreamMut<'_> {
     /// Reason why a stream is promised what it is, or not; `None` for one that asked for nothing.
     pub fn explain(&self) -> Option<Explanation> {
         self.session.explain(self.id)
+    }
+
+    /// Gives up what waits of a stream that may lose ADUs, in favour of something newer: every ADU that is not sent completely, of an
+    /// unreliable stream or within a lifetime. Of an ADU that was begun, no more is sent, unless the stream delivers parts: then it is finished. What
+    /// is sent completely arrives, is repaired or is lost as usual.
+    ///
+    /// Each ADU that is given up keeps its number, is reported as [`StreamEvent::Dropped`](crate::StreamEvent::Dropped) at once, counts in
+    /// [`StreamStats::shed_adus`], and is never delivered. The peer is notified as of an ADU that outlived its lifetime: not at all by an
+    /// unreliable stream. It may be called after [`StreamMut::finish`]. O(ADUs that wait).
+    ///
+    /// # Errors
+    /// No such stream; [`StreamError::Reliable`]: it has no lifetime. Nothing has changed.
+    pub fn discard(&mut self, now: Instant) -> Result<Discarded, StreamError> {
+        self.discard_with(now, [])
+    }
+
+    /// As [`StreamMut::discard`], and gives up `more`, too: ADUs that a host keeps until the stream has space for them. They are numbered
+    /// and counted as if they had been sent before ([`StreamMut::send`], of 1 byte to 16 MiB each, which is not checked).
+    ///
+    /// # Errors
+    /// As [`StreamMut::discard`].
+    pub fn discard_with(
+        &mut self,
+        now: Instant,
+        more: impl IntoIterator<Item = Bytes>,
+    ) -> Result<Discarded, StreamError> {
+        self.session.discard(now, self.id, more, self.events)
     }
 
     /// Ends the sending half of a stream: what was queued is still sent; `Delivered` follows.

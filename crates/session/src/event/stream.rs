@@ -50,7 +50,8 @@ pub enum StreamEvent {
         adu: u64,
     },
     /// An ADU was dropped before any of it was sent: the application gives the stream more than its
-    /// share, and this one was next in the stream's drop order.
+    /// share, and this one was next in the stream's drop order. Or the application has discarded it before all of it was sent
+    /// ([`StreamMut::discard`](crate::StreamMut::discard)).
     Dropped {
         /// Its sequence.
         adu: u64,

@@ -61,8 +61,11 @@ pub(crate) enum AduOutcome {
         /// Receipt of the packet whose acknowledgement completed it.
         receipt: Receipt,
     },
-    /// It was dropped before any of it was sent, because too much was waiting.
-    Dropped,
+    /// It was dropped before all of it was sent: too much was waiting, or its application discarded it.
+    Dropped {
+        /// As of [`AduOutcome::Expired`].
+        skip: Option<u64>,
+    },
     /// Part of it was lost, and it is not to be sent again.
     Lost {
         /// The bytes that arrived; for streams with `notify` or `partial` only.
@@ -419,5 +422,7 @@ mod pieces;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_discard;
 #[cfg(test)]
 mod tests_newest;

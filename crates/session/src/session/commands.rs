@@ -341,17 +341,16 @@ impl Session {
                         });
                     }
                 }
-                AduOutcome::Dropped => events.push_back(Event::Stream {
-                    session,
-                    stream,
-                    event: StreamEvent::Dropped { adu },
-                }),
                 AduOutcome::Acked { .. } => {}
-                AduOutcome::Expired { skip } => {
+                AduOutcome::Expired { skip } | AduOutcome::Dropped { skip } => {
+                    let event = match outcome {
+                        AduOutcome::Dropped { .. } => StreamEvent::Dropped { adu },
+                        _ => StreamEvent::Expired { adu },
+                    };
                     events.push_back(Event::Stream {
                         session,
                         stream,
-                        event: StreamEvent::Expired { adu },
+                        event,
                     });
                     if let Some(charged_bytes) = skip {
                         self.control.push_back(Control::Skip {

@@ -158,10 +158,10 @@ impl Sender {
 
     fn settled(&mut self, stream: StreamId, settled: Vec<Settled>) {
         for one in settled {
-            if let AduOutcome::Expired {
-                skip: Some(charged_bytes),
-            } = one.outcome
-            {
+            let (AduOutcome::Expired { skip } | AduOutcome::Dropped { skip }) = one.outcome else {
+                continue;
+            };
+            if let Some(charged_bytes) = skip {
                 self.mail.push(Mail::Control(Control::Skip {
                     stream,
                     sequence: one.sequence,
@@ -221,6 +221,14 @@ impl Sender {
         };
         self.settled(stream, settled.into_iter().collect());
         true
+    }
+
+    fn discard(&mut self, stream: StreamId) {
+        let mut settled = Vec::new();
+        if let Some(send) = self.streams.get_mut(&stream) {
+            send.discard(&mut settled);
+        }
+        self.settled(stream, settled);
     }
 
     fn reset(&mut self, stream: StreamId) {
@@ -287,7 +295,7 @@ impl Sender {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// Losses, duplicates, every order of arrival, ADUs that overtake, that expire begun or not, streams that are reset: a
+    /// Losses, duplicates, every order of arrival, ADUs that overtake, that expire or are discarded, begun or not, streams that are reset: a
     /// conforming sender breaks no rule and is never out of credit for good; in the end all credit has come back, and no more.
     #[test]
     fn honest_credit_neither_leaks_nor_grows(
@@ -322,6 +330,11 @@ proptest! {
                     if let Some(stream) = stream {
                         sender.reset(stream);
                         gone += 1;
+                    }
+                }
+                _ if size < 300 => {
+                    if let Some(stream) = stream {
+                        sender.discard(stream);
                     }
                 }
                 _ => {}

@@ -33,6 +33,7 @@ mod copies;
 mod coupling;
 #[cfg(test)]
 mod credit;
+mod discarding;
 mod establishment;
 pub(crate) mod far_end;
 mod flow_control;

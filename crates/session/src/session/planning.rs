@@ -51,7 +51,7 @@ impl Planning {
                 latency_ms: ms(*age),
             },
             AduOutcome::Lost { .. } | AduOutcome::Expired { .. } => Outcome::Lost,
-            AduOutcome::Dropped => return,
+            AduOutcome::Dropped { .. } => return,
         };
         // Those that depend on an ADU may be useless without it.
         self.is_stale |= self.has_history && known == Outcome::Lost;

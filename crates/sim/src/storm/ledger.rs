@@ -140,6 +140,8 @@ pub(super) struct Account {
     pub misnumbered: u64,
     /// True if its session ended before it.
     pub is_orphaned: bool,
+    /// ADUs that the sender's application has discarded.
+    pub discarded_adus: u64,
     /// Bytes that the receiver has read.
     pub read_bytes: u64,
     /// ADUs that the receiver's engine reports as dropped for lack of space.

@@ -55,6 +55,8 @@ pub(super) struct Load {
     pub adus: u64,
     pub start: Instant,
     pub ending: Ending,
+    /// After so many ADUs, its application discards what waits, again and again; `None`: never.
+    pub discard_after: Option<u64>,
     /// Data that the accepting node sends on the stream, if it is duplex: number and size of ADUs.
     pub back: Option<(u64, usize)>,
 }
@@ -406,6 +408,8 @@ fn any_load(random: &mut Random, is_fast: bool) -> Load {
     if spec.order == Order::Unordered && spec.weight.is_multiple_of(3) {
         spec.order = Order::NewestFirst;
     }
+    let may_lose = !reliable || lifetime.is_some();
+    let discard_after = (may_lose && adus.is_multiple_of(3)).then_some(1 + adus % 16);
     let back = spec.duplex.then(|| {
         let bytes = random.between(ADU_BYTES_MIN as u64, 5_000);
         (random.between(1, 60), bytes as usize)
@@ -417,6 +421,7 @@ fn any_load(random: &mut Random, is_fast: bool) -> Load {
         every: timed.then(|| Duration::from_millis(random.between(1, 60))),
         adus,
         start: Instant::from_millis(random.below(3000)),
+        discard_after,
         back,
     }
 }
@@ -438,6 +443,7 @@ fn promised_load(random: &mut Random) -> Load {
         adus: PROMISED_ADUS,
         start: Instant::from_millis(random.below(3000)),
         ending: Ending::Finish,
+        discard_after: None,
         back: None,
     }
 }

@@ -6,6 +6,7 @@ mod budgets;
 mod common;
 mod connecting;
 mod deadlines;
+mod discard;
 mod downlinks;
 mod drone;
 mod founding;

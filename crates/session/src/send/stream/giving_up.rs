@@ -1,4 +1,4 @@
-//! ADUs that are given up: late, hopeless, or more than may wait.
+//! ADUs that are given up: late, hopeless, more than may wait, or out of date.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use anabranch_base::Instant;
 use anabranch_spec::DropOrder;
 
 use super::{AduOutcome, Outlook, SendAdu, SendStream, Settled};
-use crate::send::ADU_OVERHEAD_BYTES;
+use crate::{send::ADU_OVERHEAD_BYTES, stats::Discarded};
 
 /// Mean deviations beyond which a prediction is certainly wrong: the K of RFC 6298 §2.
 const CERTAIN: u32 = 4;
@@ -139,18 +139,56 @@ impl SendStream {
             if self.backlog <= most_bytes {
                 break;
             }
-            let adu = self.adu(sequence).expect("it waits");
-            let unsent = adu.unsent() as u64;
-            adu.sent = adu.data.len();
-            self.backlog -= unsent;
-            self.counters.shed_adus += 1;
-            settled.push(self.settle(sequence, AduOutcome::Dropped));
+            settled.push(self.drop_unsent(sequence));
         }
         self.advance_cursor();
     }
 
+    /// Drops every ADU that is not sent completely, and that may be lost: of a reliable stream, those with a deadline. An ADU that may
+    /// be delivered in part is finished if it was begun. O(ADUs that wait).
+    pub(crate) fn discard(&mut self, settled: &mut Vec<Settled>) -> Discarded {
+        let (reliable, partial) = (self.spec.reliable, self.spec.partial);
+        let is_dropped = |adu: &SendAdu| {
+            let waits = !adu.done && adu.unsent() > 0;
+            waits && (!reliable || adu.deadline.is_some()) && (!partial || adu.sent == 0)
+        };
+        let first = self.cursor;
+        let waiting = self.adus.iter().skip((first - self.base) as usize);
+        let victims: Vec<(u64, usize)> = (first..)
+            .zip(waiting)
+            .filter(|(_, adu)| is_dropped(adu))
+            .map(|(sequence, adu)| (sequence, adu.data.len()))
+            .collect();
+        let mut discarded = Discarded::default();
+        for (sequence, bytes) in victims {
+            discarded.adus += 1;
+            discarded.bytes += bytes as u64;
+            settled.push(self.drop_unsent(sequence));
+        }
+        self.advance_cursor();
+        discarded
+    }
+
+    /// Ends an ADU of which not all was sent.
+    fn drop_unsent(&mut self, sequence: u64) -> Settled {
+        let (_, skip) = self.cut(sequence);
+        self.counters.shed_adus += 1;
+        self.settle(sequence, AduOutcome::Dropped { skip })
+    }
+
     /// Ends an ADU that is late or will be.
     pub(super) fn give_up(&mut self, now: Instant, sequence: u64) -> Settled {
+        let (unsent, skip) = self.cut(sequence);
+        if unsent > 0 {
+            self.given_up_at = Some(now);
+        }
+        self.counters.expired_adus += 1;
+        self.settle(sequence, AduOutcome::Expired { skip })
+    }
+
+    /// Sends no more of an ADU. Returns the bytes of it that were not sent and, if the receiver must be notified not to wait for it, the
+    /// credit that it had used.
+    fn cut(&mut self, sequence: u64) -> (u64, Option<u64>) {
         let reliable = self.spec.reliable;
         let adu = self.adu(sequence).expect("only a known ADU is given up");
         // The receiver of an unordered stream waits for nothing, but the credit has to be returned.
@@ -159,10 +197,6 @@ impl SendStream {
         let unsent = adu.unsent() as u64;
         adu.sent = adu.data.len();
         self.backlog -= unsent;
-        if unsent > 0 {
-            self.given_up_at = Some(now);
-        }
-        self.counters.expired_adus += 1;
-        self.settle(sequence, AduOutcome::Expired { skip })
+        (unsent, skip)
     }
 }

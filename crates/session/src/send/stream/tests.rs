@@ -272,6 +272,7 @@ enum Step {
     Copy(usize),
     Expire(u64),
     Lifetime(Option<u64>),
+    Discard,
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -283,6 +284,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         (0usize..64).prop_map(Step::Copy),
         (0u64..30).prop_map(Step::Expire),
         prop::option::of(10u64..100).prop_map(Step::Lifetime),
+        Just(Step::Discard),
     ]
 }
 
@@ -342,6 +344,16 @@ proptest! {
                     prop_assert!(next.is_none_or(|next| s.deadline().is_some_and(|at| at <= next)));
                 }
                 Step::Lifetime(lifetime_ms) => set_lifetime(&mut s, lifetime_ms),
+                Step::Discard => {
+                    let before = (settled.len(), s.counters.shed_adus);
+                    let discarded = s.discard(&mut settled);
+                    prop_assert_eq!(discarded.adus, (settled.len() - before.0) as u64);
+                    prop_assert_eq!(discarded.adus, s.counters.shed_adus - before.1);
+                    // What waits may not be lost.
+                    let mut waiting = s.adus.iter().filter(|adu| !adu.done && adu.unsent() > 0);
+                    prop_assert!(waiting.all(|adu| reliable && adu.deadline.is_none()));
+                    prop_assert!(reliable || s.next_new() == s.end());
+                }
                 _ => {}
             }
         }
@@ -381,7 +393,11 @@ fn left_of_ten(order: DropOrder, most_bytes: u64) -> Vec<u64> {
     take(&mut s, 400).expect("data");
     let mut settled = Vec::new();
     s.shed(most_bytes, &mut settled);
-    assert!(settled.iter().all(|s| s.outcome == AduOutcome::Dropped));
+    assert!(
+        settled
+            .iter()
+            .all(|s| s.outcome == AduOutcome::Dropped { skip: None })
+    );
     assert_eq!(s.counters.shed_adus, settled.len() as u64);
     let mut left: Vec<u64> = Vec::new();
     while let Some(piece) = take(&mut s, 1000) {

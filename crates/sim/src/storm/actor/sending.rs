@@ -26,6 +26,7 @@ pub(in crate::storm) struct Outgoing {
     adus: u64,
     start: Instant,
     ending: Ending,
+    discard_after: Option<u64>,
     sent: u64,
     /// True if the stream's buffer was full at the last attempt.
     is_blocked: bool,
@@ -47,6 +48,7 @@ impl Outgoing {
             adus: load.adus,
             start: load.start.max(now),
             ending: load.ending,
+            discard_after: load.discard_after,
             sent: 0,
             is_blocked: false,
             is_finishing: false,
@@ -63,6 +65,7 @@ impl Outgoing {
             adu_bytes,
             every: None,
             ending: Ending::Finish,
+            discard_after: None,
             ..Self::new(flow, load, Instant::EPOCH)
         })
     }
@@ -105,6 +108,11 @@ impl Outgoing {
             self.sent < self.adus && !self.is_blocked && !self.is_over && !self.is_finishing;
         let by_time = self.every.is_some() || self.stream.is_none();
         (waits && by_time).then(|| self.next_at())
+    }
+
+    fn has_to_discard(&self) -> bool {
+        let after = self.discard_after;
+        after.is_some_and(|after| self.sent.is_multiple_of(after))
     }
 
     fn has_reset(&self) -> Option<u32> {
@@ -155,6 +163,13 @@ impl Actor {
                     }
                     Err(SendError::Full(_)) => one.is_blocked = true,
                     Err(_) => break,
+                }
+                if one.has_to_discard()
+                    && let Ok(session) = context.engine().session(session)
+                    && let Ok(discarded) = session.stream(stream).discard(now)
+                {
+                    let mut ledger = self.shared.ledger.borrow_mut();
+                    ledger.account(one.flow).discarded_adus += discarded.adus;
                 }
                 if let Some(code) = one.has_reset() {
                     let _ = context

@@ -16,6 +16,7 @@ pub(super) fn check(case: &Case<'_>, findings: &mut Findings) {
         .map(|one| (one.sequence, one))
         .collect();
     one_outcome(case, findings);
+    discarded(case, findings);
     for (number, sent) in (0..).zip(&case.account.sent) {
         let came = delivered.get(&number).copied();
         for (at, outcome) in &sent.outcomes {
@@ -43,6 +44,23 @@ fn one_outcome(case: &Case<'_>, findings: &mut Findings) {
         let outcomes: Vec<&AduOutcome> = one.outcomes.iter().map(|(_, outcome)| outcome).collect();
         let words = format!("{}: ADU {number} has the outcomes {outcomes:?}", case.name);
         findings.report(Invariant::OneOutcome, words);
+    }
+}
+
+/// Checks that as many ADUs were reported as dropped as their application was told that it has discarded.
+fn discarded(case: &Case<'_>, findings: &mut Findings) {
+    if !case.is_whole() || case.load.spec.drop.is_some() {
+        return;
+    }
+    let outcomes = case.account.sent.iter().flat_map(|sent| &sent.outcomes);
+    let dropped = outcomes.filter(|(_, outcome)| *outcome == AduOutcome::Dropped);
+    let (dropped, discarded) = (dropped.count() as u64, case.account.discarded_adus);
+    if dropped != discarded {
+        let words = format!(
+            "{}: {dropped} ADUs were reported as dropped, {discarded} were discarded",
+            case.name
+        );
+        findings.report(Invariant::DroppedUnsent, words);
     }
 }
 
@@ -128,7 +146,8 @@ fn reported_parts(arrived: &[Range<u64>], lost: &[Range<u64>]) -> String {
 }
 
 fn dropped(case: &Case<'_>, came: Option<&Delivery>) -> Option<Fault> {
-    let is_sound = came.is_none() && case.load.spec.drop.is_some();
+    let may_drop = case.load.spec.drop.is_some() || case.load.discard_after.is_some();
+    let is_sound = came.is_none() && may_drop;
     let words = "was reported as dropped before it was sent".to_owned();
     (!is_sound).then_some((Invariant::DroppedUnsent, words))
 }
