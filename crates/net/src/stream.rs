@@ -11,8 +11,8 @@ use std::{
 
 use anabranch_base::{Instant, StreamId};
 use anabranch_session::{
-    Adu, Chances, Explanation, FieldValue, Guarantee, ObjectiveError, PromiseEvent, SendError,
-    StreamEvent, StreamParameters, StreamSpec, Tenant,
+    Adu, Chances, Discarded, Explanation, FieldValue, Guarantee, ObjectiveError, PromiseEvent,
+    SendError, StreamEvent, StreamParameters, StreamSpec, Tenant,
 };
 use bytes::Bytes;
 
@@ -216,6 +216,35 @@ impl Stream {
                 .session(session)?
                 .stream(stream)
                 .adjust(parameters)?)
+        })
+    }
+
+    /// Gives up what waits of a stream that may lose ADUs, in favour of something newer: every ADU that is not sent completely, of an
+    /// unreliable stream or within a lifetime. Of one that was begun, no more is sent, unless the stream delivers parts. Each ADU that is given
+    /// up is reported as [`StreamEvent::Dropped`], and is never delivered. O(ADUs that wait).
+    ///
+    /// # Errors
+    /// The stream is reliable without a lifetime, so that what it was given is delivered; it is over, or only the peer sends on it. Nothing was given up.
+    pub fn discard(&self) -> Result<Discarded, StreamFailure> {
+        self.discard_with([])
+    }
+
+    /// As [`Stream::discard`], and gives up `more`, too: ADUs, of 1 byte to 16 MiB, that the caller keeps until the stream has space for them
+    /// ([`Stream::poll_send_many`]). They are numbered and counted as if they had been queued before.
+    ///
+    /// # Errors
+    /// As [`Stream::discard`].
+    pub fn discard_with(
+        &self,
+        more: impl IntoIterator<Item = Bytes>,
+    ) -> Result<Discarded, StreamFailure> {
+        let (session, stream) = (self.inner.session.id, self.inner.id);
+        self.command(|state, now| {
+            Ok(state
+                .engine
+                .session(session)?
+                .stream(stream)
+                .discard_with(now, more)?)
         })
     }
 

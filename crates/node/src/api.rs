@@ -33,8 +33,8 @@ use std::{collections::VecDeque, future::Future, ops::Range, time::Duration};
 use anabranch_base::{NodeId, StreamId};
 use anabranch_net::{Outgoing, PromiseEvent, SessionEvent, StreamEvent};
 use anabranch_session::{
-    Adu, Chances, Explanation, FieldValue, Grant, Guarantee, ObjectiveId, Refusal, SendError,
-    SessionCloseReason, StreamParameters, StreamSpec,
+    Adu, Chances, Discarded, Explanation, FieldValue, Grant, Guarantee, ObjectiveId, Refusal,
+    SendError, SessionCloseReason, StreamParameters, StreamSpec,
     objective::{Entry, Tally},
 };
 
@@ -93,6 +93,9 @@ pub trait AduStream: Clone + Send + Sync + 'static {
         bytes: usize,
         within: Duration,
     ) -> impl Future<Output = Result<Option<Chances>, Self::Error>> + Send;
+    /// Gives up what waits of a stream that may lose ADUs, in favour of something newer: every ADU that is not sent completely. Each is
+    /// reported as [`StreamEvent::Dropped`], and never delivered. Attached to a node of an older release, nothing is given up.
+    fn discard(&self) -> impl Future<Output = Result<Discarded, Self::Error>> + Send;
     /// Queues ADUs from the front of `adus`, as many as there is space for; ready when at least one was queued, or when there are
     /// none. Returns the numbers of those that were, which have left `adus`.
     fn send_many(

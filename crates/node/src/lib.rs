@@ -123,11 +123,11 @@ pub use anabranch_net::{
     Stream, StreamEvent, StreamFailure, Tariff,
 };
 pub use anabranch_session::{
-    AllowList, Callback, Chances, Controller, Ctcp, Demand, DropOrder, Explanation, FieldValue,
-    Grade, Grant, Guarantee, GuaranteeError, ObjectiveError, ObjectiveId, Offer, OnWarning, Order,
-    PathRule, Policy, Preferences, Priority, Profile, Reason, Reduction, Refusal, SecretKey,
-    Selector, SessionCloseReason, Share, Shares, StreamParameters, StreamSpec, Tenant, Term,
-    Treatment, Walk, objective,
+    AllowList, Callback, Chances, Controller, Ctcp, Demand, Discarded, DropOrder, Explanation,
+    FieldValue, Grade, Grant, Guarantee, GuaranteeError, ObjectiveError, ObjectiveId, Offer,
+    OnWarning, Order, PathRule, Policy, Preferences, Priority, Profile, Reason, Reduction, Refusal,
+    SecretKey, Selector, SessionCloseReason, Share, Shares, StreamParameters, StreamSpec, Tenant,
+    Term, Treatment, Walk, objective,
     promise::{Account, Note},
 };
 pub use api::{AduListener, AduSession, AduStream, Failure};

@@ -5,8 +5,8 @@ use std::{collections::VecDeque, ops::Range, time::Duration};
 use anabranch_base::{NodeId, StreamId};
 use anabranch_net::{Outgoing, PromiseEvent, SessionEvent, StreamEvent};
 use anabranch_session::{
-    Adu, Chances, Explanation, FieldValue, Grant, Guarantee, ObjectiveId, SessionCloseReason,
-    StreamParameters, StreamSpec,
+    Adu, Chances, Discarded, Explanation, FieldValue, Grant, Guarantee, ObjectiveId,
+    SessionCloseReason, StreamParameters, StreamSpec,
     objective::{Entry, Tally},
 };
 
@@ -46,6 +46,10 @@ impl AduStream for client::Stream {
         within: Duration,
     ) -> Result<Option<Chances>, Self::Error> {
         self.chances(bytes, within).await
+    }
+
+    async fn discard(&self) -> Result<Discarded, Self::Error> {
+        self.discard().await
     }
 
     async fn send_many(&self, adus: &mut VecDeque<Outgoing>) -> Result<Range<u64>, Self::Error> {

@@ -7,8 +7,8 @@ use anabranch_net::{
     Outgoing, PromiseEvent, Session, SessionEvent, Stream, StreamEvent, StreamFailure,
 };
 use anabranch_session::{
-    Adu, Chances, Explanation, FieldValue, Grant, Guarantee, ObjectiveError, ObjectiveId, Refusal,
-    SendError, SessionCloseReason, StreamError, StreamParameters, StreamSpec,
+    Adu, Chances, Discarded, Explanation, FieldValue, Grant, Guarantee, ObjectiveError,
+    ObjectiveId, Refusal, SendError, SessionCloseReason, StreamError, StreamParameters, StreamSpec,
     objective::{Entry, Tally},
 };
 
@@ -110,6 +110,10 @@ impl AduStream for Stream {
         within: Duration,
     ) -> Result<Option<Chances>, EngineFailure> {
         Ok(self.chances(bytes, within))
+    }
+
+    async fn discard(&self) -> Result<Discarded, EngineFailure> {
+        Ok(self.discard()?)
     }
 
     async fn send_many(&self, adus: &mut VecDeque<Outgoing>) -> Result<Range<u64>, EngineFailure> {

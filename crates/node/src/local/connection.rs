@@ -371,6 +371,13 @@ impl Connection {
                      {ADDRESSES_MAX} addresses at most; wait for an answer"
                 ),
             )),
+            Ok(Numbered {
+                request: Request::Discard { stream },
+                ..
+            }) => match self.discard(id, stream, requests) {
+                Ok(()) => return Ok(()),
+                Err(why) => Err(why),
+            },
             Ok(Numbered { request, .. }) => self.execute(request),
             Err(why) => Err(error("request", why)),
         };
@@ -378,7 +385,7 @@ impl Connection {
         Ok(())
     }
 
-    fn answer(&self, id: u64, done: Result<serde_json::Value, ErrorBody>) {
+    pub(super) fn answer(&self, id: u64, done: Result<serde_json::Value, ErrorBody>) {
         self.link.outbox.push(&Frame::Answer(answer(id, done)));
     }
 }

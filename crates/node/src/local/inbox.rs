@@ -9,8 +9,12 @@ use std::{
     time::Duration,
 };
 
-use anabranch_net::Outgoing;
-use tokio::{sync::Notify, time::timeout};
+use anabranch_net::{Outgoing, StreamFailure};
+use anabranch_session::Discarded;
+use tokio::{
+    sync::{Notify, oneshot},
+    time::timeout,
+};
 
 use super::{
     CODE_DETACHED,
@@ -45,6 +49,8 @@ pub(super) struct Local {
 pub(super) struct Inbox {
     pub(super) adus: VecDeque<Outgoing>,
     pub(super) notes: VecDeque<Note>,
+    /// Requests to give up what waits, in order.
+    pub(super) discards: Vec<Discard>,
     /// Credit of the application.
     pub(super) balance: i64,
     /// Credit that the application has given.
@@ -72,6 +78,14 @@ pub(super) struct Inbox {
 pub(super) struct Note {
     pub(super) cost: u32,
     pub(super) confirm: bool,
+}
+
+/// A request to give up what waits of a stream.
+#[derive(Debug)]
+pub(super) struct Discard {
+    /// ADUs of the inbox that were handed over before it.
+    pub(super) before: usize,
+    pub(super) answer: oneshot::Sender<Result<Discarded, StreamFailure>>,
 }
 
 /// Frames that an application must not send.
@@ -182,6 +196,18 @@ impl Local {
         Ok(())
     }
 
+    /// Asks the task to give up what was handed over before and is not sent completely. Nothing is answered if the task ends first.
+    pub(super) fn discard(&self) -> oneshot::Receiver<Result<Discarded, StreamFailure>> {
+        let (answer, done) = oneshot::channel();
+        self.change(|inbox| {
+            if !inbox.is_over {
+                let before = inbox.adus.len();
+                inbox.discards.push(Discard { before, answer });
+            }
+        });
+        done
+    }
+
     /// Takes credit that the application gives.
     pub(super) fn give(&self, bytes: u32) -> Result<(), StreamViolation> {
         let mut inbox = self.lock();
@@ -275,6 +301,7 @@ impl Drop for Ending {
         let mut inbox = self.0.lock();
         inbox.is_over = true;
         inbox.adus.clear();
+        inbox.discards.clear();
         let owed: u32 = inbox.notes.drain(..).map(|note| note.cost).sum();
         drop(inbox);
         self.0.accepted();

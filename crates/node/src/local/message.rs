@@ -9,11 +9,11 @@ mod load;
 mod promise;
 mod session;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, num::NonZeroU32};
 
 use anabranch_base::{ChannelId, Rate, duration};
 use anabranch_net::Field;
-use anabranch_session::{Priority, StreamParameters};
+use anabranch_session::{Discarded, Priority, StreamParameters};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -242,6 +242,11 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         within: Option<String>,
     },
+    /// Gives up the ADUs of a stream that were handed over before and are not sent completely, if they may be lost.
+    Discard {
+        /// The stream.
+        stream: u32,
+    },
     /// Asks every path of a session for an acknowledgement.
     Probe {
         /// The session.
@@ -291,6 +296,9 @@ pub struct Changes {
     /// Drop order, or `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drop: Option<String>,
+    /// Bytes that may wait unsent in the session, or 0: as many as its buffer holds. A node of an older release ignores it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unsent_max: Option<u32>,
     /// True if every packet is sent on every path that has a slot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redundant: Option<bool>,
@@ -317,6 +325,7 @@ impl Changes {
             drop: parameters
                 .drop
                 .map(|drop| drop.map_or_else(none, |order| drop_name(order).to_owned())),
+            unsent_max: (parameters.unsent_max).map(|max| max.map_or(0, NonZeroU32::get)),
             redundant: parameters.redundant,
             priority: parameters.priority.map(|priority| priority.0),
             lifetime: parameters.lifetime.map(|lifetime| {
@@ -335,6 +344,7 @@ impl Changes {
         use crate::config::{parsed, refused};
         let mut parameters = StreamParameters {
             weight: self.weight,
+            unsent_max: self.unsent_max.map(NonZeroU32::new),
             redundant: self.redundant,
             priority: self.priority.map(Priority),
             ..StreamParameters::default()
@@ -434,6 +444,27 @@ pub struct Opened {
     pub id: u64,
     /// Bytes that the application may send on it.
     pub credit: u32,
+}
+
+/// Answer to [`Request::Discard`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiscardedBody {
+    /// ADUs that were given up.
+    pub adus: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl From<Discarded> for DiscardedBody {
+    fn from(Discarded { adus, bytes }: Discarded) -> Self {
+        Self { adus, bytes }
+    }
+}
+
+impl From<DiscardedBody> for Discarded {
+    fn from(DiscardedBody { adus, bytes }: DiscardedBody) -> Self {
+        Self { adus, bytes }
+    }
 }
 
 /// A message as the body of a frame.

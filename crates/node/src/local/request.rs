@@ -1,4 +1,5 @@
-//! Requests of an application, executed. All but [`Request::Connect`] are answered in order, before the next frame is read.
+//! Requests of an application, executed. All but [`Request::Connect`] and [`Request::Discard`] are answered in order, before the next
+//! frame is read.
 
 use std::sync::Arc;
 
@@ -6,14 +7,16 @@ use anabranch_net::{Remotes, Session, StreamFailure};
 use anabranch_session::{ObjectiveError, ObjectiveId, StreamError, StreamSpec};
 use bytes::Bytes;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use super::{
+    REQUESTS_MAX,
     connection::Connection,
     frame::JSON_BYTES_MAX,
     inbox::Local,
     message::{
-        self, Answer, ChancesBody, Connected, ErrorBody, ExplanationBody, Fields, GrantBody,
-        LoadBody, Opened, PathBody, RefusalBody, Request,
+        self, Answer, ChancesBody, Connected, DiscardedBody, ErrorBody, ExplanationBody, Fields,
+        GrantBody, LoadBody, Opened, PathBody, RefusalBody, Request,
     },
     tables::error,
 };
@@ -89,10 +92,12 @@ pub(super) fn answer(id: u64, done: Done) -> Bytes {
 }
 
 impl Connection {
-    /// Executes a request other than [`Request::Connect`].
+    /// Executes a request other than [`Request::Connect`] and [`Request::Discard`].
     pub(super) fn execute(self: &Arc<Self>, request: Request) -> Done {
         match request {
-            Request::Connect { .. } => Err(error("request", "a connect that waits")),
+            Request::Connect { .. } | Request::Discard { .. } => {
+                Err(error("request", "a request that waits"))
+            }
             Request::Release { session } => {
                 self.tables().remove_session(session)?;
                 Ok(json!({}))
@@ -199,6 +204,30 @@ impl Connection {
                 Ok(json!({ "objectives": rows }))
             }
         }
+    }
+
+    /// Gives up what was handed over to a stream before, and answers as soon as the task of the stream has done it.
+    pub(super) fn discard(
+        self: &Arc<Self>,
+        id: u64,
+        stream: u32,
+        requests: &mut JoinSet<()>,
+    ) -> Result<(), ErrorBody> {
+        if requests.len() >= REQUESTS_MAX {
+            let why = format!("{REQUESTS_MAX} requests may wait at a time; wait for an answer");
+            return Err(error("limit", why));
+        }
+        let discarded = self.tables().stream(stream)?.1.discard();
+        let connection = self.clone();
+        requests.spawn(async move {
+            let done = match discarded.await {
+                Ok(Ok(discarded)) => value(DiscardedBody::from(discarded)),
+                Ok(Err(failure)) => Err(failure.into()),
+                Err(_) => Err(error("stream", "the stream is over")),
+            };
+            connection.answer(id, done);
+        });
+        Ok(())
     }
 
     /// Takes the load that a program with services states.

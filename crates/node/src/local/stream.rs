@@ -14,12 +14,12 @@ use std::{
 };
 
 use anabranch_net::{Outgoing, PromiseEvent, Stream, StreamEvent, StreamFailure};
-use anabranch_session::{Adu, SendError, StreamError};
+use anabranch_session::{Adu, Discarded, SendError, StreamError};
 
 use super::{
     CODE_DETACHED,
     frame::{self, AduFrame, End, Frame},
-    inbox::{Ending, Local, Note, REFUSED_MAX},
+    inbox::{Discard, Ending, Local, Note, REFUSED_MAX},
     link::Link,
     message::{EventBody, GrantBody, RefusalBody},
 };
@@ -244,13 +244,22 @@ impl Task {
     fn take(&mut self) {
         let local = self.local.clone();
         let mut inbox = local.lock();
-        self.pending.append(&mut inbox.adus);
+        let mut adus = std::mem::take(&mut inbox.adus);
+        let discards = std::mem::take(&mut inbox.discards);
         self.notes.append(&mut inbox.notes);
         self.given += std::mem::take(&mut inbox.given);
         let (reset, stop) = (inbox.reset, inbox.stop);
         let (closed, is_revoked) = (inbox.closed, inbox.is_revoked);
         let is_finished = inbox.is_finished || inbox.is_ended;
         drop(inbox);
+        let mut taken = 0;
+        for Discard { before, answer } in discards {
+            self.pending.extend(adus.drain(..before - taken));
+            taken = before;
+            // The connection may be over.
+            let _ = answer.send(self.discard());
+        }
+        self.pending.append(&mut adus);
         if !self.is_sending {
             self.give_up_pending();
         }
@@ -333,11 +342,25 @@ impl Task {
         self.link.return_credit(owed);
     }
 
-    /// ADUs from the front were queued.
+    /// Gives up what the session has not sent completely, and what it has not taken.
+    fn discard(&mut self) -> Result<Discarded, StreamFailure> {
+        let pending = self.pending.iter().map(|adu| adu.data.clone());
+        let discarded = self.stream.discard_with(pending)?;
+        let count = self.pending.drain(..).count();
+        self.queued(count as u64);
+        Ok(discarded)
+    }
+
+    /// ADUs from the front were queued, to be sent.
     fn sent(&mut self, count: u64) {
         let notes = self.notes.iter().take(count as usize);
         let bytes = notes.map(|note| u64::from(note.cost)).sum();
         self.local.reservation.account().sent(bytes);
+        self.queued(count);
+    }
+
+    /// ADUs from the front have a number in the session.
+    fn queued(&mut self, count: u64) {
         for _ in 0..count {
             let number = self.numbers.next;
             self.numbers.next += 1;

@@ -19,6 +19,7 @@ async fn contract<S: AduSession, L: AduListener>(near: &S, far: &L) {
     both_ways(near, far).await;
     ends(near, far).await;
     many(near, far).await;
+    discarding(near, far).await;
     promises(near, far).await;
     objectives(near).await;
 }
@@ -123,6 +124,51 @@ async fn many<S: AduSession, L: AduListener>(near: &S, far: &L) {
             acked += 1;
         }
     }
+}
+
+async fn discarding<S: AduSession, L: AduListener>(near: &S, far: &L) {
+    const BYTES: usize = 10_000;
+    let (stream, incoming) = opened(near, far, StreamSpec::messages("contract")).await;
+    assert!(stream.discard().await.is_err(), "it is reliable");
+    assert!(incoming.discard().await.is_err(), "only the peer sends");
+    // Data for four seconds; attached to a node, most of it waits before the session.
+    let spec = StreamSpec {
+        reliable: false,
+        cap: Some(Rate::from_kbps(400)),
+        ..StreamSpec::messages("contract")
+    };
+    let (stream, incoming) = opened(near, far, spec).await;
+    for number in 1..=20 {
+        assert_eq!(
+            stream.send(vec![number; BYTES]).await.unwrap(),
+            u64::from(number)
+        );
+    }
+    let discarded = stream.discard().await.unwrap();
+    assert!((10..=20).contains(&discarded.adus), "{discarded:?}");
+    assert_eq!(discarded.bytes, discarded.adus * BYTES as u64);
+    // Numbers go on as if everything had been sent.
+    assert_eq!(stream.send("newer").await.unwrap(), 21);
+    assert_eq!(stream.discard().await.unwrap().adus & !1, 0);
+    assert_eq!(stream.send("newest").await.unwrap(), 22);
+    stream.finish().unwrap();
+    let mut arrived = Vec::new();
+    while let Some(adu) = incoming.recv().await.unwrap() {
+        arrived.push(adu.sequence);
+        let first = u8::try_from(adu.sequence).unwrap();
+        assert!(adu.sequence > 20 || adu.data[..] == vec![first; BYTES]);
+    }
+    stream.delivered().await.unwrap();
+    let mut dropped = Vec::new();
+    while (dropped.len() as u64) < discarded.adus {
+        if let StreamEvent::Dropped { adu } = stream.next_event().await.unwrap() {
+            dropped.push(adu);
+        }
+    }
+    let sent = 21 - discarded.adus;
+    assert_eq!(dropped, (sent..=20).collect::<Vec<_>>());
+    assert!(arrived.iter().all(|number| !dropped.contains(number)));
+    assert!(arrived.contains(&22), "{arrived:?}");
 }
 
 async fn promises<S: AduSession, L: AduListener>(near: &S, far: &L) {

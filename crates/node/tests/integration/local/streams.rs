@@ -1,8 +1,10 @@
 //! Data, credit, events and ends of streams through two nodes.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
-use anabranch::{Client, ClientError, Outgoing, StreamEvent, StreamSpec, local};
+use anabranch::{
+    Client, ClientError, Outgoing, StreamEvent, StreamParameters, StreamSpec, base::Rate, local,
+};
 
 use super::{Pair, duplex, echo, id, within};
 
@@ -57,6 +59,54 @@ async fn paths_have_the_bytes_that_they_carried() {
         let is_whole = |path: &local::message::PathBody| path.path.contains("127.0.0.1:");
         assert!(!paths.is_empty() && paths.iter().all(is_whole), "{paths:?}");
         echoing.abort();
+    })
+    .await;
+}
+
+/// Of what an application has handed over, little is in a session that takes no more; what waits before it is discarded, too.
+#[tokio::test]
+async fn what_waits_before_the_session_is_discarded_too() {
+    let pair = Pair::start().await;
+    pair.run(async {
+        let (near, far) = (pair.near.attach().await, pair.far.attach().await);
+        let service = far.register("views").await.unwrap();
+        let session = pair.session(&near).await;
+        // Data for twenty seconds.
+        let spec = StreamSpec {
+            reliable: false,
+            cap: Some(Rate::from_kbps(100)),
+            label: "views".to_owned(),
+            ..StreamSpec::default()
+        };
+        let stream = session.open_stream(spec).await.unwrap();
+        let short = StreamParameters {
+            unsent_max: Some(NonZeroU32::new(16 << 10)),
+            ..StreamParameters::default()
+        };
+        stream.adjust(short).await.unwrap();
+        for number in 0..25 {
+            stream.send(vec![number; 10_000]).await.unwrap();
+        }
+        let sessions = pair.near.daemon.host().sessions();
+        let queued: u64 = (sessions[0].streams.iter())
+            .map(|stream| stream.backlog_bytes)
+            .sum();
+        assert!(queued < 30_000, "{queued} bytes");
+        // What is sent before the answer has come is not discarded.
+        let discarding = stream.discard();
+        let sending = stream.send("newer");
+        let (discarded, sent) = tokio::join!(biased; discarding, sending);
+        let discarded = discarded.unwrap();
+        assert!((20..=25).contains(&discarded.adus), "{discarded:?}");
+        assert_eq!(sent.unwrap(), 25);
+        stream.finish().unwrap();
+        let (_, incoming) = service.accept().await.unwrap();
+        let mut arrived = Vec::new();
+        while let Some(adu) = incoming.recv().await.unwrap() {
+            arrived.push(adu.sequence);
+        }
+        assert_eq!(arrived.last(), Some(&25), "{arrived:?}");
+        assert!(arrived.len() as u64 <= 26 - discarded.adus, "{arrived:?}");
     })
     .await;
 }

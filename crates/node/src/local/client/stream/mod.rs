@@ -7,7 +7,8 @@ use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
 use anabranch_base::StreamId;
 use anabranch_net::{CODE_DROPPED, Outgoing, PromiseEvent, StreamEvent};
 use anabranch_session::{
-    Adu, Chances, Explanation, FieldValue, Guarantee, SendError, StreamParameters, StreamSpec,
+    Adu, Chances, Discarded, Explanation, FieldValue, Guarantee, SendError, StreamParameters,
+    StreamSpec,
 };
 
 use self::state::Inner;
@@ -19,7 +20,7 @@ use super::{
 use crate::{
     local::{
         frame::{End, Frame},
-        message::{ChancesBody, Changes, ExplanationBody, FieldBody, Request},
+        message::{ChancesBody, Changes, DiscardedBody, ExplanationBody, FieldBody, Request},
     },
     spec::GuaranteeText,
 };
@@ -371,6 +372,23 @@ impl Stream {
         let reply = self.core().ask(request, Expected::Value).await?;
         let body: ChancesBody = reply.value()?;
         Ok(body.into())
+    }
+
+    /// Gives up what was handed over before on a stream that may lose ADUs, in favour of something newer: every ADU that is not sent
+    /// completely, wherever it waits. Each is reported as [`StreamEvent::Dropped`]. What is handed over from now on is sent, although the answer has not come. A
+    /// node of an older release gives up nothing.
+    ///
+    /// # Errors
+    /// The stream is reliable without a lifetime, is over, or only the peer sends on it; the connection is over.
+    pub async fn discard(&self) -> Result<Discarded, ClientError> {
+        let request = Request::Discard {
+            stream: self.state().handle,
+        };
+        match self.core().ask(request, Expected::Value).await {
+            Ok(reply) => reply.value::<DiscardedBody>().map(DiscardedBody::into),
+            Err(ClientError::Node { kind, .. }) if kind == "request" => Ok(Discarded::default()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Hands an ADU to the node unless it will arrive within the stream's lifetime with a probability below `least`
