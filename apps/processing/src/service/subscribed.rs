@@ -1,5 +1,7 @@
 //! Streams of a subscriber.
 
+mod sending;
+
 use std::{
     num::NonZeroU32,
     sync::{
@@ -12,9 +14,12 @@ use std::{
 use anabranch::{StreamParameters, base::NodeId, local::client::Stream};
 use anabranch_process::{
     Pipeline,
-    serve::{End, Next, TOO_SLOW},
+    serve::{End, TOO_SLOW},
 };
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::{
+    sync::watch,
+    time::{MissedTickBehavior, interval, timeout},
+};
 
 use super::{
     Held, REQUEST_TIME, Refusal, Report, Service, Stopped,
@@ -30,15 +35,11 @@ use super::{
 use crate::{
     UNSENT_BYTES,
     wire::{
-        Carried, Item, Notice, Purpose, Request, encode,
+        Notice, Purpose, Request, encode,
         message::{Subscribe, SubscriberState},
     },
 };
 
-/// Time without ADUs after which a mark is sent.
-const MARK_TIME: Duration = Duration::from_millis(100);
-/// ADUs of the source without derived ones after which a mark is sent at once.
-const MARK_ADUS: u64 = 256;
 /// Time for a source to answer that it knows of a subscriber.
 const KNOWN_TIME: Duration = Duration::from_secs(2);
 /// Time between two looks at what was dropped.
@@ -61,6 +62,11 @@ struct Present<'a> {
     subscription: Subscription,
     /// Modules of its pipeline.
     uses: Mutex<Uses>,
+    is_reliable: bool,
+    /// Changes of the pipeline of an unreliable subscriber: what was derived before is out of date.
+    turns: watch::Sender<u32>,
+    /// Bytes that were out of date, and were given up before they were sent.
+    discarded_bytes: AtomicU64,
     is_over: std::sync::atomic::AtomicBool,
 }
 
@@ -104,6 +110,9 @@ impl Service {
             holding: Mutex::default(),
             subscription,
             uses: Mutex::new(uses),
+            is_reliable: asked.is_reliable,
+            turns: watch::Sender::new(0),
+            discarded_bytes: AtomicU64::new(0),
             is_over: false.into(),
         };
         if asked.is_reliable {
@@ -151,7 +160,7 @@ impl Service {
         let served = tokio::select! {
             sent = sending => sent,
             left = present.converse(control) => return left,
-            failed = present.look(control, &promised, asked.is_reliable) => failed,
+            failed = present.look(control, &promised) => failed,
             failed = presence(&source, control) => failed,
             never = promise::keep(&way, control, asked.demand, &promised) => match never {},
         };
@@ -217,45 +226,6 @@ fn parse(text: &str) -> Result<Pipeline, String> {
 }
 
 impl Present<'_> {
-    /// Sends what is derived until nothing follows; returns the reason.
-    async fn send(&self, source: &Source, stream: &Stream) -> Result<End, Stopped> {
-        let mut changes = source.changes();
-        let mut marked = 0;
-        // For what was sent last, which may wait in the stream.
-        let mut _sent = None;
-        loop {
-            changes.mark_unchanged();
-            match self.subscription.next() {
-                Next::Adus(adus, charge) => {
-                    for derived in adus {
-                        marked = derived.adu.sequence + 1;
-                        let bytes = Carried::from(derived).to_bytes();
-                        let length = bytes.len() as u64;
-                        self.in_hand.store(length, Ordering::Relaxed);
-                        stream.send(bytes).await?;
-                        self.in_hand.store(0, Ordering::Relaxed);
-                        self.sent.fetch_add(1, Ordering::Relaxed);
-                        self.sent_bytes.fetch_add(length, Ordering::Relaxed);
-                        lock(&self.holding).sent(marked, length);
-                    }
-                    _sent = Some(charge);
-                }
-                Next::Idle(Some(position)) if position.next > marked => {
-                    let is_many = position.next - marked >= MARK_ADUS;
-                    if is_many || timeout(MARK_TIME, changes.changed()).await.is_err() {
-                        marked = position.next;
-                        stream.send(Item::Mark(position.into()).to_bytes()).await?;
-                    }
-                }
-                Next::Idle(_) => {
-                    // The sender is of the source.
-                    let _ = changes.changed().await;
-                }
-                Next::Ended(end) => return Ok(end),
-            }
-        }
-    }
-
     /// Waits until nothing more is derived for a reliable subscriber because it was too slow, although the stream to it has no room for what
     /// waits; returns the reason.
     async fn fallen_behind(&self, source: &Source) -> End {
@@ -318,18 +288,17 @@ impl Present<'_> {
     fn change(&self, number: u32, pipeline: &str) -> Result<(), String> {
         let pipeline = parse(pipeline)?;
         let uses = self.service.modules_of(self.peer, self.name, &pipeline)?;
-        self.subscription.change(number, &pipeline)?;
+        let is_another = self.subscription.change(number, &pipeline)?;
+        if is_another && !self.is_reliable {
+            self.turns
+                .send_modify(|turns| *turns = turns.wrapping_add(1));
+        }
         *lock(&self.uses) = uses;
         Ok(())
     }
 
     /// Keeps the state up to date, and tells the subscriber of ADUs that are dropped; returns on failure only.
-    async fn look(
-        &self,
-        control: &Stream,
-        promised: &AtomicU64,
-        is_reliable: bool,
-    ) -> Result<(), Stopped> {
+    async fn look(&self, control: &Stream, promised: &AtomicU64) -> Result<(), Stopped> {
         let mut ticks = interval(LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut told = (0, 0);
@@ -347,7 +316,7 @@ impl Present<'_> {
                 node: self.peer.to_string(),
                 change,
                 pipeline: pipeline.chars().take(PIPELINE_CHARS).collect(),
-                is_reliable,
+                is_reliable: self.is_reliable,
                 sent: self.sent.load(Ordering::Relaxed),
                 sent_bytes,
                 queued: status.queued.0 as u64,
@@ -359,7 +328,7 @@ impl Present<'_> {
             };
             let queued = self.in_hand.load(Ordering::Relaxed) + status.queued.1 as u64;
             // What the stream holds of an unreliable one is not known.
-            let arrived_bytes = match is_reliable {
+            let arrived_bytes = match self.is_reliable {
                 true => lock(&self.holding).held_bytes.min(sent_bytes),
                 false => sent_bytes,
             };
@@ -368,7 +337,7 @@ impl Present<'_> {
                 state,
                 arrived_bytes,
                 waiting_bytes: queued + sent_bytes - arrived_bytes,
-                lost_bytes: status.lost_bytes,
+                lost_bytes: status.lost_bytes + self.discarded_bytes.load(Ordering::Relaxed),
             };
             lock(&self.service.subscribers).insert(self.number, held);
             if (status.lost, failed) != told {

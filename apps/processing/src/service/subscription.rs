@@ -64,11 +64,11 @@ impl Subscription {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Another pipeline, from the source's next ADU on.
+    /// Another pipeline, from the source's next ADU on; true if it is another one, so that what was taken before is out of date.
     ///
     /// # Errors
     /// The reason; everything is then as before.
-    pub(crate) fn change(&self, number: u32, pipeline: &Pipeline) -> Result<(), String> {
+    pub(crate) fn change(&self, number: u32, pipeline: &Pipeline) -> Result<bool, String> {
         let mut state = self.state();
         state.change(&mut self.source.inner().offered, number, pipeline)
     }

@@ -184,7 +184,9 @@ impl Subscription {
         offered.subscribers -= 1;
     }
 
-    /// Another pipeline, from the source's next ADU on.
+    /// Another pipeline, from the source's next ADU on. True if it is another one: what was derived before, and was taken with
+    /// [`Subscription::next`], is then out of date, and whoever sends it to an unreliable subscriber discards it. What is derived from now on needs nothing of
+    /// it.
     ///
     /// # Errors
     /// The reason; everything is then as before.
@@ -193,25 +195,32 @@ impl Subscription {
         offered: &mut Offered,
         number: u32,
         pipeline: &Pipeline,
-    ) -> Result<(), String> {
-        match &mut self.place {
+    ) -> Result<bool, String> {
+        let is_another = match &mut self.place {
             Place::Behind { running, .. } => {
                 let means = offered.table.means();
                 let replaced = means.replace(running, pipeline, &self.account);
                 replaced.map_err(|error| error.to_string())?;
                 self.numbers.insert(0, number);
+                true
             }
             Place::Live(id) => {
                 let id = *id;
+                let changes = |offered: &Offered| {
+                    let status = offered.table.status(id);
+                    status.map_or(0, |status| status.changes)
+                };
+                let before = changes(offered);
                 let changed = offered.table.change(id, pipeline);
                 changed.map_err(|error| error.to_string())?;
-                let changes = offered.table.status(id).map_or(0, |status| status.changes);
-                self.numbers.insert(changes, number);
+                let after = changes(offered);
+                self.numbers.insert(after, number);
+                after > before
             }
             Place::Over => return Err("the subscription has ended; subscribe again".to_owned()),
-        }
+        };
         self.number = number;
-        Ok(())
+        Ok(is_another)
     }
 
     /// The subscriber holds what is derived from the ADUs before this one.

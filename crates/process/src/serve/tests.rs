@@ -320,3 +320,30 @@ fn who_is_ahead_of_a_stream_that_ends_for_now_is_told() {
     offered.end(end.clone());
     assert!(matches!(subscription.next(&mut offered), Next::Ended(found) if found == end));
 }
+
+/// What was taken before a change is of no use afterwards; without one, differences that were taken are needed by those that follow.
+#[test]
+fn a_change_to_the_same_pipeline_is_none_and_another_one_needs_nothing_of_before() {
+    let now = Instant::EPOCH;
+    let mut offered = Offered::new(reliable(true), Rules::default(), Modules::default(), now);
+    let own = Request {
+        delivery: delivery(false),
+        ..request(1)
+    };
+    let [same, other] =
+        ["delta of f64", "every 1 then delta of f64"].map(|text| text.parse().unwrap());
+    let mut subscription = Subscription::new(&mut offered, own, &same, now).unwrap();
+    let mut next = |sequence, change: Option<(u32, &Pipeline)>| {
+        let is_another =
+            change.map(|(number, pipeline)| subscription.change(&mut offered, number, pipeline));
+        offered.push(adu_of(sequence, 800), now).unwrap();
+        let Next::Adus(adus, _) = subscription.next(&mut offered) else {
+            panic!("one is derived of each");
+        };
+        (is_another, adus[0].change, adus[0].adu.needs_previous)
+    };
+    assert_eq!(next(0, None), (None, 0, false));
+    assert_eq!(next(1, None), (None, 0, true));
+    assert_eq!(next(2, Some((1, &same))), (Some(Ok(false)), 1, true));
+    assert_eq!(next(3, Some((2, &other))), (Some(Ok(true)), 2, false));
+}

@@ -256,7 +256,7 @@ impl Hub {
                 }
             }
             (Some(&Role::SubscriberControl(of)), Request::Change { number, pipeline }) => {
-                if let Err(why) = self.change(of, number, &pipeline) {
+                if let Err(why) = self.change(context, of, number, &pipeline) {
                     let number = Some(number);
                     let may_retry = false;
                     let refused = Notice::Refused {
@@ -274,14 +274,23 @@ impl Hub {
     }
 
     /// Changes the pipeline of a subscriber.
-    fn change(&mut self, of: u64, number: u32, pipeline: &str) -> Result<(), String> {
+    fn change(
+        &mut self,
+        context: &mut Context<'_>,
+        of: u64,
+        number: u32,
+        pipeline: &str,
+    ) -> Result<(), String> {
         let subscriber = self.subscribers.get_mut(&of).ok_or("there is none")?;
         let entry = self.entries.get_mut(&subscriber.name);
         let offered = &mut entry.ok_or("the stream is over")?.offered;
         let pipeline: anabranch_process::Pipeline = pipeline
             .parse()
             .map_err(|error: anabranch_process::ParseError| error.to_string())?;
-        subscriber.subscription.change(offered, number, &pipeline)
+        if (subscriber.subscription).change(offered, number, &pipeline)? {
+            subscriber.discard(context);
+        }
+        Ok(())
     }
 
     /// Grants or refuses a subscription.

@@ -27,6 +27,20 @@ pub(super) struct Subscriber {
 }
 
 impl Subscriber {
+    /// Gives up what waits to be sent, because it was derived by a former pipeline: on an unreliable stream, none of it is of use.
+    pub(super) fn discard(&mut self, context: &mut Context<'_>) {
+        if self.is_reliable {
+            return;
+        }
+        self.waiting.clear();
+        if let Some((session, stream)) = self.adus {
+            let now = context.now();
+            // An error means that the session is over.
+            let _ = (context.engine().session(session))
+                .and_then(|session| session.stream(stream).discard(now));
+        }
+    }
+
     /// Sends what is derived, as far as the session has space.
     pub(super) fn pump(
         &mut self,
