@@ -1,9 +1,13 @@
 //! Sending of what is derived for a subscriber. When the pipeline of an unreliable one changes, what waits is given up first: the viewer looks
 //! elsewhere, and would see the former view until all of it is sent.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
-use anabranch::local::client::Stream;
+use anabranch::{Discarded, local::client::Stream};
 use anabranch_process::serve::{End, Next};
 use tokio::time::timeout;
 
@@ -14,6 +18,44 @@ use crate::wire::{Carried, Item};
 const MARK_TIME: Duration = Duration::from_millis(100);
 /// ADUs of the source without derived ones after which a mark is sent at once.
 const MARK_ADUS: u64 = 256;
+/// Marks remembered: more do not wait in a stream.
+const MARKS_MAX: usize = 1024;
+
+/// Marks among the items of a stream, which do not count as ADUs that were sent.
+#[derive(Debug, Default)]
+struct Marks {
+    items: u64,
+    /// Place and bytes of each, in order.
+    places: VecDeque<(u64, u64)>,
+}
+
+impl Marks {
+    fn add_adu(&mut self) {
+        self.items += 1;
+    }
+
+    fn add_mark(&mut self, bytes: u64) {
+        self.places.push_back((self.items, bytes));
+        self.items += 1;
+        if self.places.len() > MARKS_MAX {
+            self.places.pop_front();
+        }
+    }
+
+    /// The last items were given up; returns the ADUs among them.
+    fn give_up(&mut self, discarded: Discarded) -> Discarded {
+        self.items = self.items.saturating_sub(discarded.adus);
+        let mut adus = discarded;
+        while let Some(&(place, bytes)) = self.places.back()
+            && place >= self.items
+        {
+            self.places.pop_back();
+            adus.adus = adus.adus.saturating_sub(1);
+            adus.bytes = adus.bytes.saturating_sub(bytes);
+        }
+        adus
+    }
+}
 
 impl Present<'_> {
     /// Sends what is derived until nothing follows; returns the reason.
@@ -21,6 +63,7 @@ impl Present<'_> {
         let mut changes = source.changes();
         let mut turns = self.turns.subscribe();
         let mut marked = 0;
+        let mut marks = Marks::default();
         // For what was sent last, which may wait in the stream.
         let mut _sent = None;
         loop {
@@ -28,7 +71,7 @@ impl Present<'_> {
             // The sender is of this subscriber.
             while turns.has_changed().unwrap_or(false) {
                 turns.mark_unchanged();
-                self.discard(stream).await;
+                self.discard(stream, &mut marks).await;
             }
             match self.subscription.next() {
                 Next::Adus(adus, charge) => {
@@ -46,6 +89,7 @@ impl Present<'_> {
                             turns.mark_changed();
                             break;
                         }
+                        marks.add_adu();
                         self.sent.fetch_add(1, Ordering::Relaxed);
                         self.sent_bytes.fetch_add(length, Ordering::Relaxed);
                         lock(&self.holding).sent(marked, length);
@@ -56,7 +100,9 @@ impl Present<'_> {
                     let is_many = position.next - marked >= MARK_ADUS;
                     if is_many || timeout(MARK_TIME, changes.changed()).await.is_err() {
                         marked = position.next;
-                        stream.send(Item::Mark(position.into()).to_bytes()).await?;
+                        let mark = Item::Mark(position.into()).to_bytes();
+                        marks.add_mark(mark.len() as u64);
+                        stream.send(mark).await?;
                     }
                 }
                 Next::Idle(_) => {
@@ -72,15 +118,46 @@ impl Present<'_> {
     }
 
     /// Gives up what was derived by a former pipeline and is not sent completely.
-    async fn discard(&self, stream: &Stream) {
+    async fn discard(&self, stream: &Stream, marks: &mut Marks) {
         // One that is over is found out when something is sent, and one that loses nothing, although its subscriber asked for less, is sent all.
         let Ok(discarded) = stream.discard().await else {
             return;
         };
-        self.sent.fetch_sub(discarded.adus, Ordering::Relaxed);
-        self.sent_bytes
-            .fetch_sub(discarded.bytes, Ordering::Relaxed);
+        let adus = marks.give_up(discarded);
+        let count_less = |sent: &AtomicU64, less: u64| {
+            let _ = sent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sent| {
+                Some(sent.saturating_sub(less))
+            });
+        };
+        count_less(&self.sent, adus.adus);
+        count_less(&self.sent_bytes, adus.bytes);
         self.discarded_bytes
-            .fetch_add(discarded.bytes, Ordering::Relaxed);
+            .fetch_add(adus.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn discarded(adus: u64, bytes: u64) -> Discarded {
+        Discarded { adus, bytes }
+    }
+
+    #[test]
+    fn marks_that_are_given_up_do_not_count_as_adus() {
+        let mut marks = Marks::default();
+        for _ in 0..3 {
+            marks.add_adu();
+            marks.add_mark(10);
+        }
+        assert_eq!(marks.give_up(discarded(3, 120)), discarded(1, 100));
+        marks.add_mark(10);
+        assert_eq!(marks.give_up(discarded(1, 10)), discarded(0, 0));
+        assert_eq!(marks.give_up(discarded(3, 210)), discarded(2, 200));
+        for _ in 0..2 * MARKS_MAX {
+            marks.add_mark(10);
+        }
+        assert_eq!(marks.places.len(), MARKS_MAX);
     }
 }
