@@ -92,9 +92,14 @@ impl Account {
         }
     }
 
-    /// The processing node found a window late.
-    pub(crate) fn node(&self, failed: Failed) {
+    /// The processing node found a window late, or lost ADUs of it that it would have sent here.
+    pub(crate) fn node(&self, failed: Failed, now: Instant) {
         if let Some(state) = &mut *self.state() {
+            if failed.part == Part::LastLeg
+                && let Some(failed) = state.windows.lost(failed.window)
+            {
+                state.verdicts.own(failed.window, now);
+            }
             state.verdicts.node(failed);
         }
     }

@@ -359,7 +359,8 @@ impl Subscriber {
                 }
                 Some(Notice::Late { window, part }) => {
                     let part = part.into();
-                    self.account.node(Failed { window, part });
+                    let now = self.account.now();
+                    self.account.node(Failed { window, part }, now);
                     continue;
                 }
                 Some(Notice::Dropped { lost, failed, why }) => {

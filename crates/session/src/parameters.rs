@@ -31,6 +31,8 @@ pub struct StreamParameters {
     /// [`StreamSpec::pinned`], for what waits, too; `Some(None)`: any channel. A stream whose only channel is closed sends nothing
     /// until it is pinned to another one, or to none.
     pub pinned: Option<Option<ChannelId>>,
+    /// [`StreamSpec::notify`], of what is in flight, too: how the side that accepted a stream asks for outcomes of what it sends.
+    pub notify: Option<bool>,
 }
 
 impl StreamParameters {
@@ -42,5 +44,6 @@ impl StreamParameters {
         spec.priority = self.priority.unwrap_or(spec.priority);
         spec.lifetime = self.lifetime.unwrap_or(spec.lifetime);
         spec.pinned = self.pinned.unwrap_or(spec.pinned);
+        spec.notify = self.notify.unwrap_or(spec.notify);
     }
 }

@@ -1,5 +1,6 @@
 //! Streams of a subscriber.
 
+mod losses;
 mod sending;
 
 use std::{
@@ -21,6 +22,7 @@ use tokio::{
     time::{MissedTickBehavior, interval, timeout},
 };
 
+use self::losses::Losses;
 use super::{
     Held, REQUEST_TIME, Refusal, Report, Service, Stopped,
     holding::Holding,
@@ -67,6 +69,7 @@ struct Present<'a> {
     turns: watch::Sender<u32>,
     /// Bytes that were out of date, and were given up before they were sent.
     discarded_bytes: AtomicU64,
+    losses: Mutex<Losses>,
     is_over: std::sync::atomic::AtomicBool,
 }
 
@@ -113,6 +116,7 @@ impl Service {
             is_reliable: asked.is_reliable,
             turns: watch::Sender::new(0),
             discarded_bytes: AtomicU64::new(0),
+            losses: Mutex::default(),
             is_over: false.into(),
         };
         if asked.is_reliable {
@@ -130,6 +134,8 @@ impl Service {
         if !asked.is_reliable {
             let short = StreamParameters {
                 unsent_max: Some(NonZeroU32::new(UNSENT_BYTES)),
+                // What is lost is in windows that are not kept.
+                notify: asked.demand.map(|_| true),
                 ..StreamParameters::default()
             };
             adus.adjust(short).await?;
@@ -161,6 +167,8 @@ impl Service {
             sent = sending => sent,
             left = present.converse(control) => return left,
             failed = present.look(control, &promised) => failed,
+            failed = present.report_losses(control, asked.demand) => failed,
+            never = present.follow(&adus) => match never {},
             failed = presence(&source, control) => failed,
             never = promise::keep(&way, control, asked.demand, &promised) => match never {},
         };

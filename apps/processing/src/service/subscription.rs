@@ -1,6 +1,9 @@
 //! Subscription to a source that others share.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use anabranch_process::{
     Pipeline,
@@ -92,6 +95,12 @@ impl Subscription {
     /// Status in the table, the pipeline and its number; `None` while it is behind, or over.
     pub(crate) fn status(&self) -> Option<(Status, String, u32)> {
         self.state().status(&self.source.inner().offered)
+    }
+
+    /// Windows of which something was given up here since the last call, because it waited for too long.
+    pub(crate) fn take_lost_windows(&self) -> BTreeSet<u64> {
+        self.state()
+            .take_lost_windows(&mut self.source.inner().offered)
     }
 
     /// The next thing to send.

@@ -311,6 +311,9 @@ pub struct Changes {
     /// Number of the only channel that it may use, or `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pinned: Option<String>,
+    /// True if the outcome of each ADU is reported. A node of an older release ignores it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notify: Option<bool>,
 }
 
 impl Changes {
@@ -333,6 +336,7 @@ impl Changes {
             }),
             pinned: (parameters.pinned)
                 .map(|channel| channel.map_or_else(none, |channel| channel.0.to_string())),
+            notify: parameters.notify,
         }
     }
 
@@ -347,6 +351,7 @@ impl Changes {
             unsent_max: self.unsent_max.map(NonZeroU32::new),
             redundant: self.redundant,
             priority: self.priority.map(Priority),
+            notify: self.notify,
             ..StreamParameters::default()
         };
         if let Some(text) = &self.cap {
@@ -510,6 +515,7 @@ mod tests {
             StreamParameters::default(),
             StreamParameters {
                 weight: Some(3),
+                notify: Some(true),
                 cap: Some(None),
                 drop: Some(None),
                 redundant: Some(true),

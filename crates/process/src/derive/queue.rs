@@ -1,11 +1,14 @@
 //! Queue of one subscriber.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::{
     adu::Adu,
     memory::{Account, Charge},
 };
+
+/// Seconds of a source of which it is remembered that ADUs were lost.
+const LOST_SECONDS: usize = 60;
 
 /// Bounds on a subscriber's queue, and what happens beyond them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +58,8 @@ pub(super) struct Queue {
     pub(super) lost: u64,
     /// Bytes of their bodies.
     pub(super) lost_bytes: u64,
+    /// Seconds of the source's time in which they were made; the last of those that nobody has asked for.
+    lost_seconds: BTreeSet<u64>,
     /// True if the subscriber lacks the ADU before the next.
     is_broken: bool,
 }
@@ -69,6 +74,7 @@ impl Queue {
             held: 0,
             lost: 0,
             lost_bytes: 0,
+            lost_seconds: BTreeSet::new(),
             is_broken: true,
         }
     }
@@ -124,7 +130,7 @@ impl Queue {
 
     pub(super) fn push(&mut self, adu: &Adu, change: u32, is_last: bool) -> Added {
         if self.is_broken && adu.needs_previous {
-            self.lose_one(adu.body.len());
+            self.lose_one(adu);
             return Added::Broken;
         }
         let room = match self.room(adu) {
@@ -134,7 +140,7 @@ impl Queue {
         };
         let is_orphan = self.is_broken && adu.needs_previous;
         let Some(charge) = room.filter(|_| !is_orphan) else {
-            self.lose_one(adu.body.len());
+            self.lose_one(adu);
             self.is_broken = true;
             return Added::Broken;
         };
@@ -173,13 +179,23 @@ impl Queue {
     fn lose(&mut self) -> bool {
         let lost = self.pop();
         if let Some((lost, _)) = &lost {
-            self.lose_one(lost.adu.body.len());
+            self.lose_one(&lost.adu);
         }
         lost.is_some()
     }
 
-    fn lose_one(&mut self, bytes: usize) {
+    fn lose_one(&mut self, adu: &Adu) {
         self.lost += 1;
-        self.lost_bytes += bytes as u64;
+        self.lost_bytes += adu.body.len() as u64;
+        self.lost_seconds
+            .extend(adu.made.map(|made| made.as_secs()));
+        if self.lost_seconds.len() > LOST_SECONDS {
+            self.lost_seconds.pop_first();
+        }
+    }
+
+    /// Seconds of the source's time in which ADUs were made that were lost since the last call.
+    pub(super) fn take_lost_seconds(&mut self) -> BTreeSet<u64> {
+        std::mem::take(&mut self.lost_seconds)
     }
 }

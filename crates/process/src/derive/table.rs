@@ -1,6 +1,6 @@
 //! Table of derived streams.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anabranch_base::Instant;
 
@@ -256,6 +256,12 @@ impl Table {
             changes: subscriber.changes,
             has_ended: subscriber.derivation.is_none(),
         })
+    }
+
+    /// Seconds of the source's time in which ADUs were made that a subscriber has lost in its queue since the last call, the last 60 of them.
+    pub fn take_lost_seconds(&mut self, id: SubscriberId) -> BTreeSet<u64> {
+        let subscriber = self.subscribers.get_mut(&id);
+        subscriber.map_or_else(BTreeSet::new, |one| one.queue.take_lost_seconds())
     }
 
     /// ADUs that wait for all subscribers, and the bytes of their bodies.

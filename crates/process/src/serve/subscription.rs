@@ -1,12 +1,17 @@
 //! Subscription: the place of a subscriber in a source's stream, and its pipeline.
 
-use std::{collections::BTreeMap, mem};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    time::Duration,
+};
 
 use anabranch_base::Instant;
 
 use super::{
     Position,
     offered::{End, Offered, ReaderId, SOURCE, Visit},
+    windows::window_of,
 };
 use crate::{
     Adu, Pipeline, Running,
@@ -245,6 +250,17 @@ impl Subscription {
         let pipeline = offered.table.running(id).map(Running::pipeline);
         let pipeline = pipeline.map(Pipeline::to_string).unwrap_or_default();
         Some((offered.table.status(id)?, pipeline, self.number))
+    }
+
+    /// Windows in which ADUs were made that did not wait for the subscriber any longer, as its queue was full; of the time since the last call.
+    pub fn take_lost_windows(&self, offered: &mut Offered) -> BTreeSet<u64> {
+        let Place::Live(id) = self.place else {
+            return BTreeSet::new();
+        };
+        let seconds = offered.table.take_lost_seconds(id).into_iter();
+        seconds
+            .map(|second| window_of(Duration::from_secs(second)))
+            .collect()
     }
 
     /// The next thing to send.

@@ -22,6 +22,11 @@ const TRANSITS: usize = 60;
 /// Windows after the next one to be judged that are looked at; ADUs of later ones do not count.
 const AHEAD: u64 = 64;
 
+/// The window in which an ADU was made at this time of the source.
+pub fn window_of(made: Duration) -> u64 {
+    made.as_secs() / WINDOW.as_secs()
+}
+
 /// Part of the way from a source to a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
@@ -137,7 +142,7 @@ impl Windows {
             was_held_up,
             is_after_loss,
         } = passage;
-        let window = made.as_secs() / WINDOW.as_secs();
+        let window = window_of(made);
         let next = *self.next.get_or_insert(window);
         // A time that cannot be true must not count as a short transit, either.
         if window >= next.saturating_add(AHEAD) {
@@ -163,6 +168,21 @@ impl Windows {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
+        None
+    }
+
+    /// Takes note that an ADU of a window will not come. Returns the window if that had been judged in time already, or nothing had come of it, and
+    /// has failed now; else it is judged with the others.
+    pub fn lost(&mut self, window: u64) -> Option<Failed> {
+        let next = *self.next.get_or_insert(window);
+        if window >= next.saturating_add(AHEAD) {
+            return None;
+        }
+        if window < next {
+            return self.failed_late(window, self.before);
+        }
+        let first = self.open.entry(window).or_default();
+        first.get_or_insert(self.before);
         None
     }
 
@@ -219,7 +239,8 @@ impl Windows {
         failed
     }
 
-    /// Shares of the windows that were judged last. Those in which nothing came do not count, until something of them comes late.
+    /// Shares of the windows that were judged last. Those in which nothing came do not count, until something of them comes late, or is known
+    /// to be lost.
     pub fn shares(&self) -> Shares {
         let mut shares = Shares::default();
         for one in &self.judged {
@@ -255,6 +276,37 @@ mod tests {
         let failed = windows.judge(Instant::from_millis(5_000 + ms));
         let pair = |Failed { window, part }: Failed| (window, part);
         failed.into_iter().map(pair).collect()
+    }
+
+    /// Of an ADU that is lost nothing comes: its window fails by the last part, once, whether others of it came or not.
+    #[test]
+    fn windows_of_which_something_was_lost_have_failed() {
+        let mut windows = Windows::new(DEADLINE, Part::LastLeg);
+        for made in [100, 1_100, 2_100] {
+            assert_eq!(windows.passed(passage(made, 10, 0)), None);
+        }
+        assert_eq!(windows.lost(2), None, "it is judged with the others");
+        assert_eq!(windows.lost(3), None);
+        assert_eq!(judge(&mut windows, 3_400), [(2, Part::LastLeg)]);
+        let failed = |window| Failed {
+            window,
+            part: Part::LastLeg,
+        };
+        assert_eq!(windows.lost(1), Some(failed(1)), "it had been in time");
+        assert_eq!(windows.lost(1), None, "once");
+        assert_eq!(
+            judge(&mut windows, 4_400),
+            [(3, Part::LastLeg)],
+            "nothing came"
+        );
+        assert_eq!(judge(&mut windows, 6_400), []);
+        assert_eq!(windows.lost(4), Some(failed(4)));
+        assert_eq!(windows.lost(1_000_000), None, "that cannot be true");
+        let shares = windows.shares();
+        assert_eq!(
+            (shares.known, shares.kept, shares.failed),
+            (5, 1, [0, 0, 4])
+        );
     }
 
     #[test]

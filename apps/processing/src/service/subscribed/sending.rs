@@ -77,6 +77,7 @@ impl Present<'_> {
                 Next::Adus(adus, charge) => {
                     for derived in adus {
                         marked = derived.adu.sequence + 1;
+                        let made = derived.adu.made;
                         let bytes = Carried::from(derived).to_bytes();
                         let length = bytes.len() as u64;
                         self.in_hand.store(length, Ordering::Relaxed);
@@ -85,9 +86,12 @@ impl Present<'_> {
                             _ = turns.changed() => None,
                         };
                         self.in_hand.store(0, Ordering::Relaxed);
-                        if sent.is_none() {
+                        let Some(number) = sent else {
                             turns.mark_changed();
                             break;
+                        };
+                        if let Some(made) = made {
+                            lock(&self.losses).sent(number, made);
                         }
                         marks.add_adu();
                         self.sent.fetch_add(1, Ordering::Relaxed);
