@@ -65,7 +65,7 @@ struct Present<'a> {
     /// Modules of its pipeline.
     uses: Mutex<Uses>,
     is_reliable: bool,
-    /// Changes of the pipeline of an unreliable subscriber: what was derived before is out of date.
+    /// Changes of the pipeline of an unreliable subscriber, each made while this is locked: what was derived before is out of date.
     turns: watch::Sender<u32>,
     /// Bytes that were out of date, and were given up before they were sent.
     discarded_bytes: AtomicU64,
@@ -296,11 +296,14 @@ impl Present<'_> {
     fn change(&self, number: u32, pipeline: &str) -> Result<(), String> {
         let pipeline = parse(pipeline)?;
         let uses = self.service.modules_of(self.peer, self.name, &pipeline)?;
-        let is_another = self.subscription.change(number, &pipeline)?;
-        if is_another && !self.is_reliable {
-            self.turns
-                .send_modify(|turns| *turns = turns.wrapping_add(1));
-        }
+        let mut changed = Ok(false);
+        self.turns.send_if_modified(|turns| {
+            changed = self.subscription.change(number, &pipeline);
+            let is_turn = changed == Ok(true) && !self.is_reliable;
+            *turns = turns.wrapping_add(u32::from(is_turn));
+            is_turn
+        });
+        changed?;
         *lock(&self.uses) = uses;
         Ok(())
     }

@@ -74,10 +74,10 @@ impl Present<'_> {
             ticks.tick().await;
             let mut windows = self.subscription.take_lost_windows();
             windows.append(&mut std::mem::take(&mut lock(&self.losses).windows));
-            for window in windows.difference(&told.clone()) {
-                let (window, part) = (*window, Part::LastLeg);
+            windows.retain(|&window| told.insert(window));
+            for window in windows {
+                let part = Part::LastLeg;
                 control.send(encode(&Notice::Late { window, part })).await?;
-                told.insert(window);
             }
             while told.len() > HISTORY {
                 told.pop_first();

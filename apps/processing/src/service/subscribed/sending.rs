@@ -68,12 +68,17 @@ impl Present<'_> {
         let mut _sent = None;
         loop {
             changes.mark_unchanged();
-            // The sender is of this subscriber.
-            while turns.has_changed().unwrap_or(false) {
+            // A turn waits for this: what is taken is of the pipeline in force, or it is noticed while that is sent.
+            let next = {
+                let turn = turns.borrow();
+                (!turn.has_changed()).then(|| self.subscription.next())
+            };
+            let Some(next) = next else {
                 turns.mark_unchanged();
                 self.discard(stream, &mut marks).await;
-            }
-            match self.subscription.next() {
+                continue;
+            };
+            match next {
                 Next::Adus(adus, charge) => {
                     for derived in adus {
                         marked = derived.adu.sequence + 1;
