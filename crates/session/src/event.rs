@@ -273,7 +273,7 @@ pub enum StreamError {
     /// Too many streams.
     #[error("the session has {0} open streams, which is the maximum; close some first")]
     TooMany(usize),
-    /// What a reliable stream without a lifetime was given is delivered, and cannot be discarded.
+    /// The stream is reliable and has no lifetime: all that it was given is delivered, and nothing can be discarded.
     #[error(
         "{0} is reliable and has no lifetime, so that what it was given is delivered; reset it, or open it as unreliable or with a \
          lifetime"

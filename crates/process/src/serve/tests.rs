@@ -321,7 +321,7 @@ fn who_is_ahead_of_a_stream_that_ends_for_now_is_told() {
     assert!(matches!(subscription.next(&mut offered), Next::Ended(found) if found == end));
 }
 
-/// What was taken before a change is of no use afterwards; without one, differences that were taken are needed by those that follow.
+/// Differences that were taken before a change of the pipeline are of no use after it; without one, those that follow need them.
 #[test]
 fn a_change_to_the_same_pipeline_is_none_and_another_one_needs_nothing_of_before() {
     let now = Instant::EPOCH;

@@ -414,7 +414,7 @@ impl StreamMut<'_> {
     }
 
     /// As [`StreamMut::on_time`], with the probability that it holds unless a packet is lost: apart, as what a lost packet costs is
-    /// no reason to send less. O of the same.
+    /// no reason to send less. Complexity as there.
     pub fn chances(&self, now: Instant, bytes: usize, within: Duration) -> Option<Chances> {
         self.session.chances(now, self.id, bytes, within)
     }
