@@ -192,6 +192,15 @@ impl Stream {
         }))
     }
 
+    /// Gives up what is not sent completely; the number of messages and their bytes.
+    fn discard(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        either!(self.0.get()?, stream => operation::start(py, async move {
+            let discarded = AduStream::discard(&stream).await?;
+            let counts = (discarded.adus, discarded.bytes);
+            Ok(value(move |py| Ok(counts.into_pyobject(py)?.into_any().unbind())))
+        }))
+    }
+
     /// The next message; `None` after the last.
     fn receive(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match self.0.get()? {

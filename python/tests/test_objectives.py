@@ -141,6 +141,31 @@ class Adjustments(unittest.IsolatedAsyncioTestCase):
             with self.assertRaisesRegex(anabranch.SpecError, "cap"):
                 await stream.adjust(cap="fast")
 
+    async def test_what_waits_is_given_up_for_something_newer(self) -> None:
+        async with timeout(LIMIT), pair() as (outgoing, incoming):
+            stream = await outgoing.open("view", reliable=False, cap="64 kbit/s", notify=True)
+            for _ in range(20):
+                await stream.send(bytes(10_000))
+            discarded = await stream.discard()
+            self.assertIsInstance(discarded, anabranch.Discarded)
+            self.assertGreater(discarded.messages, 10)
+            self.assertEqual(discarded.bytes, 10_000 * discarded.messages)
+            dropped = set()
+            async for event in stream.events():
+                if isinstance(event, reports.Dropped):
+                    dropped.add(event.message)
+                if len(dropped) == discarded.messages:
+                    break
+            newest = await stream.send(b"new")
+            stream.finish()
+            reader = await incoming.accept()
+            received = {message.sequence: bytes(message) async for message in reader}
+            self.assertEqual(received[newest], b"new")
+            self.assertTrue(dropped.isdisjoint(received))
+            whole = await outgoing.open("file")
+            with self.assertRaisesRegex(anabranch.AnabranchError, "reliable"):
+                await whole.discard()
+
     async def test_fragments_are_events(self) -> None:
         async with timeout(LIMIT), pair() as (outgoing, _):
             stream = await outgoing.open("parts", notify_fragments=True)

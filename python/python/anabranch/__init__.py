@@ -37,7 +37,7 @@ from .errors import (
     TransferError,
     Unreachable,
 )
-from .reports import Explanation, Grant, Objective, Path, SessionStats, StreamStats, Transferred
+from .reports import Discarded, Explanation, Grant, Objective, Path, SessionStats, StreamStats, Transferred
 from .spec import Late, Packets, Rate, StreamOptions
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "Client",
     "Closed",
     "ConnectError",
+    "Discarded",
     "Emulator",
     "Explanation",
     "ExportError",

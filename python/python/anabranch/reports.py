@@ -121,6 +121,16 @@ class StreamStats:
 
 
 @dataclass(frozen=True, slots=True)
+class Discarded:
+    """What a stream gave up in favour of something newer."""
+
+    #: Number of messages that were not sent completely.
+    messages: int
+    #: Their bytes, those included that were sent.
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Demand:
     #: Rate of the guarantee in bit/s.
     rate_bps: int
@@ -321,7 +331,7 @@ class Expired(Event):
 
 @dataclass(frozen=True, slots=True)
 class Dropped(Event):
-    """A message was dropped before it was sent: more was given than the stream's share."""
+    """A message was dropped before it was sent completely: more was given than the stream's share, or it was discarded."""
 
     #: Its number in its stream.
     message: int

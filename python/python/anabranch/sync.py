@@ -17,7 +17,7 @@ from . import arrays as _arrays
 from ._bridge import waited
 from ._handles import Fields, Key, NodeHandle, SessionHandle, StreamHandle, added, named, objectives
 from .errors import Closed, Finding
-from .reports import Event, Explanation, Grant, Objective, Transferred, event
+from .reports import Discarded, Event, Explanation, Grant, Objective, Transferred, event
 from .spec import DropOrder, Guarantee, Priority, RateValue, StreamOptions, Time, changes_text, guarantee_text, seconds, spec_text
 
 if TYPE_CHECKING:
@@ -116,6 +116,12 @@ class Stream(StreamHandle):
         """Changes what this side sends, from the next packet on, the deadline from the next message on; ``"none"`` removes a cap, a
         drop order or a deadline. Values are those of :class:`anabranch.StreamOptions`."""
         waited(self._raw.adjust(changes_text(weight, cap, drop, redundant, priority, deadline)))
+
+    def discard(self) -> Discarded:
+        """Gives up the messages that are not sent completely, in favour of something newer, on a stream that may lose messages. Each is
+        a :class:`anabranch.reports.Dropped`, and none of them arrives. Fails on a stream that is reliable and has no deadline: what it was
+        given is delivered."""
+        return Discarded(*waited(self._raw.discard()))
 
     def change_guarantee(self, guarantee: Guarantee | None) -> None:
         """Asks for another guarantee; ``None`` releases the promise. Refused, the old promise stays."""
