@@ -1,6 +1,7 @@
 """The programs of this repository: `anabranch clinic hospital` and `anabranch clinic ambulance`, and what the hospital kept."""
 
 import csv
+import os
 import pathlib
 import signal
 import subprocess
@@ -69,19 +70,29 @@ class Clinic:
 
     def end(self, begin):
         """Waits for the end; a row of figures and the ages of pictures."""
-        left = self.content.seconds + PATIENCE_S - (time.monotonic() - begin)
-        try:
-            code = self.ambulance.wait(left)
-        except subprocess.TimeoutExpired:
-            code = None
+        code, cpu_s = wait(self.ambulance, self.content.seconds + PATIENCE_S - (time.monotonic() - begin))
         if code not in (0, 7):
             raise Failure(f"the ambulance ended with {code}: {(self.work / 'ambulance.log').read_text()[-2000:]}")
+        cpu = {"ambulance_cpu": cpu_s / (time.monotonic() - begin)}
         time.sleep(0.5)
         case = next(self.store.glob("*-*"))
         pictures = ages(case / "video.csv", "picture")
         packets = ages(case / "speech.csv", "packet")
-        row = figures.video(self.content, pictures) | figures.speech(self.content, packets)
+        row = cpu | figures.video(self.content, pictures) | figures.speech(self.content, packets)
         return row | figures.record(self.content, read_samples(case / "ekg.dat")), pictures
+
+
+def wait(process, seconds):
+    """Waits for the end of a process; its code, or `None` if it does not end in time, and the CPU time in s that it took."""
+    until = time.monotonic() + seconds
+    # It can be asked what it took until it has been reaped.
+    while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        if time.monotonic() > until:
+            return None, None
+        time.sleep(0.05)
+    fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    user, system = map(int, fields[11:13])
+    return process.wait(), (user + system) / os.sysconf("SC_CLK_TCK")
 
 
 def ages(path, column):

@@ -9,6 +9,7 @@ COLUMNS = (
     ("after the cut, ms", "pause_after_cut_ms", 1, "{:.0f}"),
     ("record goes on after, s", "back_s", 1, "{:.2f}"),
     ("ECG identical, %", "ekg_identical_fraction", 100, "{:.3f}"),
+    ("CPU of the ambulance, % of one", "ambulance_cpu", 100, "{:.2f}"),
 )
 
 

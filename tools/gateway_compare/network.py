@@ -6,6 +6,7 @@ with policy routing behind two modems; `mesh` gives the server one address a pat
 """
 
 import contextlib
+import itertools
 import os
 import re
 import signal
@@ -17,6 +18,8 @@ SERVER = "10.96.0.1"
 HOST, HOST_NETWORK, GATEWAY = "10.98.0.1", "10.98.0.0/24", "10.98.0.254"
 # Largest buffers of TCP and UDP, in bytes, so that no set-up is held back by them.
 BUFFER = 64 << 20
+# Networks of this process, which may stand side by side.
+NUMBERS = itertools.count(1)
 
 
 class Failure(Exception):
@@ -99,6 +102,7 @@ class Network:
     def __init__(self, binary, links, seed, mesh=False, behind=False):
         self.spaces = []
         self.turn = threading.Lock()
+        self.name = f"anabgw-{os.getpid()}-{next(NUMBERS)}"
         try:
             self.build(binary, links, seed, mesh)
             # Where the programs' server runs, and its address.
@@ -111,7 +115,7 @@ class Network:
 
     def build(self, binary, links, seed, mesh):
         self.mesh = mesh
-        names = [f"anabgw-{os.getpid()}-{end}" for end in ("near", "far")]
+        names = [f"{self.name}-{end}" for end in ("near", "far")]
         for name in names:
             self.spaces.append(Space(name))
         self.near, self.far = self.spaces
@@ -138,7 +142,7 @@ class Network:
 
     def build_host(self):
         """Puts a host behind the server."""
-        self.host, self.address = Space(f"anabgw-{os.getpid()}-host"), HOST
+        self.host, self.address = Space(f"{self.name}-host"), HOST
         self.spaces.append(self.host)
         self.far.run("ip", "link", "add", "behind", "type", "veth", "peer", "name", "eth0", "netns", self.host.name)
         for space, device, address in ((self.far, "behind", GATEWAY), (self.host, "eth0", HOST)):

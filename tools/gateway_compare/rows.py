@@ -5,6 +5,7 @@ import os
 import pathlib
 import statistics
 import subprocess
+import threading
 
 from .network import Failure
 
@@ -23,6 +24,7 @@ class Rows:
         self.experiment = experiment
         self.path = path
         self.rows = []
+        self.turn = threading.Lock()
         if path and path.exists():
             self.rows = [self.row(number, line) for number, line in enumerate(path.read_text().splitlines(), 1) if line]
 
@@ -42,11 +44,12 @@ class Rows:
     def add(self, case, setup, run, figures):
         """Adds a row, prints it, and keeps it in the file."""
         row = {"experiment": self.experiment, "case": case, "setup": setup, "run": run} | figures
-        self.rows.append(row)
-        print(json.dumps(row), flush=True)
-        if self.path:
-            with self.path.open("a") as file:
-                file.write(json.dumps(row) + "\n")
+        with self.turn:
+            self.rows.append(row)
+            print(json.dumps(row), flush=True)
+            if self.path:
+                with self.path.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
 
     def summary(self):
         """Median, least and largest of each figure, for each case and set-up."""
