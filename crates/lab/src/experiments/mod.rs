@@ -60,6 +60,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     horde::RTT,
     assign_gap::EXPERIMENT,
     telemedicine::EXPERIMENT,
+    telemedicine::cuts::EXPERIMENT,
     verb::EXPERIMENT,
     live_media::EXPERIMENT,
     promises_live::EXPERIMENT,

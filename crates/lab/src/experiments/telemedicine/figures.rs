@@ -50,6 +50,8 @@ pub struct VideoFigures {
     /// 95th percentile of the latency of the frames that a decoder can show, in milliseconds: all of their group before them
     /// arrived, in time or not.
     pub shown_p95_ms: f64,
+    /// Times since the application began at which a decoder could show the frames of which it can show any, in their order.
+    shown_at: Vec<Duration>,
 }
 
 /// Result of a run.
@@ -154,6 +156,7 @@ impl VideoFigures {
         // True if all of it arrived.
         let mut is_there = false;
         let mut shown = Vec::new();
+        let mut shown_at: Vec<Duration> = Vec::new();
         let mut usable_p = 0;
         let mut usable = 0_u32;
         let mut seconds: BTreeMap<u64, (u32, u32)> = BTreeMap::new();
@@ -162,7 +165,12 @@ impl VideoFigures {
             let Picture { is_key, .. } = clinic.picture(outcome.number);
             is_whole = is_in_time && (is_key || is_whole);
             is_there = outcome.latency.is_some() && (is_key || is_there);
-            shown.extend(outcome.latency.filter(|_| is_there));
+            if let Some(latency) = outcome.latency.filter(|_| is_there) {
+                shown.push(latency);
+                let before = shown_at.last().copied().unwrap_or_default();
+                let at = clinic.made_at(VIDEO_FEED, outcome.number) + latency;
+                shown_at.push(at.max(before));
+            }
             usable += u32::from(is_whole);
             usable_p += u64::from(is_whole && !is_key);
             let second = (clinic
@@ -184,12 +192,22 @@ impl VideoFigures {
             length: period * outcomes.len() as u32,
             shown_p95_ms: quantile(shown.iter().map(|time| time.as_secs_f64() * 1e3), 0.95)
                 .unwrap_or(f64::NAN),
+            shown_at,
             whole_seconds: seconds.values().filter(|(good, all)| good == all).count() as u64,
             usable: windows
                 .values()
                 .map(|(good, all)| f64::from(*good) / f64::from(*all))
                 .collect(),
         }
+    }
+
+    /// The longest time without a frame that a decoder can show, of those that overlap with this time since the application began;
+    /// zero if there is none.
+    pub fn pause(&self, from: Duration, to: Duration) -> Duration {
+        let pairs = self.shown_at.windows(2);
+        let overlaps = |pair: &&[Duration]| pair[1] > from && pair[0] < to;
+        let pauses = pairs.filter(overlaps).map(|pair| pair[1] - pair[0]);
+        pauses.max().unwrap_or_default()
     }
 }
 
@@ -239,6 +257,11 @@ mod tests {
         assert_eq!((all.video.usable_p, all.video.whole_seconds), (44, 2));
         assert_eq!(all.video.usable, [1.0]);
         assert_eq!(all.video.playable, all.video.length);
+        let pause = all.video.pause(Duration::ZERO, LENGTH);
+        assert!(
+            pause.abs_diff(Duration::from_millis(42)) < Duration::from_millis(1),
+            "{pause:?}"
+        );
     }
 
     #[test]
@@ -257,6 +280,12 @@ mod tests {
         assert_eq!((rest.in_time, rest.late, rest.lost()), (43, 0, 1));
         assert_eq!(keys.missed_fraction(), 0.25);
         assert_eq!(some.video.usable_p, 44 - 11 - 6);
+        // Frame 12 was shown 842 ms after frame 11, those up to 29 with it, and frame 36 after 200 ms more.
+        let second = (Duration::from_millis(1_450), LENGTH);
+        let pauses =
+            [(Duration::ZERO, second.0), second].map(|(from, to)| some.video.pause(from, to));
+        let ms = pauses.map(|pause| pause.as_millis());
+        assert_eq!(ms, [841, 199]);
         // A group whose first frame is late is shown all the same.
         assert!((some.video.shown_p95_ms - 100.0).abs() < 1e-6);
         assert_eq!(some.video.usable, [(48.0 - 12.0 - 6.0) / 48.0]);

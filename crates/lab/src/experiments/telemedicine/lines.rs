@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anabranch_base::Rate;
 use anabranch_link::{
-    Config, Jitter, Loss, Queue, RateSource, Trace, duplex::Configs, source::Playback,
+    Config, Jitter, Loss, Outage, Queue, RateSource, Trace, duplex::Configs, source::Playback,
 };
 use anabranch_session::Link;
 use anabranch_sim::{World, topology::TopologyError, world::NodeIndex};
@@ -50,6 +50,8 @@ pub struct Line {
     pub delay: Duration,
     /// Fraction of packets lost in one direction, and their mean burst.
     pub loss: (f64, f64),
+    /// Times without service, since the world began.
+    pub outages: Vec<Outage>,
 }
 
 /// [`COUNT`] paths with an average capacity of `offered_bps` / [`LOAD`] together, of the recordings made on the ground if there
@@ -98,6 +100,7 @@ pub fn lines(recordings: &[Recording], offered_bps: f64) -> Result<Vec<Line>, St
             delay: Duration::from_secs_f64(own_rtt.unwrap_or(ping.0) / 2e3),
             // A ping may be lost in either direction.
             loss: (loss / 2.0, ping.2),
+            outages: Vec::new(),
         });
     }
     let sum: f64 = lines.iter().map(Line::mean_bps).sum();
@@ -127,6 +130,7 @@ impl Line {
             // Values out of range were clamped.
             loss: Loss::bursts(self.loss.0, self.loss.1).unwrap_or(Loss::None),
             queue: Queue::time(QUEUE),
+            outages: self.outages.clone(),
             ..Config::default()
         };
         Configs {

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Time at which the application begins: all channels are connected by then.
-const BEGIN: Instant = Instant::from_millis(2_500);
+pub(super) const BEGIN: Instant = Instant::from_millis(2_500);
 /// Time after the last ADU that counts, for those in flight: the record has the longest lifetime.
 const GRACE: Duration = Duration::from_secs(31);
 

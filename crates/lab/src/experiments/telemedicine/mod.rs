@@ -7,9 +7,11 @@
 //! | `ends` | both sides in a simulated world |
 //! | [`mod@measure`] | a run in virtual time |
 //! | [`figures`] | counts of the receivers |
+//! | [`cuts`] | the same with paths that are cut in turn |
 //! | [`show`] | rows, comparison, plots |
 
 pub mod clinic;
+pub mod cuts;
 mod ends;
 pub mod figures;
 pub mod lines;

@@ -20,7 +20,8 @@ use crate::{
 /// Kind of the rows about the picture as seen.
 pub const PICTURE: &str = "picture";
 
-fn row(kind: &str, labels: &[(&str, &str)]) -> Row {
+/// A row of this kind, with what identifies its run.
+pub(super) fn row(kind: &str, labels: &[(&str, &str)]) -> Row {
     let mut row = Row::new();
     row.insert("kind".into(), json!(kind));
     for (field, words) in labels {
