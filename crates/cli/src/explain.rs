@@ -143,7 +143,7 @@ fn promise<'a>(
     let mut lines = vec![format!("{head}, asks for {}", text("asked"))];
     lines.push(match text("state") {
         "waiting" => {
-            "  no promise is in force; served before elastic streams nevertheless".to_owned()
+            "  no promise is in force; served before elastic streams of its priority or a lower one nevertheless".to_owned()
         }
         "renewable" => format!(
             "  promised, renewable; lapses in {} unless renewed",

@@ -18,7 +18,7 @@ pub struct Assignment {
     /// Its packets may be sent on other paths when theirs is late; else only when that stands still.
     pub may_split: bool,
     /// Bytes that each of its paths is to carry in a window; none is 0. Empty when nothing is promised
-    /// yet: then it goes wherever it arrives first, before elastic streams.
+    /// yet: then it goes wherever it arrives first, before elastic streams of its priority or a lower one.
     pub shares: Vec<(ChannelId, f64)>,
 }
 

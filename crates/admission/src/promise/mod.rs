@@ -24,8 +24,8 @@
 //! holds until the stream closes; if it cannot be kept any more, its owner is notified, and a minute later it lapses. A
 //! *renewable* one holds for its term; two seconds before the end it is renewed from the forecast at that time, or its owner is
 //! notified that it will lapse. Streams of lower probability yield first, because the others are mapped before them. A stream
-//! without a promise in force (it waits, or lost it) is still served before elastic ones, up to the rate it demanded, after all
-//! promised streams.
+//! without a promise in force (it waits, or lost it) is still served before elastic ones of its priority or a lower one, up to the
+//! rate it demanded, after all promised streams.
 
 mod ages;
 mod answer;

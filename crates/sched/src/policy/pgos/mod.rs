@@ -8,7 +8,7 @@
 //!    constraint;
 //! 3. packets that are not scheduled: elastic streams, and what a promised stream sends beyond its promise.
 //!    [`EarliestArrival`] decides about these. Streams that still wait for a promise, and so are on no path,
-//!    go before the others here, up to the rate that they asked for, unless a plan by objectives has them.
+//!    go before the others of their priority or a lower one here, up to the rate that they asked for, unless a plan by objectives has them.
 //!
 //! Paths are visited, and streams on each path, by virtual deadlines; see [`share`] and [`path`] for both
 //! and for what is done differently when a path is behind. Rule 2 as published would spread every stream
@@ -27,7 +27,7 @@
 //! A decision about promised streams costs O(channels), O(channels²) at worst where each path's first packet may be
 //! divided; keeping the order of a path O(log of its shares), which are a few steps; see [`turns`]. Beginning a run of the pump costs O(streams that changed · log streams): queues
 //! stay as they are between runs. A decision about elastic streams costs O(channels + log streams), and as much for
-//! each that prefers to wait, once in a run; one about streams that wait for a promise O(promised streams). Nothing is allocated but
+//! each that prefers to wait, once in a run; one about streams that wait for a promise O(streams). Nothing is allocated but
 //! by [`Scheduler::remap`], and for streams that are new.
 
 mod hold;
@@ -441,7 +441,8 @@ impl Pgos {
         self.shares[share].lateness(now) > GRACE
     }
 
-    /// Streams that wait for a promise, up to what they asked for, but for those that a plan has. O(promised streams · log streams).
+    /// Streams that wait for a promise, up to what they asked for, behind elastic ones of a higher priority, but for those that a plan has.
+    /// O(streams + promised streams · log streams).
     fn afloat(
         &mut self,
         view: &View<'_>,
@@ -462,7 +463,21 @@ impl Pgos {
                 && backlog.is_scheduled(index)
         };
         let promised = backlog.promised.iter().enumerate();
-        elastic.next_of(view, promised.filter(is_next).map(|(_, owner)| owner.place))
+        let afloat = promised.filter(is_next).map(|(_, owner)| owner.place);
+        let Some(highest) = afloat.clone().map(|at| view.streams[at].priority).max() else {
+            return Decision::Wait;
+        };
+        let is_before = |(_, stream): &(usize, &StreamView)| {
+            stream.priority > highest
+                && stream.is_waiting()
+                && !is_planned(stream.id)
+                && backlog.turn(stream) == Turn::Open
+        };
+        let before = view.streams.iter().enumerate().filter(is_before);
+        match elastic.next_of(view, before.map(|(place, _)| place)) {
+            Decision::Wait => elastic.next_of(view, afloat),
+            decision => decision,
+        }
     }
 
     /// Decides about promised data, and data that wait for a promise up to the rate that was asked for, unless the stream `is_planned`:

@@ -97,6 +97,23 @@ fn the_worked_example_of_the_paper() {
     assert_eq!(vs(2), [2; 6]);
 }
 
+/// A stream that waits for its promise goes before elastic ones of its priority, up to what it asked for, and behind those of a higher one.
+#[test]
+fn a_stream_without_its_promise_yields_to_a_higher_priority() {
+    let waiting = Assignment {
+        window_bytes: 10.0 * PACKET as f64,
+        ..assignment(2, &[])
+    };
+    for (priority, own) in [(Priority::NORMAL, 10), (Priority::URGENT, 0)] {
+        let mut pgos = mapped(std::slice::from_ref(&waiting));
+        let mut channels = [channel(1, 15, 20, 50.0)];
+        let streams = [stream(0, priority, 100, 1_000_000), normal(2)];
+        let sent = run(&mut pgos, Instant::EPOCH, &mut channels, &streams, 15);
+        let first = sent.iter().take_while(|&&(stream, _)| stream == 2);
+        assert_eq!((first.count(), sent.len()), (own, 15), "{priority:?}");
+    }
+}
+
 #[test]
 fn scheduled_packets_go_before_all_others_and_no_further_than_promised() {
     let mut pgos = mapped(&[assignment(2, &[(1, 10)])]);
@@ -222,7 +239,7 @@ fn a_stream_that_waits_for_a_promise_goes_before_elastic_ones_on_any_path() {
     let mut pgos = mapped(&[waiting, assignment(5, &[(1, 5)])]);
     let streams = [
         normal(1),
-        stream(3, Priority::URGENT, 100, 1_000_000),
+        stream(3, Priority::NORMAL, 1_000, 1_000_000),
         normal(5),
     ];
     let mut channels = [channel(1, 9, 20, 50.0), channel(2, 20, 40, 50.0)];
@@ -230,7 +247,9 @@ fn a_stream_that_waits_for_a_promise_goes_before_elastic_ones_on_any_path() {
     assert_eq!(sent[..5], [(5, 1); 5]);
     assert_eq!(sent[5..9], [(1, 1); 4]);
     assert_eq!(sent[9..15], [(1, 2); 6]);
-    assert_eq!(sent[15..], [(3, 2); 14]);
+    // Beyond what it asked for, it has its share.
+    let elastic = sent[15..].iter().filter(|&&sent| sent == (3, 2));
+    assert!(elastic.count() >= 10, "{sent:?}");
 }
 
 #[test]
