@@ -4,7 +4,7 @@ use anabranch::{AduSession, AduStream, Priority, StreamSpec};
 
 use crate::{
     error::ProcessingError,
-    wire::{Item, Label, Notice, Purpose, Request, decode, encode, message::Position},
+    wire::{CODE_UNUSED, Item, Label, Notice, Purpose, Request, decode, encode, message::Position},
 };
 
 /// Stream with messages, and the label of it.
@@ -33,7 +33,7 @@ impl<S: AduSession> Link<S> {
         Ok(link)
     }
 
-    /// Opens the stream for ADUs with the number that the service gave it.
+    /// Opens the stream for ADUs with a number that was chosen, or that the service gave it.
     pub(crate) async fn adus(
         &self,
         session: &S,
@@ -55,6 +55,12 @@ impl<S: AduSession> Link<S> {
         let sent = stream.send(mark.to_bytes()).await;
         sent.map_err(|error| self.failed(&error))?;
         Ok(stream)
+    }
+
+    /// Gives up a stream for ADUs that is not used.
+    pub(crate) fn unused(stream: &S::Stream) {
+        // An error means that it is over.
+        let _ = (stream.reset(CODE_UNUSED), stream.stop(CODE_UNUSED));
     }
 
     pub(crate) fn failed(&self, error: &S::Error) -> ProcessingError {

@@ -1,7 +1,10 @@
 //! Source: offers a stream to a processing node, and keeps ADUs until subscribers hold them.
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -21,6 +24,7 @@ use crate::{
     wire::{
         Carried, Notice, Purpose, Request,
         item::HEADER_BYTES_MAX,
+        label::chosen,
         message::{self, Pace},
     },
 };
@@ -96,6 +100,8 @@ pub struct Source {
     placed: Placed,
     /// Held by whoever sends ADUs.
     turn: tokio::sync::Mutex<()>,
+    /// Number of questions to processing nodes.
+    asked: AtomicU64,
 }
 
 impl Source {
@@ -117,6 +123,7 @@ impl Source {
             taken: watch::Sender::default(),
             placed: Placed::default(),
             turn: tokio::sync::Mutex::default(),
+            asked: AtomicU64::new(0),
         }
     }
 
@@ -177,20 +184,48 @@ impl Source {
     async fn offer<S: AduSession>(&self, session: &S) -> Result<(), ProcessingError> {
         let settings = &self.settings;
         let asking = Asking::new(self);
-        let first = Request::Offer(self.request());
+        let opens = self.opens();
+        let first = self.request();
+        let begin = first.first;
+        let first = Request::Offer(message::Offer {
+            opens: Some(opens),
+            ..first
+        });
         let link = Link::open(session, Purpose::Offer, &settings.name, &first).await?;
-        let answer = timeout(ANSWER_TIME, link.next()).await;
-        let silent = |_| ProcessingError::Lost("the processing node does not answer".to_owned());
-        let (number, next) = match answer.map_err(silent)?? {
-            Some(Notice::Offered { stream, next }) => (stream, next),
-            other => return Err(unexpected(other.as_ref())),
+        let early = link.adus(session, opens, settings.spec.clone()).await?;
+        // What is not reliable is sent once the node has taken the stream, and so is what is served elsewhere still.
+        let turn = self.turn.try_lock().ok();
+        let turn = turn.filter(|_| settings.is_reliable());
+        let answer = match turn {
+            Some(_) => {
+                self.resume(begin)?;
+                tokio::select! {
+                    biased;
+                    answer = answer(&link) => answer,
+                    // The answer says why it failed.
+                    _ = self.send_all(&link, &early) => answer(&link).await,
+                }
+            }
+            None => answer(&link).await,
         };
+        let (number, next) = answer.inspect_err(|_| Link::<S>::unused(&early))?;
         self.taken.send_modify(|count| *count += 1);
-        // Where the stream is served now, it ends first.
-        let _turn = self.turn.lock().await;
+        let sent = turn.is_some().then(|| self.kept().retained.position());
+        let _turn = match turn {
+            Some(turn) => turn,
+            // Where the stream is served now, it ends first.
+            None => self.turn.lock().await,
+        };
         drop(asking);
-        self.resume(next)?;
-        let stream = link.adus(session, number, settings.spec.clone()).await?;
+        let stream = if number == opens {
+            // It leaves out what it had.
+            self.resume(next.max(sent.unwrap_or_default()))?;
+            early
+        } else {
+            Link::<S>::unused(&early);
+            self.resume(next)?;
+            link.adus(session, number, settings.spec.clone()).await?
+        };
         for request in self.placed.begun() {
             link.send(&request).await?;
         }
@@ -236,29 +271,39 @@ impl Source {
 
     /// Sends ADUs; returns on failure only.
     async fn send<S: AduSession>(&self, link: &Link<S>, stream: &S::Stream) -> ProcessingError {
-        loop {
-            let done = match self.next().await {
-                Some(adu) => {
-                    let sequence = adu.sequence;
-                    let carried = Carried {
-                        adu,
-                        change: 0,
-                        is_last: true,
-                    };
-                    let sent = stream.send(carried.to_bytes()).await.map(drop);
-                    self.sent(sequence + 1);
-                    sent
-                }
-                None => match stream.finish() {
-                    // The answers follow on the other stream.
-                    Ok(()) => std::future::pending().await,
-                    failed => failed,
-                },
-            };
-            if let Err(error) = done {
-                return link.failed(&error);
-            }
+        let sent = self.send_all(link, stream).await;
+        let finished = sent.and_then(|()| stream.finish().map_err(|error| link.failed(&error)));
+        match finished {
+            // The answers follow on the other stream.
+            Ok(()) => std::future::pending().await,
+            Err(error) => error,
         }
+    }
+
+    /// Sends ADUs until none follows. Cancelled, each has been sent as far as it counts as sent.
+    async fn send_all<S: AduSession>(
+        &self,
+        link: &Link<S>,
+        stream: &S::Stream,
+    ) -> Result<(), ProcessingError> {
+        while let Some(adu) = self.next().await {
+            let sequence = adu.sequence;
+            let carried = Carried {
+                adu,
+                change: 0,
+                is_last: true,
+            };
+            let sent = stream.send(carried.to_bytes()).await;
+            self.sent(sequence + 1);
+            sent.map_err(|error| link.failed(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Number for the stream with ADUs of one question, which no other question of this source has.
+    fn opens(&self) -> u64 {
+        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+        chosen(self.settings.run.wrapping_add(asked))
     }
 
     /// First message to a processing node.
@@ -273,6 +318,7 @@ impl Source {
             first: kept.retained.first(),
             readers: kept.readers,
             confirms: true,
+            opens: None,
         }
     }
 
@@ -361,5 +407,15 @@ impl Source {
                 other => return Err(unexpected(other.as_ref())),
             }
         }
+    }
+}
+
+/// The answer of a processing node: the number of the stream with ADUs, and that of the ADU that it lacks.
+async fn answer<S: AduSession>(link: &Link<S>) -> Result<(u64, u64), ProcessingError> {
+    let answer = timeout(ANSWER_TIME, link.next()).await;
+    let silent = |_| ProcessingError::Lost("the processing node does not answer".to_owned());
+    match answer.map_err(silent)?? {
+        Some(Notice::Offered { stream, next }) => Ok((stream, next)),
+        other => Err(unexpected(other.as_ref())),
     }
 }

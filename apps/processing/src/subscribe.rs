@@ -3,8 +3,11 @@
 mod asking;
 
 use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use anabranch::{AduSession, AduStream, StreamSpec};
@@ -26,7 +29,8 @@ use crate::{
     link::{Link, unexpected},
     presence,
     wire::{
-        Carried, Item, Notice, Purpose, Request,
+        Carried, Item, Notice, Purpose, Request, decode, is_message,
+        label::chosen,
         message::{self, Demand, Position, WAIT_MS_MAX, WAIT_OF_SEVERAL_MS},
     },
 };
@@ -70,6 +74,8 @@ pub struct Subscriber {
     /// True while the source is away from the processing node.
     is_away: watch::Sender<bool>,
     received: mpsc::Sender<Received>,
+    /// Number of questions to services.
+    asked: AtomicU64,
 }
 
 impl Subscriber {
@@ -84,6 +90,7 @@ impl Subscriber {
             account,
             is_away: watch::Sender::new(false),
             received,
+            asked: AtomicU64::new(0),
         }
     }
 
@@ -151,27 +158,32 @@ impl Subscriber {
                 break;
             }
         }
-        let first = Request::Subscribe(self.request());
-        let link = Link::open(session, Purpose::Subscribe, &settings.name, &first).await?;
-        let (number, source) = match link.next().await? {
-            Some(Notice::Subscribed {
-                stream,
-                source,
-                run,
-                position,
-            }) => {
-                self.begun(run, position);
-                (stream, source)
-            }
-            other => return Err(unexpected(other.as_ref())),
-        };
         let spec = StreamSpec {
             duplex: true,
             ..settings.spec.clone()
         };
-        let stream = link.adus(session, number, spec).await?;
+        let opens = self.opens();
+        let first = Request::Subscribe(message::Subscribe {
+            opens: Some(opens),
+            ..self.request()
+        });
+        let link = Link::open(session, Purpose::Subscribe, &settings.name, &first).await?;
+        let early = link.adus(session, opens, spec.clone()).await?;
+        let mut before = VecDeque::new();
+        let (stream, source) = match self.answer(&link, &early, &mut before).await {
+            Ok((number, source)) if number == opens => (early, source),
+            Ok((number, source)) => {
+                Link::<S>::unused(&early);
+                (link.adus(session, number, spec).await?, source)
+            }
+            Err(error) => {
+                Link::<S>::unused(&early);
+                return Err(error);
+            }
+        };
         self.give(Received::Begun { source }).await?;
-        let receiving = async { tokio::try_join!(self.read(&link, &stream), self.listen(&link)) };
+        let reading = self.read(&link, &stream, before);
+        let receiving = async { tokio::try_join!(reading, self.listen(&link)) };
         let ((), why) = tokio::select! {
             received = receiving => received?,
             failed = self.ask((session, &link), &mut pipelines) => return Err(failed),
@@ -181,6 +193,47 @@ impl Subscriber {
         self.tell(&link).await?;
         link.finish().await;
         Ok(why)
+    }
+
+    /// Number for the stream with ADUs of one question, which no other question of this subscriber has.
+    fn opens(&self) -> u64 {
+        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+        chosen(self.settings.run.wrapping_add(asked))
+    }
+
+    /// The answer of the service, which is the first message on either stream: the number of the stream with ADUs, and the source. What comes
+    /// on that stream before is appended to `before`.
+    async fn answer<S: AduSession>(
+        &self,
+        link: &Link<S>,
+        early: &S::Stream,
+        before: &mut VecDeque<Bytes>,
+    ) -> Result<(u64, String), ProcessingError> {
+        let mut is_open = true;
+        let answer = loop {
+            tokio::select! {
+                biased;
+                answer = link.next() => break answer?,
+                adu = early.recv(), if is_open => match adu {
+                    Ok(Some(adu)) if is_message(&adu.data) => break Some(decode(&adu.data)?),
+                    Ok(Some(adu)) => before.push_back(adu.data),
+                    // The other stream says why.
+                    Ok(None) | Err(_) => is_open = false,
+                },
+            }
+        };
+        match answer {
+            Some(Notice::Subscribed {
+                stream,
+                source,
+                run,
+                position,
+            }) => {
+                self.begun(run, position);
+                Ok((stream, source))
+            }
+            other => Err(unexpected(other.as_ref())),
+        }
     }
 
     /// True once a processing node has taken the subscription.
@@ -207,6 +260,7 @@ impl Subscriber {
                 Some(_) => WAIT_OF_SEVERAL_MS,
                 None => WAIT_MS_MAX,
             },
+            opens: None,
         }
     }
 
@@ -246,17 +300,27 @@ impl Subscriber {
         given.map_err(|_| ProcessingError::Over("nobody takes what is received".to_owned()))
     }
 
-    /// Reads ADUs until the service has sent all.
+    /// Reads ADUs until the service has sent all, those that came before its answer first.
     async fn read<S: AduSession>(
         &self,
         link: &Link<S>,
         stream: &S::Stream,
+        mut before: VecDeque<Bytes>,
     ) -> Result<(), ProcessingError> {
         let mut decoding = None;
         loop {
-            let adu = stream.recv().await.map_err(|error| link.failed(&error))?;
-            let Some(adu) = adu else { return Ok(()) };
-            match Item::read(adu.data)? {
+            let data = match before.pop_front() {
+                Some(data) => data,
+                None => match stream.recv().await.map_err(|error| link.failed(&error))? {
+                    Some(adu) => adu.data,
+                    None => return Ok(()),
+                },
+            };
+            if is_message(&data) {
+                // The answer, which came on the other stream first.
+                continue;
+            }
+            match Item::read(data)? {
                 Item::Mark(position) => self.marked(position),
                 Item::Adu(carried) => self.arrived(carried, &mut decoding).await?,
             }
@@ -375,7 +439,8 @@ impl Subscriber {
                     may_return: true,
                 }) => return Err(ProcessingError::refused(&why, true)),
                 Some(Notice::Ended { why, .. }) => return Ok(why),
-                Some(Notice::Unknown) => continue,
+                // The answer came on the stream with ADUs first.
+                Some(Notice::Subscribed { .. } | Notice::Unknown) => continue,
                 other => return Err(unexpected(other.as_ref())),
             };
             self.give(received).await?;

@@ -74,6 +74,7 @@ fn offer(pace: Pace, first: u64, readers: u32) -> Offer {
         first,
         readers,
         confirms: false,
+        opens: None,
     }
 }
 

@@ -9,7 +9,6 @@
 mod nodes;
 
 use std::{
-    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -25,9 +24,7 @@ use anabranch::{
     },
 };
 use anabranch_processing::{
-    offer,
     process::{Fields, Pipeline},
-    service::{self, Service},
     subscribe::{self, Part, Received, Subscriber},
     wire::message::{Demand, Pace},
 };
@@ -35,7 +32,7 @@ use bytes::Bytes;
 use tempfile::TempDir;
 use tokio::{sync::mpsc, task::JoinSet};
 
-use nodes::{LIMIT, Node, id, link, node};
+use nodes::{LIMIT, MAY_ALL, Node, beyond, id, link, node, service, source, wants};
 
 /// A link that loses a part of most ADUs, and delays none.
 const LOSSY: &str = "rate=1 Mbit/s, delay=5 ms, queue=300 ms, loss=20%";
@@ -75,14 +72,13 @@ struct Network {
 impl Network {
     async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let may = "may = [\"call\", { right = \"use-service\", services = [\"process/1/*\"] }]";
-        let guests = [1, 3, 4].map(|peer| (peer, may.to_owned()));
+        let guests = [1, 3, 4].map(|peer| (peer, MAY_ALL.to_owned()));
         let hub = node(folder.path(), 2, &guests).await;
         let target = hub.daemon.host().addresses()[0];
         let legs = [1, 2, 3].map(|seed| link(target, seed));
         let calls = async |own, leg: usize| {
-            let rest = format!("may = []\naddresses = [\"{}\"]", legs[leg].addresses()[0]);
-            node(folder.path(), own, &[(2, rest)]).await
+            let hub = [(2, beyond(&legs[leg]))];
+            node(folder.path(), own, &hub).await
         };
         let lab = calls(1, 0).await;
         let desks = [calls(3, 1).await, calls(4, 2).await];
@@ -115,22 +111,10 @@ impl Network {
 
     /// Serves the stream 'x', and has the source make it, by tasks of `tasks`.
     async fn serve(&self, pace: Pace, tasks: &mut JoinSet<()>) {
-        let at_hub = Client::attach(&self.hub.local, "test").await.unwrap();
-        let service = Service::new(service::Settings::default(), mpsc::channel(1).0);
-        let registration = service.register(&at_hub).await.unwrap();
-        tasks.spawn(async move {
-            let _ = service.serve(&registration).await;
-        });
+        tasks.spawn(service(&self.hub).await);
         let at_lab = Client::attach(&self.lab.local, "test").await.unwrap();
         let session = at_lab.connect(&id(2).to_string()).await.unwrap();
-        let source = Arc::new(offer::Source::new(offer::Settings {
-            name: "x".to_owned(),
-            run: 1,
-            subscribers: [3, 4].map(|desk| id(desk).to_string()).to_vec(),
-            pace,
-            patience: None,
-            spec: StreamSpec::default(),
-        }));
+        let source = source(&[3, 4], pace);
         let offering = source.clone();
         tasks.spawn(async move {
             let _ = offering.run(&session).await;
@@ -159,16 +143,12 @@ impl Network {
             .unwrap();
         let session = client.connect(&id(2).to_string()).await.unwrap();
         let settings = subscribe::Settings {
-            name: "x".to_owned(),
-            run: 2 + desk as u64,
-            source: None,
             demand: Some(demand),
-            modules: BTreeMap::new(),
-            patience: None,
             spec: StreamSpec {
                 reliable: is_reliable,
                 ..StreamSpec::default()
             },
+            ..wants(2 + desk as u64)
         };
         let pipeline: Pipeline = pipeline.parse().unwrap();
         let (sender, mut received) = mpsc::channel(16);

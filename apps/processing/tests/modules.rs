@@ -8,11 +8,11 @@
 
 mod nodes;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use anabranch::{Client, StreamSpec, local::client::Session};
+use anabranch::{Client, local::client::Session};
 use anabranch_processing::{
-    ProcessingError, offer,
+    ProcessingError,
     process::{Fields, ModuleHash, Modules, Pipeline},
     service::{self, Report, Service},
     subscribe::{self, Received, Subscriber},
@@ -21,7 +21,7 @@ use anabranch_processing::{
 use bytes::Bytes;
 use tokio::{sync::mpsc, task::JoinHandle};
 
-use nodes::{LIMIT, id, link, node};
+use nodes::{LIMIT, beyond, id, link, node, source, wants};
 
 /// A module that emits one word for each ADU.
 fn module(word: &str) -> (ModuleHash, Bytes) {
@@ -53,13 +53,8 @@ fn subscribe(
     at: &Arc<Session>,
 ) -> Watching {
     let settings = subscribe::Settings {
-        name: "x".to_owned(),
-        run,
-        source: None,
-        demand: None,
-        patience: None,
-        modules: brings.iter().cloned().collect::<BTreeMap<_, _>>(),
-        spec: StreamSpec::default(),
+        modules: brings.iter().cloned().collect(),
+        ..wants(run)
     };
     let (sender, received) = mpsc::channel(16);
     let pipeline: Pipeline = pipeline.parse().unwrap();
@@ -98,10 +93,7 @@ async fn modules_are_brought_where_the_right_is_and_named_by_those_who_brought_t
     let peers = [(1, all), (3, may(streams))];
     let hub = node(folder.path(), 2, &peers).await;
     let legs = [1, 2].map(|seed| link(hub.daemon.host().addresses()[0], seed));
-    let to_hub = |leg: usize| {
-        let at = legs[leg].addresses()[0];
-        vec![(2, format!("may = []\naddresses = [\"{at}\"]"))]
-    };
+    let to_hub = |leg: usize| [(2, beyond(&legs[leg]))];
     let near = node(folder.path(), 1, &to_hub(0)).await;
     let other = node(folder.path(), 3, &to_hub(1)).await;
     let work = async {
@@ -114,14 +106,7 @@ async fn modules_are_brought_where_the_right_is_and_named_by_those_who_brought_t
         let session = Arc::new(client.connect(&id(2).to_string()).await.unwrap());
         let client = Client::attach(&other.local, "test").await.unwrap();
         let of_other = Arc::new(client.connect(&id(2).to_string()).await.unwrap());
-        let source = Arc::new(offer::Source::new(offer::Settings {
-            name: "x".to_owned(),
-            run: 1,
-            subscribers: vec!["*".to_owned()],
-            pace: Pace::Slowest,
-            patience: None,
-            spec: StreamSpec::default(),
-        }));
+        let source = source(&[1, 3], Pace::Slowest);
         let (offering, at) = (source.clone(), session.clone());
         tokio::spawn(async move { offering.run(&*at).await });
         source.taken().wait_for(|taken| *taken > 0).await.unwrap();

@@ -7,21 +7,20 @@
 
 mod nodes;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use anabranch::{Client, StreamSpec, local::client::Session};
+use anabranch::{Client, local::client::Session};
 use anabranch_processing::{
     ProcessingError, offer,
     process::{Fields, Pipeline},
-    service::{self, Service},
     status,
-    subscribe::{self, Received, Subscriber},
+    subscribe::{Received, Subscriber},
     wire::{Notice, message::Pace},
 };
 use bytes::Bytes;
 use tokio::{sync::mpsc, task::JoinHandle, time::sleep};
 
-use nodes::{LIMIT, Node, id, link, node};
+use nodes::{LIMIT, MAY_ALL, beyond, id, link, node, serve, source, wants};
 
 /// Pause of a subscriber before the next node.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -30,16 +29,6 @@ const ADUS: u64 = 600;
 const LEAVES: [u64; 3] = [100, 250, 400];
 /// Number of an ADU after the last of these.
 const SHOWN: u64 = 540;
-
-/// A service at a node, until this is aborted.
-async fn serve(node: &Node) -> JoinHandle<()> {
-    let client = Client::attach(&node.local, "test").await.unwrap();
-    let service = Service::new(service::Settings::default(), mpsc::channel(1).0);
-    let registration = service.register(&client).await.unwrap();
-    tokio::spawn(async move {
-        service.serve(&registration).await;
-    })
-}
 
 /// Sessions of a client with both processing nodes.
 async fn sessions(client: &Client) -> [Session; 2] {
@@ -75,16 +64,14 @@ async fn subscribe(subscriber: Subscriber, sessions: [Session; 2]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_source_that_leaves_takes_its_subscribers_along() {
     let folder = tempfile::tempdir().unwrap();
-    let may = "may = [\"call\", { right = \"use-service\", services = [\"process/1/*\"] }]";
-    let guests = [1, 3].map(|peer| (peer, may.to_owned()));
+    let guests = [1, 3].map(|peer| (peer, MAY_ALL.to_owned()));
     let hub = node(folder.path(), 2, &guests).await;
     let spare = node(folder.path(), 4, &guests).await;
     let mut legs = Vec::new();
     let mut peers = |seed: u64| {
         let own = [(2, &hub), (4, &spare)].map(|(peer, at)| {
             legs.push(link(at.daemon.host().addresses()[0], seed + peer));
-            let leg = legs.last().unwrap().addresses()[0];
-            (peer as u8, format!("may = []\naddresses = [\"{leg}\"]"))
+            (peer as u8, beyond(legs.last().unwrap()))
         });
         own.to_vec()
     };
@@ -97,28 +84,12 @@ async fn a_source_that_leaves_takes_its_subscribers_along() {
         let at_lab = Client::attach(&lab.local, "test").await.unwrap();
         let at_desk = Client::attach(&desk.local, "test").await.unwrap();
         let asking = sessions(&at_lab).await;
-        let source = Arc::new(offer::Source::new(offer::Settings {
-            name: "x".to_owned(),
-            run: 1,
-            subscribers: vec![id(3).to_string()],
-            pace: Pace::Slowest,
-            patience: None,
-            spec: StreamSpec::default(),
-        }));
+        let source = source(&[3], Pace::Slowest);
         source.measure();
         let offering = tokio::spawn(offer(source.clone(), sessions(&at_lab).await));
         let pipeline: Pipeline = "every 3".parse().unwrap();
-        let settings = subscribe::Settings {
-            name: "x".to_owned(),
-            run: 2,
-            source: None,
-            demand: None,
-            modules: BTreeMap::new(),
-            patience: None,
-            spec: StreamSpec::default(),
-        };
         let (sender, mut received) = mpsc::channel(16);
-        let subscriber = Subscriber::new(settings, &pipeline, sender);
+        let subscriber = Subscriber::new(wants(2), &pipeline, sender);
         let subscribing = tokio::spawn(subscribe(subscriber, sessions(&at_desk).await));
         let mut subscribers = source.subscribers();
         subscribers.wait_for(|count| *count > 0).await.unwrap();

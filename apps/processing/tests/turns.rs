@@ -7,23 +7,21 @@
 
 mod nodes;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anabranch::{
     Client, StreamSpec,
     net::emulate::link::describe::{no_traces, parse_both},
 };
 use anabranch_processing::{
-    offer,
     process::{Fields, Pipeline},
-    service::{self, Service},
     subscribe::{self, Received, Subscriber},
     wire::message::Pace,
 };
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use nodes::{LIMIT, id, link, node};
+use nodes::{LIMIT, MAY_ALL, beyond, id, link, node, serve, source, wants};
 
 /// A link with a quarter of what is made, and a short queue.
 const NARROW: &str = "rate=1 Mbit/s, delay=5 ms, queue=100 ms";
@@ -39,38 +37,24 @@ const STALE_MAX: usize = 60;
 #[tokio::test(flavor = "multi_thread")]
 async fn what_waits_of_the_former_view_is_given_up() {
     let folder = tempfile::tempdir().unwrap();
-    let may = "may = [\"call\", { right = \"use-service\", services = [\"process/1/*\"] }]";
-    let guests = [1, 3].map(|peer| (peer, may.to_owned()));
+    let guests = [1, 3].map(|peer| (peer, MAY_ALL.to_owned()));
     let hub = node(folder.path(), 2, &guests).await;
     let target = hub.daemon.host().addresses()[0];
     let legs = [link(target, 1), link(target, 2)];
     let narrow = parse_both(NARROW, &mut no_traces).unwrap();
     legs[1].paths()[0].set(&narrow).unwrap();
-    let to_hub = |leg: usize| {
-        let at = legs[leg].addresses()[0];
-        [(2, format!("may = []\naddresses = [\"{at}\"]"))]
-    };
+    let to_hub = |leg: usize| [(2, beyond(&legs[leg]))];
     let lab = node(folder.path(), 1, &to_hub(0)).await;
     let desk = node(folder.path(), 3, &to_hub(1)).await;
 
     let work = async {
-        let at_hub = Client::attach(&hub.local, "test").await.unwrap();
-        let service = Service::new(service::Settings::default(), mpsc::channel(1).0);
-        let registration = service.register(&at_hub).await.unwrap();
-        let serving = tokio::spawn(async move { service.serve(&registration).await });
+        let serving = serve(&hub).await;
         let at_lab = Client::attach(&lab.local, "test").await.unwrap();
         let at_desk = Client::attach(&desk.local, "test").await.unwrap();
         let at = id(2).to_string();
         let of_lab = at_lab.connect(&at).await.unwrap();
         let of_desk = at_desk.connect(&at).await.unwrap();
-        let source = Arc::new(offer::Source::new(offer::Settings {
-            name: "x".to_owned(),
-            run: 1,
-            subscribers: vec![id(3).to_string()],
-            pace: Pace::Live,
-            patience: None,
-            spec: StreamSpec::default(),
-        }));
+        let source = source(&[3], Pace::Live);
         let offering = source.clone();
         let offering = tokio::spawn(async move { offering.run(&of_lab).await });
         while !source.has_begun() {
@@ -86,16 +70,11 @@ async fn what_waits_of_the_former_view_is_given_up() {
             }
         });
         let settings = subscribe::Settings {
-            name: "x".to_owned(),
-            run: 2,
-            source: None,
-            demand: None,
-            modules: BTreeMap::new(),
-            patience: None,
             spec: StreamSpec {
                 reliable: false,
                 ..StreamSpec::default()
             },
+            ..wants(2)
         };
         let (sender, mut received) = mpsc::channel(16);
         let subscriber = Arc::new(Subscriber::new(settings, &Pipeline::default(), sender));

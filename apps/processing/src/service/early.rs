@@ -63,6 +63,7 @@ mod tests {
                 first: 0,
                 readers: 0,
                 confirms: true,
+                opens: None,
             };
             service.enter(peer, "x", offer).unwrap().0
         };
@@ -83,6 +84,7 @@ mod tests {
             }),
             demand: None,
             wait_ms,
+            opens: None,
         };
         let begun = Instant::now();
         let offering = async {

@@ -9,6 +9,7 @@
 //! | `early` | subscribers that come before the source |
 //! | `here` | a source of this program itself |
 //! | `subscribed` | the streams of a subscriber |
+//! | `openings` | streams for ADUs, and the requests that they belong to |
 //! | `holding` | bytes that it holds |
 //! | `library`, `brought` | WebAssembly modules; those that subscribers bring |
 //! | `report` | [`Report`] |
@@ -27,6 +28,7 @@ mod library;
 mod load;
 mod monitor;
 mod offered;
+mod openings;
 mod promise;
 mod refusal;
 mod report;
@@ -38,7 +40,7 @@ pub(crate) mod subscription;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     task::Poll,
     time::Duration,
 };
@@ -66,13 +68,14 @@ use tokio::{
 use self::{
     library::Library,
     monitor::{Effort, Monitor},
+    openings::{Key, Openings},
     refusal::Refusal,
     source::Source,
 };
 pub use self::{report::Report, settings::Settings};
 use crate::wire::{
-    CODE_BUSY, CODE_MALFORMED, Label, ModuleLabel, Notice, Purpose, Request, WireError, decode,
-    encode,
+    CODE_BUSY, CODE_MALFORMED, CODE_UNUSED, Label, ModuleLabel, Notice, Purpose, Request,
+    WireError, decode, encode,
     label::{ALL_LABELS, STATUS_LABEL, modules_for, subscriptions_to},
     message::SubscriberState,
 };
@@ -97,13 +100,6 @@ enum Stopped {
     Silent,
 }
 
-/// A stream for ADUs that a peer is to open.
-struct Expected {
-    peer: NodeId,
-    label: Label,
-    waiting: oneshot::Sender<Stream>,
-}
-
 /// The last look at a subscriber.
 #[derive(Clone)]
 struct Held {
@@ -126,7 +122,7 @@ pub struct Service {
     sources: Mutex<BTreeMap<String, Arc<Source>>>,
     /// Notified of each offer that is taken.
     offers: watch::Sender<()>,
-    expected: Mutex<BTreeMap<u64, Expected>>,
+    openings: Mutex<Openings<(Stream, Seat)>>,
     subscribers: Mutex<BTreeMap<u64, Held>>,
     streams: Mutex<BTreeMap<NodeId, usize>>,
     numbers: std::sync::atomic::AtomicU64,
@@ -140,16 +136,56 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A stream that is counted until this is dropped.
-struct Seat(Arc<Service>, NodeId);
+struct Seat(Weak<Service>, NodeId);
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut streams = lock(&self.0.streams);
+        let Some(service) = self.0.upgrade() else {
+            return;
+        };
+        let mut streams = lock(&service.streams);
         if let Some(count) = streams.get_mut(&self.1) {
             *count -= 1;
             if *count == 0 {
                 streams.remove(&self.1);
             }
+        }
+    }
+}
+
+/// A stream for ADUs that a peer opens, or has opened, for a request that it makes; refused if this is dropped before it was taken.
+struct Opening<'a> {
+    service: &'a Service,
+    key: Key,
+    stream: oneshot::Receiver<(Stream, Seat)>,
+}
+
+impl Opening<'_> {
+    /// Number in its label.
+    fn number(&self) -> u64 {
+        self.key.1.number
+    }
+
+    /// True if the peer has chosen the number.
+    fn is_chosen(&self) -> bool {
+        self.key.1.is_chosen()
+    }
+
+    /// The stream.
+    async fn opened(&mut self) -> Result<Stream, Stopped> {
+        let opened = timeout(REQUEST_TIME, &mut self.stream).await;
+        let opened = opened.map_err(|_| Stopped::Silent)?;
+        opened
+            .map(|(stream, _)| stream)
+            .map_err(|_| Stopped::Silent)
+    }
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        lock(&self.service.openings).forget(&self.key);
+        if let Ok((stream, _)) = self.stream.try_recv() {
+            refuse(&stream, CODE_UNUSED);
         }
     }
 }
@@ -164,7 +200,7 @@ impl Service {
             accounts: Mutex::new(Accounts::new(memory)),
             sources: Mutex::default(),
             offers: watch::Sender::default(),
-            expected: Mutex::default(),
+            openings: Mutex::default(),
             subscribers: Mutex::default(),
             streams: Mutex::default(),
             numbers: 1.into(),
@@ -227,6 +263,10 @@ impl Service {
     /// Ends sources that have been away for too long, and forgets those that are over.
     fn tidy(&self) {
         self.library.tidy();
+        let overdue = lock(&self.openings).take_overdue(Instant::now());
+        for (stream, _) in overdue {
+            refuse(&stream, CODE_UNUSED);
+        }
         let mut sources = lock(&self.sources);
         sources.retain(|_, source| {
             source.trim();
@@ -247,7 +287,7 @@ impl Service {
             return None;
         }
         streams.insert(peer, of_peer + 1);
-        Some(Seat(self.clone(), peer))
+        Some(Seat(Arc::downgrade(self), peer))
     }
 
     async fn stream(self: Arc<Self>, peer: NodeId, stream: Stream, seat: Seat) {
@@ -265,7 +305,7 @@ impl Service {
         self: &Arc<Self>,
         peer: NodeId,
         stream: Stream,
-        _seat: Seat,
+        seat: Seat,
     ) -> Result<(), Stopped> {
         if stream.spec().label == STATUS_LABEL {
             return match first::<Request>(&stream).await? {
@@ -288,7 +328,7 @@ impl Service {
         let label =
             label.map_err(|()| WireError(format!("the label '{}'", stream.spec().label)))?;
         if label.number > 0 {
-            return self.belongs(peer, &label, stream);
+            return self.belongs((peer, label), stream, seat);
         }
         match (label.purpose, first(&stream).await?) {
             (Purpose::Offer, Request::Offer(offer)) => {
@@ -301,56 +341,51 @@ impl Service {
         }
     }
 
-    /// Hands a stream for ADUs over to the one that expects it.
-    fn belongs(&self, peer: NodeId, label: &Label, stream: Stream) -> Result<(), Stopped> {
-        let mut expected = lock(&self.expected);
-        let is_meant = |it: &Expected| it.peer == peer && it.label == *label;
-        let found = match expected.get(&label.number) {
-            Some(it) if is_meant(it) => expected.remove(&label.number),
-            _ => None,
-        };
-        drop(expected);
-        let found = found.ok_or_else(|| WireError(format!("no stream {label} is expected")))?;
-        // Without a receiver, its first stream is over.
-        let _ = found.waiting.send(stream);
-        Ok(())
+    /// Hands a stream for ADUs over to the request that expects it, which may be still to come.
+    fn belongs(&self, key: Key, stream: Stream, seat: Seat) -> Result<(), Stopped> {
+        let label = key.1.clone();
+        let opened = lock(&self.openings).opened(key, (stream, seat), Instant::now());
+        match opened {
+            Ok(()) => Ok(()),
+            Err((stream, _)) if label.is_chosen() => {
+                refuse(&stream, CODE_UNUSED);
+                Ok(())
+            }
+            Err(_) => Err(WireError(format!("no stream {label} is expected")).into()),
+        }
     }
 
-    /// Number of the stream for ADUs that a peer is to open, and the stream itself.
+    /// Expects the stream for ADUs of a request, by the number that the peer has chosen if it has chosen one, and by a new one otherwise.
     fn expect(
         &self,
         peer: NodeId,
         purpose: Purpose,
         name: &str,
-    ) -> (u64, oneshot::Receiver<Stream>) {
-        let number = self.number();
-        let (waiting, stream) = oneshot::channel();
-        let name = name.to_owned();
-        let label = Label {
-            purpose,
-            name,
-            number,
+        opens: Option<u64>,
+    ) -> Opening<'_> {
+        let key = |number| {
+            let name = name.to_owned();
+            let label = Label {
+                purpose,
+                name,
+                number,
+            };
+            (peer, label)
         };
-        let expected = Expected {
-            peer,
-            label,
-            waiting,
-        };
-        lock(&self.expected).insert(number, expected);
-        (number, stream)
-    }
-
-    /// The stream that was expected.
-    async fn opened(
-        &self,
-        number: u64,
-        stream: oneshot::Receiver<Stream>,
-    ) -> Result<Stream, Stopped> {
-        let opened = timeout(REQUEST_TIME, stream).await;
-        lock(&self.expected).remove(&number);
-        opened
-            .map_err(|_| Stopped::Silent)?
-            .map_err(|_| Stopped::Silent)
+        let mut openings = lock(&self.openings);
+        let chosen = opens.map(key).filter(|(_, label)| label.is_chosen());
+        let expected = chosen.and_then(|key| Some((key.clone(), openings.expect(key)?)));
+        let (key, stream) = expected.unwrap_or_else(|| {
+            let key = key(self.number());
+            let stream = openings.expect(key.clone());
+            (key, stream.expect("each number is given once"))
+        });
+        drop(openings);
+        Opening {
+            service: self,
+            key,
+            stream,
+        }
     }
 
     fn number(&self) -> u64 {

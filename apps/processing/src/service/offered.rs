@@ -146,6 +146,7 @@ impl Service {
         offer: Offer,
     ) -> Result<(), Stopped> {
         offer.check()?;
+        let mut opening = self.expect(peer, Purpose::Offer, name, offer.opens);
         let known = offer.confirms.then_some(offer.readers);
         let (source, next) = match self.enter(peer, name, offer) {
             Ok(entered) => entered,
@@ -157,10 +158,10 @@ impl Service {
             returns: source.returns(),
         };
         source.knows(known);
-        let (stream, opened) = self.expect(peer, Purpose::Offer, name);
+        let stream = opening.number();
         let notice = Notice::Offered { stream, next };
         control.send(encode(&notice)).await?;
-        let adus = self.opened(stream, opened).await?;
+        let adus = opening.opened().await?;
         let name = name.to_owned();
         self.report(Report::Offered { peer, name, next });
         let serving = async {
@@ -352,6 +353,7 @@ mod tests {
             first: 0,
             readers: 0,
             confirms: true,
+            opens: None,
         };
         let (before, _) = service.enter(peer, "x", offer(1)).unwrap();
         before.leave(0);

@@ -96,15 +96,16 @@ impl Service {
         asked: Subscribe,
     ) -> Result<(), Stopped> {
         asked.check()?;
+        let mut opening = self.expect(peer, Purpose::Subscribe, name, asked.opens);
         self.awaited(name, &asked).await;
         let (source, subscription, uses) = match self.subscription(peer, name, &asked) {
             Ok(entered) => entered,
             Err(refusal) => return self.refused(peer, name, control, refusal).await,
         };
-        let (stream, opened) = self.expect(peer, Purpose::Subscribe, name);
+        let number = self.number();
         let present = Present {
             service: self,
-            number: stream,
+            number,
             peer,
             name,
             sent: AtomicU64::new(0),
@@ -124,13 +125,17 @@ impl Service {
             let _ = timeout(KNOWN_TIME, source.known()).await;
         }
         let notice = Notice::Subscribed {
-            stream,
+            stream: opening.number(),
             source: source.peer.to_string(),
             run: source.inner().offer.run,
             position: present.subscription.begin.clone().into(),
         };
         control.send(encode(&notice)).await?;
-        let adus = self.opened(stream, opened).await?;
+        let adus = opening.opened().await?;
+        if opening.is_chosen() {
+            // What follows on this stream does not wait for the other one.
+            adus.send(encode(&notice)).await?;
+        }
         if !asked.is_reliable {
             let short = StreamParameters {
                 unsent_max: Some(NonZeroU32::new(UNSENT_BYTES)),
@@ -149,7 +154,7 @@ impl Service {
         let promised = AtomicU64::new(0);
         let way = Way {
             source: &source,
-            number: stream,
+            number,
             stream: &adus,
         };
         let sending = async {

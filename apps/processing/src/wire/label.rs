@@ -74,7 +74,7 @@ impl FromStr for ModuleLabel {
 }
 
 /// Purpose of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
     /// A source offers a stream.
     Offer,
@@ -83,14 +83,30 @@ pub enum Purpose {
 }
 
 /// Label of a stream about an offered stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Label {
     /// Purpose.
     pub purpose: Purpose,
     /// Name of the offered stream.
     pub name: String,
-    /// 0 for messages; for ADUs, the number from the answer to the first message.
+    /// 0 for messages; for ADUs, a number that the opener has [chosen], or that from the answer to the first message.
     pub number: u64,
+}
+
+/// Bit of the numbers that openers choose. A service chooses others.
+const CHOSEN: u64 = 1 << 63;
+
+/// Number for the stream with ADUs of an opener that does not wait for the answer to its first message: `number`, with the bit that such
+/// numbers have.
+pub const fn chosen(number: u64) -> u64 {
+    number | CHOSEN
+}
+
+impl Label {
+    /// True if the opener has chosen the number.
+    pub const fn is_chosen(&self) -> bool {
+        self.number & CHOSEN != 0
+    }
 }
 
 impl fmt::Display for Label {

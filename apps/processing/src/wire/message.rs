@@ -60,6 +60,9 @@ pub struct Offer {
     /// True if the source answers reports of reliable subscribers with [`Request::Readers`].
     #[serde(default)]
     pub confirms: bool,
+    /// Number of the stream with ADUs that the source opens at once; `None`: it waits for that from the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opens: Option<u64>,
 }
 
 impl Offer {
@@ -188,6 +191,9 @@ pub struct Subscribe {
     /// Time for which the service waits for the stream to be offered before it refuses, in milliseconds; above [`WAIT_MS_MAX`], that.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub wait_ms: u32,
+    /// As [`Offer::opens`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opens: Option<u64>,
 }
 
 fn is_zero(number: &u32) -> bool {

@@ -25,10 +25,17 @@ const ITEM: u8 = 1;
 const MARK: u8 = 2;
 const MODULE: u8 = 3;
 
+/// True if an ADU is a message, and no derived ADU or mark.
+pub fn is_message(adu: &[u8]) -> bool {
+    adu.first() == Some(&JSON)
+}
+
 /// Code of a stream whose messages are none.
 pub const CODE_MALFORMED: u32 = 0x20;
 /// Code of a stream beyond the number that is served at a time.
 pub const CODE_BUSY: u32 = 0x21;
+/// Code of a stream with ADUs whose first message was refused, or whose opener uses another one.
+pub const CODE_UNUSED: u32 = 0x22;
 
 /// An ADU is none of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

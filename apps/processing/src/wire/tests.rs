@@ -7,6 +7,7 @@ use proptest::{collection::vec, prelude::*};
 use super::{
     Carried, Item, Notice, Request, decode, encode,
     item::HEADER_BYTES_MAX,
+    label::chosen,
     message::{ALLOWED_MAX, Demand, MESSAGE_BYTES_MAX, Offer, Pace, Position, Subscribe},
 };
 
@@ -19,6 +20,7 @@ fn offer(subscribers: Vec<String>) -> Offer {
         first: 7,
         readers: 2,
         confirms: false,
+        opens: None,
     }
 }
 
@@ -33,6 +35,7 @@ fn subscribe() -> Subscribe {
         position: None,
         demand: None,
         wait_ms: 250,
+        opens: None,
     }
 }
 
@@ -46,6 +49,13 @@ fn messages_are_as_the_specification_writes_them() {
     let json = r#"{"do":"offer","run":18446744073709551615,"subscribers":["*"],"is_reliable":true,"pace":"slowest","first":7,"readers":2,"confirms":false}"#;
     let adu: Bytes = [&[0], json.as_bytes()].concat().into();
     assert_eq!(encode(&Request::Offer(offer(vec!["*".to_owned()]))), adu);
+    let early = Subscribe {
+        opens: Some(chosen(1)),
+        ..subscribe()
+    };
+    let json = r#"{"do":"subscribe","run":3,"pipeline":"every 5","is_reliable":true,"change":0,"wait_ms":250,"opens":9223372036854775809}"#;
+    let adu: Bytes = [&[0], json.as_bytes()].concat().into();
+    assert_eq!(encode(&Request::Subscribe(early)), adu);
     for (json, request) in [
         (r#"{"do":"measure"}"#, Request::Measure),
         (

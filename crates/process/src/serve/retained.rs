@@ -90,6 +90,11 @@ impl Retained {
         Ok(())
     }
 
+    /// Number of the next ADU to send.
+    pub fn position(&self) -> u64 {
+        self.next
+    }
+
     /// The next ADU to send; `None` if all were sent.
     pub fn to_send(&self) -> Option<&Adu> {
         self.get(self.next)

@@ -1,28 +1,23 @@
 //! Service of a processing node in a simulated world: the protocol of `spec/processing.md` §5 between sessions and the state that
 //! `anabranch process` has, too.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    num::NonZeroU32,
-    time::Duration,
-};
+mod subscribing;
+
+use std::{collections::BTreeMap, time::Duration};
 
 use anabranch_base::{Instant, NodeId, SessionId, StreamId};
 use anabranch_process::{
     Modules,
-    memory::Account,
-    serve::{self, Offered, Rules, Subscription, Terms},
+    serve::{Offered, Rules, Terms},
 };
-use anabranch_processing::{
-    UNSENT_BYTES,
-    wire::{
-        Item, Label, Notice, Purpose, Request, decode, encode,
-        message::{Demand, Offer, Pace, Subscribe, WAIT_MS_MAX},
-    },
+use anabranch_processing::wire::{
+    Item, Label, Notice, Purpose, Request, decode, encode,
+    message::{Offer, Pace, WAIT_MS_MAX},
 };
-use anabranch_session::{Event, Guarantee, StreamParameters};
+use anabranch_session::Event;
 use anabranch_sim::{App, Context};
 
+use self::subscribing::Early;
 use super::served::Subscriber;
 
 /// Time between two acknowledgements.
@@ -50,6 +45,8 @@ struct Entry {
     /// Streams with messages and with ADUs; none of a source at this node.
     control: Option<At>,
     adus: Option<At>,
+    /// Number in the label of the stream with ADUs.
+    opens: u64,
     told: Option<(u64, u32)>,
     /// Number and time of the ADUs that were taken.
     taken: Vec<(u64, Instant)>,
@@ -66,16 +63,8 @@ pub(super) struct Hub {
     looked: Option<Instant>,
     marked: Option<Instant>,
     early: Vec<Early>,
-}
-
-/// A subscription to a stream that is not offered yet.
-#[derive(Debug)]
-struct Early {
-    at: At,
-    name: String,
-    asked: Subscribe,
-    /// Time at which it is refused.
-    until: Instant,
+    /// Streams with ADUs that nobody has yet.
+    come: BTreeMap<(SessionId, Label), At>,
 }
 
 fn say(context: &mut Context<'_>, (session, stream): At, notice: &Notice) {
@@ -121,6 +110,7 @@ impl Hub {
             source: node,
             control: None,
             adus: None,
+            opens: 0,
             told: None,
             taken: Vec::new(),
         };
@@ -153,7 +143,8 @@ impl Hub {
                 spec,
             } => {
                 if let Ok(label) = spec.label.parse::<Label>() {
-                    self.opened(context, (*session, *stream), label);
+                    self.opened((*session, *stream), label);
+                    self.attach(context);
                 }
             }
             Event::Readable { session, stream } => self.readable(context, (*session, *stream)),
@@ -163,65 +154,61 @@ impl Hub {
         self.pump(context);
     }
 
-    fn opened(&mut self, context: &mut Context<'_>, at: At, label: Label) {
+    fn opened(&mut self, at: At, label: Label) {
         if label.number == 0 {
             self.roles.insert(at, Role::New(label));
-            return;
-        }
-        match label.purpose {
-            Purpose::Offer => {
-                if let Some(entry) = self.entries.get_mut(&label.name) {
-                    entry.adus = Some(at);
-                    self.roles.insert(at, Role::OfferAdus(label.name));
-                }
-            }
-            Purpose::Subscribe => {
-                let Some(subscriber) = self.subscribers.get_mut(&label.number) else {
-                    return;
-                };
-                subscriber.adus = Some(at);
-                if !subscriber.is_reliable {
-                    let short = StreamParameters {
-                        unsent_max: Some(NonZeroU32::new(UNSENT_BYTES)),
-                        ..StreamParameters::default()
-                    };
-                    // An error means that the session is over.
-                    let session = context.engine().session(at.0);
-                    let _ = session.map(|session| session.stream(at.1).adjust(short));
-                }
-                if let Some(Demand {
-                    rate_bps,
-                    share_ppm,
-                    ..
-                }) = subscriber.demand
-                {
-                    let rate = anabranch_base::Rate::from_bps(rate_bps);
-                    let guarantee = Guarantee::rate(rate, f64::from(share_ppm) / 1e6).waiting();
-                    let now = context.now();
-                    let (session, stream) = at;
-                    // A refusal is part of the promise's account.
-                    let _ = context.engine().session(session).and_then(|session| {
-                        session
-                            .stream(stream)
-                            .change_guarantee(now, Some(guarantee))
-                    });
-                }
-            }
+        } else {
+            self.come.insert((at.0, label), at);
         }
     }
 
+    /// The stream with ADUs of this request, if it is there.
+    fn come(&mut self, control: At, purpose: Purpose, name: &str, number: u64) -> Option<At> {
+        let name = name.to_owned();
+        let label = Label {
+            purpose,
+            name,
+            number,
+        };
+        self.come.remove(&(control.0, label))
+    }
+
+    /// Gives sources and subscribers their streams with ADUs.
+    fn attach(&mut self, context: &mut Context<'_>) {
+        let missing = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.adus.is_none());
+        let missing: Vec<_> = missing
+            .filter_map(|(name, entry)| Some((name.clone(), entry.control?, entry.opens)))
+            .collect();
+        for (name, control, number) in missing {
+            if let Some(at) = self.come(control, Purpose::Offer, &name, number)
+                && let Some(entry) = self.entries.get_mut(&name)
+            {
+                entry.adus = Some(at);
+                self.roles.insert(at, Role::OfferAdus(name.clone()));
+                self.take(context, &name);
+            }
+        }
+        self.attach_subscribers(context);
+    }
+
     fn readable(&mut self, context: &mut Context<'_>, at: At) {
-        if let Some(Role::OfferAdus(name)) = self.roles.get(&at) {
-            let name = name.clone();
-            self.take(context, &name);
-            return;
+        match self.roles.get(&at) {
+            Some(Role::OfferAdus(name)) => {
+                let name = name.clone();
+                self.take(context, &name);
+                return;
+            }
+            Some(_) => {}
+            // A stream with ADUs, which is read once its request has come, or has nothing but the mark that announces it.
+            None => return,
         }
         while let Some(adu) = context.receive(at.0, at.1) {
-            let Ok(request) = decode::<Request>(&adu.data) else {
-                // The mark that announces a subscriber's stream.
-                continue;
-            };
-            self.request(context, at, request);
+            if let Ok(request) = decode::<Request>(&adu.data) {
+                self.request(context, at, request);
+            }
         }
     }
 
@@ -273,54 +260,6 @@ impl Hub {
         }
     }
 
-    /// Changes the pipeline of a subscriber.
-    fn change(
-        &mut self,
-        context: &mut Context<'_>,
-        of: u64,
-        number: u32,
-        pipeline: &str,
-    ) -> Result<(), String> {
-        let subscriber = self.subscribers.get_mut(&of).ok_or("there is none")?;
-        let entry = self.entries.get_mut(&subscriber.name);
-        let offered = &mut entry.ok_or("the stream is over")?.offered;
-        let pipeline: anabranch_process::Pipeline = pipeline
-            .parse()
-            .map_err(|error: anabranch_process::ParseError| error.to_string())?;
-        if (subscriber.subscription).change(offered, number, &pipeline)? {
-            subscriber.discard(context);
-        }
-        Ok(())
-    }
-
-    /// Grants or refuses a subscription.
-    fn answer(&mut self, context: &mut Context<'_>, at: At, name: &str, asked: &Subscribe) {
-        if let Err((why, may_retry)) = self.subscribe(context, at, name, asked) {
-            let number = None;
-            let refused = Notice::Refused {
-                number,
-                may_retry,
-                why,
-            };
-            say(context, at, &refused);
-            context.finish(at.0, at.1);
-        }
-    }
-
-    /// Answers subscriptions whose stream is offered by now, and those that have waited for long enough.
-    fn answer_early(&mut self, context: &mut Context<'_>) {
-        let now = context.now();
-        let entries = &self.entries;
-        let is_due = |early: &mut Early| entries.contains_key(&early.name) || early.until <= now;
-        let due: Vec<Early> = self.early.extract_if(.., is_due).collect();
-        for Early {
-            at, name, asked, ..
-        } in due
-        {
-            self.answer(context, at, &name, &asked);
-        }
-    }
-
     fn fresh(&mut self) -> u64 {
         self.number += 1;
         self.number
@@ -338,62 +277,15 @@ impl Hub {
             return;
         };
         self.offer_own(name, source, terms, context.now());
+        let stream = offer.opens.unwrap_or_else(|| self.fresh());
         if let Some(entry) = self.entries.get_mut(name) {
             entry.control = Some(at);
+            entry.opens = stream;
         }
-        let stream = self.fresh();
         self.roles.insert(at, Role::OfferControl);
         let next = offer.first;
         say(context, at, &Notice::Offered { stream, next });
-    }
-
-    fn subscribe(
-        &mut self,
-        context: &mut Context<'_>,
-        at: At,
-        name: &str,
-        asked: &Subscribe,
-    ) -> Result<(), (String, bool)> {
-        let number = self.fresh();
-        let peer = self.peers.get(&at.0).copied();
-        let peer = peer.ok_or_else(|| ("the session is over".to_owned(), false))?;
-        let entry = self.entries.get_mut(name);
-        let entry = entry.ok_or_else(|| (format!("no stream '{name}' is offered here"), true))?;
-        let pipeline = asked.pipeline.parse();
-        let pipeline =
-            pipeline.map_err(|error: anabranch_process::ParseError| (error.to_string(), false))?;
-        let position = asked.position.clone();
-        let request = serve::Request {
-            reader: (peer, asked.run),
-            change: asked.change,
-            position: position.map(|position| (asked.of, position.into())),
-            delivery: serve::delivery(asked.is_reliable),
-            account: Account::default(),
-        };
-        let now = context.now();
-        let subscription = Subscription::new(&mut entry.offered, request, &pipeline, now);
-        let subscription = subscription.map_err(|why| (why, false))?;
-        let notice = Notice::Subscribed {
-            stream: number,
-            source: entry.source.to_string(),
-            run: entry.offered.terms().run,
-            position: subscription.begin().clone().into(),
-        };
-        say(context, at, &notice);
-        self.roles.insert(at, Role::SubscriberControl(number));
-        let subscriber = Subscriber {
-            name: name.to_owned(),
-            peer,
-            control: at,
-            adus: None,
-            subscription,
-            demand: asked.demand,
-            is_reliable: asked.is_reliable,
-            waiting: VecDeque::new(),
-            marked: 0,
-        };
-        self.subscribers.insert(number, subscriber);
-        Ok(())
+        self.attach(context);
     }
 
     /// Takes what has come of a source, as far as there is room.
@@ -469,6 +361,7 @@ impl Hub {
         self.peers.remove(&session);
         self.roles.retain(|at, _| at.0 != session);
         self.early.retain(|early| early.at.0 != session);
+        self.come.retain(|(of, _), _| *of != session);
         let own = self.subscribers.iter();
         let own = own.filter(|(_, subscriber)| subscriber.control.0 == session);
         let gone: Vec<u64> = own.map(|(number, _)| *number).collect();

@@ -18,6 +18,8 @@ pub(super) struct Subscriber {
     pub(super) peer: NodeId,
     pub(super) control: At,
     pub(super) adus: Option<At>,
+    /// Number in the label of that stream.
+    pub(super) opened: u64,
     pub(super) subscription: Subscription,
     pub(super) demand: Option<Demand>,
     pub(super) is_reliable: bool,

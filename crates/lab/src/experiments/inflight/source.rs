@@ -7,6 +7,7 @@ use anabranch_base::{Instant, NodeId, SessionId, StreamId};
 use anabranch_process::serve::{Retained, Terms};
 use anabranch_processing::wire::{
     Carried, Item, Label, Notice, Purpose, Request, decode, encode,
+    label::chosen,
     message::{ANYONE, Offer, Pace},
 };
 use anabranch_session::{Event, Guarantee, Link, Priority, SendError, StreamSpec};
@@ -45,6 +46,8 @@ struct Stream {
     acknowledged: u64,
     control: Option<StreamId>,
     adus: Option<StreamId>,
+    /// Number in the label of that stream.
+    opened: u64,
 }
 
 /// The source.
@@ -83,6 +86,7 @@ impl Source {
             acknowledged: 0,
             control: None,
             adus: None,
+            opened: chosen(0),
         });
         Self {
             own,
@@ -154,9 +158,16 @@ impl Source {
                 first: stream.retained.first(),
                 readers: stream.readers,
                 confirms: false,
+                opens: Some(stream.opened + 1),
             };
+            stream.opened += 1;
+            let first = offer.first;
             // An error means that the session is over.
             let _ = context.send(session, control, encode(&Request::Offer(offer)));
+            // The node begins with the first ADU.
+            if stream.retained.resume(first).is_ok() {
+                stream.adus = open_adus(context, session, stream, &self.molecule);
+            }
         }
     }
 
@@ -174,17 +185,15 @@ impl Source {
                     stream: number,
                     next,
                 }) => {
-                    if stream.retained.resume(next).is_err() {
-                        continue;
+                    let is_other = number != stream.opened;
+                    if is_other || next > stream.retained.position() {
+                        // An error would be a fault of the node, which the count of lost ADUs shows.
+                        let _ = stream.retained.resume(next);
                     }
-                    let spec = spec(stream.number, number, &self.molecule);
-                    let Ok(adus) = context.open(session, spec) else {
-                        continue;
-                    };
-                    let mark = anabranch_process::serve::Position::default();
-                    let mark = Item::Mark(mark.into()).to_bytes();
-                    let _ = context.send(session, adus, mark);
-                    stream.adus = Some(adus);
+                    if is_other {
+                        stream.opened = number;
+                        stream.adus = open_adus(context, session, stream, &self.molecule);
+                    }
                 }
                 Ok(Notice::Acknowledged { next, readers }) => {
                     stream.readers = readers;
@@ -315,7 +324,22 @@ fn label(number: usize, stream: u64) -> String {
     label.to_string()
 }
 
-/// Stream of ADUs to the processing node.
+/// Opens the stream of ADUs to the processing node.
+fn open_adus(
+    context: &mut Context<'_>,
+    session: SessionId,
+    stream: &Stream,
+    molecule: &Molecule,
+) -> Option<StreamId> {
+    let spec = spec(stream.number, stream.opened, molecule);
+    let adus = context.open(session, spec).ok()?;
+    let mark = anabranch_process::serve::Position::default();
+    // An error means that the session is over.
+    let _ = context.send(session, adus, Item::Mark(mark.into()).to_bytes());
+    Some(adus)
+}
+
+/// Specification of it.
 fn spec(number: usize, stream: u64, molecule: &Molecule) -> StreamSpec {
     let rate = molecule.rate(number, &anabranch_process::Pipeline::default(), OVERHEAD);
     let is_critical = is_critical(number);

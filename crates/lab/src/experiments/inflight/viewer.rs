@@ -9,7 +9,8 @@ use anabranch_process::{
     serve::{Position, Progress},
 };
 use anabranch_processing::wire::{
-    Carried, Item, Label, Notice, Purpose, Request, decode, encode,
+    CODE_UNUSED, Carried, Item, Label, Notice, Purpose, Request, decode, encode, is_message,
+    label::chosen,
     message::{Demand, Subscribe, WAIT_OF_SEVERAL_MS},
 };
 use anabranch_session::{Event, Link, Priority, StreamSpec};
@@ -49,6 +50,10 @@ pub(super) struct Wanted {
     progress: Progress,
     control: Option<StreamId>,
     adus: Option<StreamId>,
+    /// Number in the label of that stream.
+    opened: u64,
+    /// The service has answered.
+    has_begun: bool,
     decoder: Option<Decoder>,
     told: Option<u64>,
     retry_at: Option<Instant>,
@@ -88,6 +93,8 @@ impl Wanted {
             progress: Progress::default(),
             control: None,
             adus: None,
+            opened: chosen(0),
+            has_begun: false,
             decoder: None,
             told: None,
             retry_at: None,
@@ -131,8 +138,9 @@ impl Wanted {
             return;
         };
         self.control = Some(control);
-        self.adus = None;
+        self.has_begun = false;
         self.retry_at = None;
+        self.opened += 1;
         let position = self.progress.position().filter(|_| self.is_reliable);
         let request = Subscribe {
             run: RUN,
@@ -144,9 +152,39 @@ impl Wanted {
             position: position.cloned().map(Into::into),
             demand: self.demand,
             wait_ms: WAIT_OF_SEVERAL_MS,
+            opens: Some(self.opened),
         };
         // An error means that the session is over.
         let _ = context.send(session, control, encode(&Request::Subscribe(request)));
+        self.adus = self.open_adus(context, session, self.opened);
+    }
+
+    /// Opens the stream for ADUs with this number.
+    fn open_adus(
+        &self,
+        context: &mut Context<'_>,
+        session: SessionId,
+        number: u64,
+    ) -> Option<StreamId> {
+        let spec = StreamSpec {
+            duplex: true,
+            lifetime: (!self.is_reliable).then_some(LIFETIME),
+            label: self.label(number),
+            ..StreamSpec::default()
+        };
+        let adus = context.open(session, spec).ok()?;
+        let mark = Item::Mark(Position::default().into()).to_bytes();
+        let _ = context.send(session, adus, mark);
+        Some(adus)
+    }
+
+    /// Gives up the stream for ADUs, which the service does not use.
+    fn close_adus(&mut self, context: &mut Context<'_>, session: SessionId) {
+        if let Some(adus) = self.adus.take() {
+            // An error means that the session is over.
+            let _ = (context.engine().session(session))
+                .map(|session| session.stream(adus).reset(CODE_UNUSED));
+        }
     }
 
     fn notice(
@@ -162,20 +200,13 @@ impl Wanted {
                 run,
                 position,
                 ..
-            } => {
+            } if !self.has_begun => {
                 self.progress.begun(run, position.into());
-                let spec = StreamSpec {
-                    duplex: true,
-                    lifetime: (!self.is_reliable).then_some(LIFETIME),
-                    label: self.label(stream),
-                    ..StreamSpec::default()
-                };
-                let Ok(adus) = context.open(session, spec) else {
-                    return;
-                };
-                let mark = Item::Mark(Position::default().into()).to_bytes();
-                let _ = context.send(session, adus, mark);
-                self.adus = Some(adus);
+                self.has_begun = true;
+                if stream != self.opened {
+                    self.close_adus(context, session);
+                    self.adus = self.open_adus(context, session, stream);
+                }
                 self.decoder = match self.pipeline.steps().last() {
                     Some(Step::Delta { element, .. }) => Some(Decoder::new(*element)),
                     _ => None,
@@ -183,6 +214,7 @@ impl Wanted {
             }
             Notice::Refused { may_retry, why, .. } => {
                 self.control = None;
+                self.close_adus(context, session);
                 if may_retry {
                     self.retry_at = Some(context.now() + retry);
                 } else {
@@ -266,17 +298,25 @@ impl Viewer {
         }
         let retry = self.retry;
         for wanted in &mut self.wanted {
-            if wanted.adus == Some(id) {
-                while let Some(adu) = context.receive(session, id) {
-                    if let Ok(item) = Item::read(adu.data) {
-                        wanted.item(item, context.now());
-                    }
-                }
-            } else if wanted.control == Some(id) {
+            if wanted.control == Some(id) {
                 while let Some(adu) = context.receive(session, id) {
                     if let Ok(notice) = decode::<Notice>(&adu.data) {
                         wanted.notice(context, session, notice, retry);
                     }
+                }
+            } else if wanted.adus != Some(id) {
+                continue;
+            }
+            // The answer comes on both streams, on this one before all ADUs, which are not reordered.
+            while let Some(adus) = wanted.adus
+                && let Some(adu) = context.receive(session, adus)
+            {
+                if is_message(&adu.data) {
+                    if let Ok(notice) = decode::<Notice>(&adu.data) {
+                        wanted.notice(context, session, notice, retry);
+                    }
+                } else if let Ok(item) = Item::read(adu.data) {
+                    wanted.item(item, context.now());
                 }
             }
         }
@@ -292,6 +332,7 @@ impl Viewer {
             for wanted in &mut self.wanted {
                 wanted.control = None;
                 wanted.adus = None;
+                wanted.has_begun = false;
                 wanted.told = None;
             }
         }
@@ -306,7 +347,7 @@ impl Viewer {
             }
         }
         for wanted in &mut self.wanted {
-            if let (Some(control), Some(_)) = (wanted.control, wanted.adus)
+            if let Some(control) = wanted.control.filter(|_| wanted.has_begun)
                 && let Some(changing) = &mut wanted.changing
                 && let Some(request) = changing.request(now)
             {
@@ -320,7 +361,7 @@ impl Viewer {
         for wanted in self.wanted.iter_mut().filter(|one| one.is_reliable) {
             let held = wanted.progress.held();
             if let (Some(control), Some(next)) = (wanted.control, held)
-                && wanted.adus.is_some()
+                && wanted.has_begun
                 && wanted.told != held
             {
                 wanted.told = held;
@@ -367,7 +408,7 @@ impl App for Viewer {
         let dead = watched.and_then(|peer| peer.watch.dead_at());
         let held = Some(self.held_at + HELD_TIME).filter(|_| self.session().is_some());
         let changes = self.wanted.iter().filter_map(|wanted| {
-            let changing = wanted.changing.as_ref().filter(|_| wanted.adus.is_some());
+            let changing = wanted.changing.as_ref().filter(|_| wanted.has_begun);
             Some(changing?.due())
         });
         retry.chain(dead).chain(held).chain(changes).min()
