@@ -1,4 +1,5 @@
-//! Peers that speak the protocol of a processing node themselves: streams that come before their requests, and pipelines that are none.
+//! Peers that speak the protocol of a processing node themselves: streams that come before their requests, pipelines that are none, and a
+//! service of the release before.
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 #![allow(
     clippy::disallowed_methods,
@@ -8,20 +9,23 @@
 mod nodes;
 
 use anabranch::{
-    Failure, StreamSpec,
+    Client, Failure, StreamSpec,
     local::client::{Session, Stream},
 };
 use anabranch_processing::{
-    process::{Fields, Pipeline},
+    process::{Adu, Fields, Pipeline},
+    subscribe::{Received, Subscriber},
     wire::{
-        CODE_MALFORMED, CODE_UNUSED, Item, Label, Notice, Purpose, Request, decode, encode,
+        CODE_MALFORMED, CODE_UNUSED, Carried, Item, Label, Notice, Purpose, Request, decode,
+        encode,
         label::chosen,
-        message::{self, Position},
+        message::{self, Pace, Position},
     },
 };
 use bytes::Bytes;
+use tokio::sync::mpsc;
 
-use nodes::with_source;
+use nodes::{LIMIT, MAY_ALL, beyond, id, link, node, source, wants, with_source};
 
 /// A stream to the service, with or without a number.
 async fn open(session: &Session, number: u64, first: Bytes) -> Stream {
@@ -195,4 +199,95 @@ async fn a_stream_for_adus_is_refused_with_its_request_and_without_one() {
         control.reset(0).unwrap();
     })
     .await;
+}
+
+/// Takes streams as a service of the release before does: it chooses the numbers, and refuses streams with others. Of what is offered it takes two
+/// ADUs, whose numbers are returned with the streams, and a subscriber gets one.
+async fn serve_as_before(client: &Client) -> (Vec<u64>, Vec<Stream>) {
+    let registration = client.register("process/1/*").await.unwrap();
+    let (mut taken, mut streams, mut is_sent) = (Vec::new(), Vec::new(), false);
+    while taken.len() < 2 || !is_sent {
+        let (_, stream) = registration.accept().await.unwrap();
+        let label: Label = stream.spec().label.parse().unwrap();
+        if label.is_chosen() {
+            // This side sends on a subscriber's only.
+            let _ = (stream.reset(CODE_MALFORMED), stream.stop(CODE_MALFORMED));
+            continue;
+        }
+        let first = stream.recv().await.unwrap().unwrap();
+        match (label.purpose, label.number) {
+            (purpose, 0) => {
+                let answer = match purpose {
+                    Purpose::Offer => Notice::Offered { stream: 1, next: 0 },
+                    Purpose::Subscribe => Notice::Subscribed {
+                        stream: 2,
+                        source: "somebody".to_owned(),
+                        run: 1,
+                        position: Position {
+                            next: 0,
+                            phases: None,
+                        },
+                    },
+                };
+                stream.send(encode(&answer)).await.unwrap();
+            }
+            (Purpose::Offer, number) => {
+                assert_eq!(number, 1);
+                assert_eq!(first.data, begin());
+                taken.extend([next(&stream).await.0, next(&stream).await.0]);
+            }
+            (Purpose::Subscribe, number) => {
+                assert_eq!(number, 2);
+                let carried = Carried {
+                    adu: Adu::new(7, Bytes::from_static(b"derived")),
+                    change: 0,
+                    is_last: true,
+                };
+                stream.send(carried.to_bytes()).await.unwrap();
+                is_sent = true;
+            }
+        }
+        streams.push(stream);
+    }
+    (taken, streams)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_of_the_release_before_is_understood() {
+    let folder = tempfile::tempdir().unwrap();
+    let hub = node(folder.path(), 2, &[(1, MAY_ALL.to_owned())]).await;
+    let leg = link(hub.daemon.host().addresses()[0], 1);
+    let near = node(folder.path(), 1, &[(2, beyond(&leg))]).await;
+    let work = async {
+        let at_hub = Client::attach(&hub.local, "test").await.unwrap();
+        let at_near = Client::attach(&near.local, "test").await.unwrap();
+        let session = at_near.connect(&id(2).to_string()).await.unwrap();
+        let source = source(&[1], Pace::Slowest);
+        for _ in 0..2 {
+            source
+                .put(Fields::default(), Bytes::from_static(b"m"))
+                .await;
+        }
+        let (sender, mut received) = mpsc::channel(16);
+        let subscriber = Subscriber::new(wants(2), &Pipeline::default(), sender);
+        let derived = async {
+            loop {
+                if let Received::Adu { adu, .. } = received.recv().await.unwrap() {
+                    return adu.sequence;
+                }
+            }
+        };
+        let served = async { tokio::join!(serve_as_before(&at_hub), derived) };
+        tokio::select! {
+            ((taken, _streams), derived) = served => assert_eq!((taken, derived), (vec![0, 1], 7)),
+            ended = source.run(&session) => panic!("{ended:?}"),
+            ended = subscriber.run(&session) => panic!("{ended:?}"),
+        }
+    };
+    let limited = tokio::time::timeout(LIMIT, work);
+    tokio::select! {
+        () = hub.daemon.run() => unreachable!("it runs until dropped"),
+        () = near.daemon.run() => unreachable!("it runs until dropped"),
+        done = limited => done.expect("the test ends in time"),
+    }
 }
