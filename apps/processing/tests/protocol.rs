@@ -13,6 +13,7 @@ use anabranch::{
     local::client::{Session, Stream},
 };
 use anabranch_processing::{
+    offer,
     process::{Adu, Fields, Pipeline},
     subscribe::{Received, Subscriber},
     wire::{
@@ -79,6 +80,24 @@ async fn answer(control: &Stream) -> Notice {
     decode(&answer.data).unwrap()
 }
 
+/// The number of the stream with ADUs, from the answer to a subscription.
+async fn subscribed(control: &Stream) -> u64 {
+    match answer(control).await {
+        Notice::Subscribed { stream, .. } => stream,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Of three ADUs of the source, the first and the last come by the first pipeline of a subscriber, `every 2`.
+async fn every_second_comes(source: &offer::Source, adus: &Stream) {
+    for _ in 0..3 {
+        source
+            .put(Fields::default(), Bytes::from_static(b"m"))
+            .await;
+    }
+    assert_eq!([next(adus).await, next(adus).await], [(0, 0), (2, 0)]);
+}
+
 /// The words of a refusal that is not to be tried again, of the change with this number.
 async fn refusal(control: &Stream, change: Option<u32>) -> String {
     loop {
@@ -125,9 +144,7 @@ async fn a_node_refuses_what_is_no_pipeline_itself() {
         }
         // Nor as a change, after which the pipeline before goes on.
         let control = open(session, 0, subscription(9, "every 2", None)).await;
-        let Notice::Subscribed { stream, .. } = answer(&control).await else {
-            panic!("it is not subscribed")
-        };
+        let stream = subscribed(&control).await;
         let adus = open(session, stream, begin()).await;
         let change = Request::Change {
             number: 1,
@@ -136,12 +153,7 @@ async fn a_node_refuses_what_is_no_pipeline_itself() {
         control.send(encode(&change)).await.unwrap();
         let why = refusal(&control, Some(1)).await;
         assert!(why.starts_with("the pipeline: column 1"), "{why}");
-        for _ in 0..3 {
-            source
-                .put(Fields::default(), Bytes::from_static(b"m"))
-                .await;
-        }
-        assert_eq!([next(&adus).await, next(&adus).await], [(0, 0), (2, 0)]);
+        every_second_comes(source, &adus).await;
         control.reset(0).unwrap();
     })
     .await;
@@ -151,15 +163,18 @@ async fn a_node_refuses_what_is_no_pipeline_itself() {
 async fn a_stream_for_adus_may_come_before_its_request() {
     with_source(async |source, session| {
         let number = chosen(7);
-        let adus = open(session, number, begin()).await;
-        // It is there by now: another one is refused, since a stream with this number is there already.
-        let twice = open(session, number, begin()).await;
-        assert_eq!(refused(&twice).await, Some(CODE_UNUSED));
-        let control = open(session, 0, subscription(2, "every 2", Some(number))).await;
-        let Notice::Subscribed { stream, .. } = answer(&control).await else {
-            panic!("it is not subscribed")
+        let [one, other] = [
+            open(session, number, begin()).await,
+            open(session, number, begin()).await,
+        ];
+        // The service has the first that it sees, and refuses the other one.
+        let (code, adus) = tokio::select! {
+            code = refused(&one) => (code, other),
+            code = refused(&other) => (code, one),
         };
-        assert_eq!(stream, number);
+        assert_eq!(code, Some(CODE_UNUSED));
+        let control = open(session, 0, subscription(2, "every 2", Some(number))).await;
+        assert_eq!(subscribed(&control).await, number);
         // The answer comes on this stream, too, before all else.
         let first = adus.recv().await.unwrap().unwrap();
         let again = decode::<Notice>(&first.data).unwrap();
@@ -167,12 +182,7 @@ async fn a_stream_for_adus_may_come_before_its_request() {
             matches!(again, Notice::Subscribed { stream, .. } if stream == number),
             "{again:?}"
         );
-        for _ in 0..3 {
-            source
-                .put(Fields::default(), Bytes::from_static(b"m"))
-                .await;
-        }
-        assert_eq!([next(&adus).await, next(&adus).await], [(0, 0), (2, 0)]);
+        every_second_comes(source, &adus).await;
         control.reset(0).unwrap();
     })
     .await;
@@ -192,9 +202,7 @@ async fn a_stream_for_adus_is_refused_with_its_request_and_without_one() {
         assert_eq!(refused(&none).await, Some(CODE_MALFORMED));
         // A number that is none to choose is disregarded.
         let control = open(session, 0, subscription(3, "every 2", Some(5))).await;
-        let Notice::Subscribed { stream, .. } = answer(&control).await else {
-            panic!("it is not subscribed")
-        };
+        let stream = subscribed(&control).await;
         assert_ne!(stream, 5);
         control.reset(0).unwrap();
     })
