@@ -150,7 +150,7 @@ class Adjustments(unittest.IsolatedAsyncioTestCase):
             self.assertIsInstance(discarded, anabranch.Discarded)
             self.assertGreater(discarded.messages, 10)
             self.assertEqual(discarded.bytes, 10_000 * discarded.messages)
-            dropped = set()
+            dropped: set[int] = set()
             async for event in stream.events():
                 if isinstance(event, reports.Dropped):
                     dropped.add(event.message)
