@@ -35,6 +35,8 @@ use crate::{
     },
 };
 
+/// ADUs that are taken before the answer of a service that sends it after them; the others wait in their stream.
+const BEFORE_MAX: usize = 16;
 /// Time between two looks at windows.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -202,7 +204,7 @@ impl Subscriber {
     }
 
     /// The answer of the service, which is the first message on either stream: the number of the stream with ADUs, and the source. What comes
-    /// on that stream before is appended to `before`.
+    /// on that stream before is appended to `before`, [`BEFORE_MAX`] at most.
     async fn answer<S: AduSession>(
         &self,
         link: &Link<S>,
@@ -214,7 +216,7 @@ impl Subscriber {
             tokio::select! {
                 biased;
                 answer = link.next() => break answer?,
-                adu = early.recv(), if is_open => match adu {
+                adu = early.recv(), if is_open && before.len() < BEFORE_MAX => match adu {
                     Ok(Some(adu)) if is_message(&adu.data) => break Some(decode(&adu.data)?),
                     Ok(Some(adu)) => before.push_back(adu.data),
                     // The other stream says why.
