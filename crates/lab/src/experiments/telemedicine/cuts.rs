@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{
     lines::Line,
     measure::{BEGIN, Measured, Timing, measure},
-    policies, setting, show,
+    policies, reported, show,
 };
 use crate::{
     Experiment, Options, Row,
@@ -68,12 +68,8 @@ fn with_cuts(lines: &[Line], cuts: &[Cut]) -> Vec<Line> {
 }
 
 fn run(options: &Options<'_>) -> Vec<Row> {
-    let (clinic, lines) = match setting(options.seed, options.corpus) {
-        Ok(setting) => setting,
-        Err(words) => {
-            (options.progress)(&format!("telemedicine-cuts: {words}"));
-            return Vec::new();
-        }
+    let Some((clinic, lines)) = reported("telemedicine-cuts", options) else {
+        return Vec::new();
     };
     let cuts = cuts(lines.len());
     let cut = with_cuts(&lines, &cuts);

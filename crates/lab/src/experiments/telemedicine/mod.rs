@@ -68,14 +68,17 @@ pub fn setting(seed: Seed, corpus: &Corpus) -> Result<(Arc<Clinic>, Vec<Line>), 
     Ok((Arc::new(clinic), lines))
 }
 
+/// As [`setting`]; `None` if there is none, which is reported as progress of the experiment.
+fn reported(experiment: &str, options: &Options<'_>) -> Option<(Arc<Clinic>, Vec<Line>)> {
+    let setting = setting(options.seed, options.corpus);
+    let report = |words: &String| (options.progress)(&format!("{experiment}: {words}"));
+    setting.inspect_err(report).ok()
+}
+
 /// Runs every policy.
 fn run(options: &Options<'_>) -> Vec<Row> {
-    let (clinic, lines) = match setting(options.seed, options.corpus) {
-        Ok(setting) => setting,
-        Err(words) => {
-            (options.progress)(&format!("telemedicine: {words}"));
-            return Vec::new();
-        }
+    let Some((clinic, lines)) = reported("telemedicine", options) else {
+        return Vec::new();
     };
     let policies = policies(options.only);
     if policies.is_empty() {
