@@ -149,7 +149,7 @@ class Adjustments(unittest.IsolatedAsyncioTestCase):
             discarded = await stream.discard()
             self.assertIsInstance(discarded, anabranch.Discarded)
             self.assertGreater(discarded.messages, 10)
-            self.assertEqual(discarded.bytes, 10_000 * discarded.messages)
+            self.assertEqual(discarded.message_bytes, 10_000 * discarded.messages)
             dropped: set[int] = set()
             async for event in stream.events():
                 if isinstance(event, reports.Dropped):

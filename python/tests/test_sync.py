@@ -45,7 +45,7 @@ class Sync(unittest.TestCase):
     def test_nothing_waits_to_be_given_up(self) -> None:
         with sync_pair() as (outgoing, _):
             stream = outgoing.open("view", reliable=False)
-            self.assertEqual(stream.discard(), anabranch.Discarded(messages=0, bytes=0))
+            self.assertEqual(stream.discard(), anabranch.Discarded(messages=0, message_bytes=0))
 
     def test_errors_are_those_of_asyncio(self) -> None:
         with sync_pair() as (outgoing, incoming):

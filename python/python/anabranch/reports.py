@@ -127,7 +127,7 @@ class Discarded:
     #: Number of messages that were not sent completely.
     messages: int
     #: Their bytes, those included that were sent.
-    bytes: int
+    message_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
