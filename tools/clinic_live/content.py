@@ -53,7 +53,10 @@ class Content:
 
 
 def ffmpeg(*words):
-    done = subprocess.run(("ffmpeg", "-nostdin", "-y", "-loglevel", "error", *words), capture_output=True, text=True)
+    try:
+        done = subprocess.run(("ffmpeg", "-nostdin", "-y", "-loglevel", "error", *words), capture_output=True, text=True)
+    except FileNotFoundError:
+        raise Failure("there is no ffmpeg here, which encodes the film and the speech: `make setup` installs it") from None
     if done.returncode != 0:
         raise Failure(f"ffmpeg: {done.stderr.strip()}")
 
