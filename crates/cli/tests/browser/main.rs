@@ -10,6 +10,8 @@ mod bad_input;
 mod chromium;
 #[cfg(feature = "clinic")]
 mod clinic;
+#[cfg(all(feature = "clinic", feature = "demo"))]
+mod clinic_demo;
 #[cfg(feature = "clinic")]
 mod clinic_scale;
 #[path = "../harness/mod.rs"]
