@@ -17,7 +17,8 @@ const SHARE: f64 = 0.95;
 /// Part of the record's rate that is asked for, which leaves space for headers and for what has to be sent again.
 const MARGIN: f64 = 1.25;
 /// Term of the record's promise. Paths of an ambulance change within seconds, and what may come half a minute late can wait for the
-/// next promise: of terms of 10 s, fewer windows have what was promised, and less of the video is on time (`docs/results/clinic.md`).
+/// next promise: of terms of 10 s, under objectives, fewer windows have what was promised, and less of the video is on time
+/// (`docs/results/clinic.md`).
 const TERM: Duration = Duration::from_secs(3);
 /// Rate of the numbers: one message a second of about 100 bytes with its headers, and space for sending it again.
 const VITALS: Rate = Rate::from_bps(4_000);
