@@ -20,14 +20,17 @@ help: ## list the tasks
 .PHONY: test
 test: setup format layers clippy doc tests fuzz-smoke tools package deny ## everything that the stock toolchain can check
 
+# Two lanes: what waits for programs of others leaves the processors to what compiles.
 .PHONY: test-all
-test-all: setup-all ## what needs more, after `make test`: root, network namespaces, a browser, servers of others
-	$(MAKE) --jobs 2 --output-sync=target tests-all compiled-apart
-	$(MAKE) package-test python imd wfdb table3
+test-all: setup-all ## what needs more, after `make test`: root, network namespaces, a browser, servers of others, Python
+	$(MAKE) --jobs 2 --output-sync=target test-waiting test-compiling
 
-# While the tests between namespaces wait, this compiles.
-.PHONY: compiled-apart
-compiled-apart:
+.PHONY: test-waiting
+test-waiting:
+	$(MAKE) tests-all imd wfdb table3 python package-test
+
+.PHONY: test-compiling
+test-compiling:
 	$(MAKE) test-qlog test-wasm portable
 
 .PHONY: setup
