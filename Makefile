@@ -27,7 +27,7 @@ test-all: setup-all ## what needs more, after `make test`: root, network namespa
 
 .PHONY: test-waiting
 test-waiting:
-	$(MAKE) tests-all imd wfdb table3 python package-test
+	$(MAKE) tests-all imd wfdb table3 package-test python
 
 .PHONY: test-compiling
 test-compiling:
